@@ -21,7 +21,7 @@ import ssl
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +32,7 @@ from dask.utils import key_split
 from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
 from distributed.client import _maybe_call_security_loader
+from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 from distributed.comm.tcp import BaseTCPListener
 from distributed.core import Status, connect
@@ -45,8 +46,9 @@ from distributed.worker_state_machine import (
     StateMachineEvent,
     WorkerState,
 )
-from tornado import tcpserver
+from tornado import tcpserver, web
 from tornado.ioloop import IOLoop
+from tornado.routing import PathMatches, Rule
 
 from raycompat import (
     _accepting,
@@ -349,6 +351,15 @@ def import_dashboard() -> None:
     import distributed.dashboard.scheduler  # noqa: F401
 
 
+def place_of_dashboard(scheduler: Scheduler) -> str:
+    """Return host and port of the web server of a scheduler, as other hosts reach it."""
+    server = scheduler.http_server
+    host = server.address
+    if host in ("0.0.0.0", "::"):  # on all interfaces
+        host = get_address_host(scheduler.address)
+    return f"[{host}]:{server.port}" if ":" in host else f"{host}:{server.port}"
+
+
 def add_dashboard(scheduler: Scheduler) -> None:
     """Add Dask's pages to a scheduler that was made without them."""
     from distributed.dashboard.scheduler import connect
@@ -393,8 +404,11 @@ def add_pages(
     scheduler.http_application.add_application(added)
     added.initialize(IOLoop.current())
     added.start()
+    rules = scheduler.http_application.default_router.rules
+    rules.insert(0, plots_rule := _rule_of_plots(scheduler, [f"/{path}" for path in singles]))
 
     def take_back() -> None:
+        rules.remove(plots_rule)
         variables["pages"].remove(menu)
         for plot in plots:
             variables["plots"].remove(plot)
@@ -402,6 +416,21 @@ def add_pages(
         added.stop()
 
     return take_back
+
+
+def _rule_of_plots(scheduler: Scheduler, paths: list[str]) -> Rule:
+    """Return the rule for a longer list of Dask's plots, which JupyterLab's extension reads."""
+    from distributed.http.scheduler.info import IndividualPlots
+
+    more = {path.strip("/").replace("-", " ").title(): path for path in paths}
+
+    class Plots(IndividualPlots):
+        def write(self, chunk: Any) -> None:
+            super().write({**chunk, **more} if isinstance(chunk, dict) else chunk)
+
+    arguments = {"dask_server": scheduler}
+    target = web.Application(default_handler_class=Plots, default_handler_args=arguments)
+    return Rule(PathMatches(r"/individual-plots\.json"), target)
 
 
 class _Collector:
@@ -649,6 +678,70 @@ def scale_for(scheduler: Scheduler, nodes_wanted: Callable[[], int]) -> TakeBack
         scheduler.handlers["adaptive_target"] = handler
 
     return take_back
+
+
+def replace_method(
+    scheduler: Scheduler, name: str, replacement: Callable[..., Awaitable[Any]]
+) -> TakeBack:
+    """Replace a coroutine method of the scheduler, and the handler of the request with its name.
+
+    The replacement is called with the original, a description of who asks, and the arguments.
+    """
+    original = getattr(scheduler, name)
+    handlers = [each for each, handler in scheduler.handlers.items() if handler == original]
+
+    async def method(*arguments: Any, **fields: Any) -> Any:
+        return await replacement(original, "the scheduler's process", *arguments, **fields)
+
+    async def handle(comm: Comm, **fields: Any) -> Any:
+        return await replacement(original, _who_asks(scheduler, comm), **fields)
+
+    setattr(scheduler, name, method)
+    scheduler.handlers.update(dict.fromkeys(handlers, handle))
+
+    def take_back() -> None:
+        delattr(scheduler, name)
+        scheduler.handlers.update(dict.fromkeys(handlers, original))
+
+    return take_back
+
+
+def _who_asks(scheduler: Scheduler, comm: Comm) -> str:
+    """Describe the program at the other end of a connection.
+
+    A client sends requests by other connections than the one that names it. It is known if it is the
+    only client of its host.
+    """
+    address = comm.peer_address
+    if address in scheduler.workers:
+        return "itself"
+    host = get_address_host(address)
+    clients = [
+        name
+        for name, each in scheduler.client_comms.items()
+        if get_address_host(each.comm.peer_address) == host
+    ]
+    others = [name for name in clients if not is_our_client(name)]
+    who = f"the client {others[0]}" if len(others) == 1 else "a program"
+    return f"{who} at {address}"
+
+
+def forget_tasks_of_others(scheduler: Scheduler, stimulus: str) -> None:
+    """Do what `Scheduler.restart` does before it ends the workers, but keep what raycompat needs."""
+    for name, client in list(scheduler.clients.items()):
+        if not (is_our_client(name) or name.startswith("raycompat-")):
+            keys = [task.key for task in client.wants_what]
+            scheduler.client_releases_keys(keys, name, stimulus)
+            scheduler.report({"op": "restart"}, client=name)
+    for records in (scheduler.erred_tasks, scheduler.computations, scheduler.task_metadata):
+        records.clear()
+    for name in list(scheduler.task_prefixes):
+        forget_prefix(scheduler, name)
+    for plugin in list(scheduler.plugins.values()):
+        try:
+            plugin.restart(scheduler)
+        except Exception:
+            logger.exception("A plugin of the scheduler could not handle the restart.")
 
 
 def is_our_client(client: str) -> bool:

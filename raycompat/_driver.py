@@ -40,6 +40,7 @@ from raycompat._protocol.operations import Request, ToScheduler
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
+from raycompat._protocol.text import with_scheme
 from raycompat._protocol.version import VERSION
 from raycompat._surface import era, forms
 
@@ -362,14 +363,17 @@ def _begin(
     destination = _find_or_start(given, private, authority)
     from raycompat._dask_client import DaskClient
     from raycompat._launch import connect, prepare
+    from raycompat._launch.dashboard_link import dashboard_link
 
     client = connect.connect(destination, DaskClient)
     try:
         with interrupts.allowed():
-            nodes = prepare.prepare(client)
+            ready = prepare.prepare(client)
             with upload_errors():
                 client.sync(upload, client.scheduler, client.id, packages)
-        _open_session(client, nodes, given, env, uses_leases=uses_leases)
+        session = _open_session(client, ready.nodes, given, env, uses_leases=uses_leases)
+        place = _cluster.dashboard_url if _cluster is not None else ready.dashboard
+        session.dashboard_url = dashboard_link(place)
     except BaseException:
         client.close(timeout=_LEAVE_S)
         raise
@@ -378,7 +382,7 @@ def _begin(
     url = context.dashboard_url
     if url.startswith("https:"):
         url = url.partition("?")[0]  # the token is valid as long as the password, and logs are kept
-    where = f" Dashboard: {url if '://' in url else f'http://{url}'}" if url else ""
+    where = f" Dashboard: {with_scheme(url)}" if url else ""
     is_of_user = destination.address.startswith(f"{local_address.SCHEME}://")
     logger.info(
         "Connected to the cluster at %s%s%s.%s",
@@ -498,7 +502,7 @@ def _open_session(
     env: dict[str, Any],
     *,
     uses_leases: bool,
-) -> None:
+) -> sessions.Session:
     global num_started
     here = segment.host_id()
     home = _home(nodes, here)
@@ -544,6 +548,7 @@ def _open_session(
     )
     forms.ask_with(first_uses.is_first)
     session.sharing.require_sync()  # requests, which go by another connection, come after the job
+    return session
 
 
 def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
@@ -616,13 +621,12 @@ def _context() -> RayContext:
     session = current_session.get()
     assert session is not None
     setup, home = session.setup, session.home
-    url = _cluster.dashboard_url if _cluster is not None else None
     return RayContext(
         {
             "node_ip_address": home.ip,
             "address": setup.scheduler.split("://")[-1],
             "gcs_address": setup.scheduler.split("://")[-1],
-            "webui_url": url,
+            "webui_url": session.dashboard_url,
             "session_dir": str(_cluster.directory) if _cluster is not None else None,
             "node_id": home.node_id,
             "object_store_address": home.place.directories[0],

@@ -9,6 +9,7 @@ from typing import Any
 from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._protocol.operations import Request
+from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 
 #: Resources that are counted in bytes; a notebook shows them in GiB.
@@ -77,7 +78,7 @@ def _table(rows: Iterable[tuple[str, str]], last: str = "") -> str:
 
 def _link(url: str) -> str:
     """Return the row with the dashboard's address, which is shown without its token."""
-    address = html.escape(url if "://" in url else f"http://{url}")
+    address = html.escape(with_scheme(url))
     shown = html.escape(url.partition("?")[0])
     return f'<tr><td>Dashboard</td><td><a href="{address}" target="_blank">{shown}</a></td></tr>'
 

@@ -1,8 +1,9 @@
 """Dask's security settings from the credentials of a process, and the protection of dashboards.
 
 Dask's dashboard has no access control. Here a request must have a token: once as ``?token=``, later as
-a cookie, or as ``Authorization: Bearer``. If the cluster has a password, the token is derived from it
-and the pages use TLS. If only one user can connect to the cluster, the token is random.
+a cookie, or as ``Authorization: Bearer``. Programs, which ask for no page, may send it in each address.
+If the cluster has a password, the token is derived from it and the pages use TLS. If only one user can
+connect to the cluster, the token is random.
 """
 
 from __future__ import annotations
@@ -54,13 +55,12 @@ def guard(server: HTTPServer, token: Token | Credentials) -> None:
 def link(server: HTTPServer, place: str) -> str:
     """Return the URL of the dashboard of a server at `place`, its host and port.
 
-    It is `place` itself if no token is needed. It has a scheme only with TLS, because Ray's programs
-    add one themselves.
+    It has no path if no token is needed. It has a scheme only with TLS, because Ray's programs add one
+    themselves.
     """
     gate = server.request_callback
-    if not isinstance(gate, _Gate):
-        return place
-    return f"{'https://' if gate.is_tls else ''}{place}/status?{TOKEN_PARAMETER}={gate.token}"
+    url = f"https://{place}" if server.ssl_options is not None else place
+    return f"{url}/status?{TOKEN_PARAMETER}={gate.token}" if isinstance(gate, _Gate) else url
 
 
 class _Gate(web.Application):
@@ -85,7 +85,12 @@ class _Gate(web.Application):
         if scheme.lower() == "bearer" and self.knows(bearer.strip()):
             return True
         cookie = request.cookies.get(self.cookie)
-        return cookie is not None and self.knows(cookie.value)
+        if cookie is not None and self.knows(cookie.value):
+            return True
+        # A program, such as JupyterLab's extension, keeps no cookie. A browser asks for HTML and does.
+        given = request.query_arguments.get(TOKEN_PARAMETER, [b""])[-1]
+        asks_for_page = "text/html" in request.headers.get("Accept", "")
+        return not asks_for_page and self.knows(given.decode(errors="replace"))
 
     def knows(self, token: str) -> bool:
         """Return whether this is the token."""

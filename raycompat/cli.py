@@ -17,6 +17,7 @@ from raycompat._cli.texts import head_started, node_started
 from raycompat._protocol import shared_secret
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
+from raycompat._protocol.text import with_scheme
 from raycompat._surface import era
 
 #: The default ports of a cluster and its dashboard: Ray's.
@@ -165,6 +166,7 @@ def _check_start(given: dict[str, Any]) -> None:
 def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
+    from raycompat._launch.dashboard_link import dashboard_link
     from raycompat._launch.launch import Place
 
     node = options_of(given, is_head=True)
@@ -191,7 +193,7 @@ def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
         _fail(error)
     text = head_started(
         started.address,
-        dashboard=started.dashboard_url,
+        dashboard=dashboard_link(started.dashboard_url),
         logs=str(started.logs),
         has_password=authority is not None,
         is_local=_is_loopback(host),
@@ -317,6 +319,7 @@ def status(
     """Show the nodes of a cluster, the used resources, and the waiting calls."""
     from raycompat._cli.status import report, running
     from raycompat._launch import addresses, connect
+    from raycompat._launch.dashboard_link import dashboard_link
 
     authority = _authority(redis_password, redis_password_file)
     try:
@@ -330,9 +333,9 @@ def status(
             f"The Dask cluster at {to.address} has not been used with raycompat yet. It becomes a "
             "raycompat cluster when the first driver connects to it."
         )
-    dashboard = found["dashboard"]
-    if dashboard is not None and "://" not in dashboard:
-        dashboard = f"http://{dashboard}"
+    dashboard = dashboard_link(found["dashboard"])
+    if dashboard is not None:
+        dashboard = with_scheme(dashboard)
     click.echo(report(found, datetime.now(), dashboard))
     if verbose:
         given = {"redis_password": redis_password, "redis_password_file": redis_password_file}

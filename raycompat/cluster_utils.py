@@ -290,7 +290,9 @@ class Cluster:
     @property
     def webui_url(self) -> str | None:
         """Host, port and path of the dashboard, if there is one; the path has its token."""
-        return self._local.dashboard_url if self._local is not None else None
+        from raycompat._launch.dashboard_link import dashboard_link
+
+        return dashboard_link(self._local.dashboard_url) if self._local is not None else None
 
     def connect(self, namespace: str | None = None) -> None:
         """Make this process a driver of the cluster.
@@ -522,7 +524,7 @@ class Cluster:
     def _nodes(self) -> list[dict[str, Any]]:
         """Return the scheduler's descriptions of the nodes, once all that have joined are ready."""
         with self._client() as client:
-            return prepare.prepare(client)
+            return prepare.prepare(client).nodes
 
 
 def _check(node_args: dict[str, Any], *, is_head: bool) -> None:

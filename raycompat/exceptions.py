@@ -679,6 +679,8 @@ class ObjectLostError(RayError):
     """
 
     _error_text = "All copies of {0.object_ref_hex} have been lost due to node failure."
+    #: Who has ended the node, as a sentence; empty if it has died.
+    _cause = ""
 
     def __init__(self, object_ref_hex: str, owner_address: object, call_site: str) -> None:
         self.object_ref_hex = object_ref_hex
@@ -688,7 +690,7 @@ class ObjectLostError(RayError):
     def __str__(self) -> str:
         origin = f" The ObjectRef was created at: {self.call_site}" if self.call_site else ""
         first = f"Failed to retrieve object {self.object_ref_hex}.{origin}"
-        return f"{first}\n\n{self._error_text.format(self)}"
+        return f"{first}\n\n{self._error_text.format(self)}{self._cause}"
 
 
 class ObjectFetchTimedOutError(ObjectLostError):

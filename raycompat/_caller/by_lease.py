@@ -417,12 +417,6 @@ class LeasePool(DirectSender):
         if asked:
             self._session.wake()
 
-    def fail_waiting(self) -> None:
-        """Fail the calls that wait for a lease: the cluster was restarted and lost all its tasks."""
-        with self._failing, self._lock:
-            for call in self._waiting.clear():
-                self._fail(call, failures.object_lost(call.key))
-
     def kill(self, lease: Lease) -> None:
         """Request the end of an executor from its node."""
         if not lease.is_over.is_set():

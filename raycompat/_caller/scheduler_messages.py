@@ -53,7 +53,6 @@ class SchedulerMessages:
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,
             "lost-data": self._on_lost_data,
-            "restart": self._on_restart,
         }
 
     def on_refused(self, message: dict[str, Any], why: str) -> None:
@@ -199,18 +198,3 @@ class SchedulerMessages:
             entry = session.table.get(key)
             if entry is not None and entry.state is READY and entry.value is None:
                 entry.state = PENDING
-
-    def _on_restart(self) -> None:
-        """Fail unfinished calls: a client has restarted the cluster, and Dask has lost all tasks."""
-        session = self._session
-        for key, call in list(session.calls.items()):
-            if call.sender is session.by_scheduler:
-                self._on_done(key, error=failures.object_lost(key), unknown=True)
-            else:
-                call.retries = 0
-        session.fail_waiting()
-        for key in list(session.leases):
-            self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
-        for entry in list(session.table.entries.values()):
-            if not entry.is_here:
-                session.table.settle(entry, error=failures.object_lost(entry.key))

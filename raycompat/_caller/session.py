@@ -139,6 +139,8 @@ class Session:
         self.on_hand_over: Callable[[tuple[Any, ...]], None] = lambda wire: None
         #: Prints the output of tasks and actors, in drivers that show it.
         self.logs: DriverLogs | None = None
+        #: The address of the dashboard, in drivers, if there is one.
+        self.dashboard_url: str | None = None
         #: Returns the task id of the call that runs in this thread, if any.
         self.current_task: Callable[[], str | None] = lambda: None
         #: Returns the placement group that captures the calls of the task in this thread.
@@ -435,11 +437,6 @@ class Session:
         """Return the idle leases, so that others can use their CPUs."""
         for pool in list(self._pools.values()):
             pool.return_idle()
-
-    def fail_waiting(self) -> None:
-        """Fail the calls that wait for leases."""
-        for pool in list(self._pools.values()):
-            pool.fail_waiting()
 
     def flush(self) -> None:
         """Write the calls that have gathered, because a thread is about to wait."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._protocol.text import with_scheme
+
 _RULE = "-" * 22
 
 
@@ -30,8 +32,7 @@ def head_started(
     lines += _ways_to_connect(place, has_password=has_password)
     lines += ["", "  To see its state: raycompat status", "  To end it:        raycompat stop"]
     if dashboard is not None:
-        url = dashboard if "://" in dashboard else f"http://{dashboard}"
-        lines.append(f"  Its dashboard:    {url}")
+        lines.append(f"  Its dashboard:    {with_scheme(dashboard)}")
     lines.append(f"  Its logs:         {logs}")
     return "\n".join(lines)
 

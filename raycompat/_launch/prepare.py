@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._node.door import node_plugin
 from raycompat._protocol.operations import Request, ask
@@ -33,8 +33,15 @@ _FIRST_NODE_S = 60.0
 _WHERE_THE_VERSION_IS = "raycompat._protocol.version:VERSION"
 
 
-def prepare(client: Client) -> list[dict[str, Any]]:
-    """Make the workers of a cluster nodes, and return the nodes, at least one.
+class Ready(NamedTuple):
+    """A cluster that drivers can use: its nodes, at least one, and the place of its dashboard."""
+
+    nodes: list[dict[str, Any]]
+    dashboard: str | None
+
+
+def prepare(client: Client) -> Ready:
+    """Make the workers of a cluster nodes.
 
     Raises
     ------
@@ -45,11 +52,11 @@ def prepare(client: Client) -> list[dict[str, Any]]:
     ValueError
         When no worker can be a node.
     """
-    nodes: list[dict[str, Any]] = client.sync(_prepare, client)
-    return nodes
+    ready: Ready = client.sync(_prepare, client)
+    return ready
 
 
-async def _prepare(client: Client) -> list[dict[str, Any]]:
+async def _prepare(client: Client) -> Ready:
     try:
         async with asyncio.timeout(_PREPARE_S):
             await _check_version(client)
@@ -87,7 +94,7 @@ def _say(found: Any) -> str:
     return f"has {found}"
 
 
-async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
+async def _wait_for_nodes(client: Client) -> Ready:
     scheduler = client.scheduler
     ready = await ask(scheduler, Request.READY, at_least=1, timeout_s=_FIRST_NODE_S)
     nodes: list[dict[str, Any]] = ready["nodes"]
@@ -107,4 +114,4 @@ async def _wait_for_nodes(client: Client) -> list[dict[str, Any]]:
             f"{_FIRST_NODE_S:.0f} s. Start some: `dask worker {scheduler.address}`, or "
             "cluster.scale(1); where they wait in a queue, cluster.wait_for_workers(1) waits longer."
         )
-    return nodes
+    return Ready(nodes, ready["dashboard"])

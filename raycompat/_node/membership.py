@@ -70,6 +70,7 @@ class Membership:
         self.node = node = Node(worker)
         node.start()
         handlers = {**node.stream_handlers(), ToNode.DISMISS: self._dismissed}
+        self._messages = list(handlers)
         self._take_back = [
             adapter.add_handlers(worker.stream_handlers, adapter.guarded(handlers)),
             adapter.add_handlers(worker.handlers, node.handlers()),
@@ -96,6 +97,8 @@ class Membership:
         """
         if adapter.is_closing(self._worker):
             self.end()
+            # The scheduler may send messages until the stream is closed. Dask fails at unknown ones.
+            self._worker.stream_handlers.update(dict.fromkeys(self._messages, _ignore))
             return
         self._is_leaving = True
         asyncio.get_running_loop().call_soon(self._resign)
@@ -120,3 +123,7 @@ class Membership:
             self.node.close()
             for take_back in self._take_back:
                 take_back()
+
+
+def _ignore(**_: object) -> None:
+    """Handle a message to a worker that is closing."""

@@ -92,9 +92,14 @@ def cancelled(key: str) -> bytes:
     return exceptions.dumps_error(exceptions.TaskCancelledError(ids.task_hex(key)))
 
 
-def object_lost(key: str) -> bytes:
-    """Return the error of an object that is lost and cannot be computed again."""
-    return exceptions.dumps_error(exceptions.ObjectLostError(ids.object_hex(key), None, ""))
+def object_lost(key: str, cause: str = "") -> bytes:
+    """Return the error of an object that is lost and cannot be computed again.
+
+    `cause` is a sentence to append to its text.
+    """
+    error = exceptions.ObjectLostError(ids.object_hex(key), None, "")
+    error._cause = cause
+    return exceptions.dumps_error(error)
 
 
 def owner_died(key: str) -> bytes:

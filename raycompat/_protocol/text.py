@@ -22,6 +22,11 @@ LARGEST_INTEGER = 2**63 - 1
 _KEYS_OF_DASK = ("__Enum__", "__Pickled__", "__Serialized__", "__Set__")
 
 
+def with_scheme(place: str) -> str:
+    """Return the address of a dashboard with a scheme, unless it is a path on the server of a proxy."""
+    return place if "://" in place or place.startswith("/") else f"http://{place}"
+
+
 def checked_text(what: str, text: str) -> str:
     """Return `text` as a plain string if messages can hold it.
 

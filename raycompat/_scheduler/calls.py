@@ -24,6 +24,7 @@ from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.ledger import Holding
+from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:
     from raycompat._scheduler.lines import Line
@@ -251,7 +252,7 @@ class Calls:
             return
         adapter.park(self._scheduler, key)
         if not self._end_on(address, key) and finish != "forgotten":
-            self._node_was_lost(key, call)
+            self._node_was_lost(key, call, self._parts.restarts.cause(address))
 
     def _release(self, key: str, call: Call) -> None:
         """Release what a call holds on its node; its GPUs when the process that used them has ended."""
@@ -265,7 +266,7 @@ class Calls:
             self._parts.ledger.release(holding)
             self._parts.dispatcher.soon()
 
-    def _node_was_lost(self, key: str, call: Call) -> None:
+    def _node_was_lost(self, key: str, call: Call, cause: str) -> None:
         """Count a lost try of a call whose node died, which Dask runs again; or let it fail.
 
         A call whose results the node was to store has ended: `_go_on` finds another node for them.
@@ -274,13 +275,14 @@ class Calls:
             return
         row = self._parts.actors.rows.get(key)
         if row is None or call.spec["actor"] is None:
-            error = failures.node_died("The node that ran the task has died.")
+            error = failures.node_died(f"The node that ran the task has died.{cause}")
             if call.is_cancelled:
                 error = failures.cancelled(key)
             call.is_doomed = call.retries == 0 or call.is_cancelled
             call.retries -= call.retries > 0
         else:
-            error = failures.actor_died("The actor is dead because its node has died.", key)
+            text = f"The actor is dead because its node has died.{cause}"
+            error = failures.actor_died(text, key)
             is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
             call.is_doomed = is_last or row.state == "DEAD"
             if not call.is_doomed:
@@ -293,7 +295,7 @@ class Calls:
         adapter.park(self._scheduler, key)
         if call.retries == 0:
             call.is_doomed = True
-            error = failures.object_lost(key)
+            error = failures.object_lost(key, cause())
             self._soon(self._end_doomed, key, error)
         call.retries -= call.retries > 0
 

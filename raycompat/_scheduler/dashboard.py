@@ -42,13 +42,33 @@ def is_served(scheduler: Scheduler) -> bool:
     return _NAME in scheduler.extensions or bool(scheduler.http_application.applications)
 
 
-def when_imported(scheduler: Scheduler, add: Callable[[], None]) -> None:
+def when_imported(scheduler: Scheduler, add: Callable[[], adapter.TakeBack]) -> adapter.TakeBack:
     """Call `add` when Dask's pages have been imported, which may be now."""
     dashboard = scheduler.extensions.get(_NAME)
     if dashboard is None or dashboard.is_imported:
-        add()
-    else:
-        dashboard.additions.append(add)
+        return add()
+    addition = Addition(add)
+    dashboard.additions.append(addition)
+    return addition.take_back
+
+
+class Addition:
+    """Pages that are added when Dask's are imported, unless they are taken back before."""
+
+    def __init__(self, add: Callable[[], adapter.TakeBack]) -> None:
+        self._add: Callable[[], adapter.TakeBack] | None = add
+        self._remove: adapter.TakeBack | None = None
+
+    def make(self) -> None:
+        """Add the pages."""
+        if self._add is not None:
+            self._remove = self._add()
+
+    def take_back(self) -> None:
+        """Remove the pages, or do not add them."""
+        self._add = None
+        if self._remove is not None:
+            self._remove()
 
 
 class Dashboard(web.Application):
@@ -58,8 +78,8 @@ class Dashboard(web.Application):
         super().__init__()
         self._scheduler = scheduler
         self._importing: asyncio.Task[None] | None = None
-        #: Functions that add more pages.
-        self.additions: list[Callable[[], None]] = []
+        #: More pages.
+        self.additions: list[Addition] = []
 
     @property
     def is_imported(self) -> bool:
@@ -86,8 +106,8 @@ class Dashboard(web.Application):
             adapter.add_page_without_bokeh(self._scheduler)
         else:
             adapter.add_dashboard(self._scheduler)
-        for add in self.additions:
-            add()
+        for addition in self.additions:
+            addition.make()
 
 
 class _Waiting(HTTPMessageDelegate):

@@ -115,8 +115,9 @@ class Nodes:
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
         """Return the nodes, once every connected Dask worker has reported.
 
-        The result also has the addresses of workers that did not report in time, and why others cannot
-        be nodes. It waits for `at_least` nodes, unless there are workers that cannot be nodes.
+        The result also has the addresses of workers that did not report in time, why others cannot be
+        nodes, and the place of the dashboard. It waits for `at_least` nodes, unless there are workers
+        that cannot be nodes.
         """
 
         def silent() -> list[str]:
@@ -132,7 +133,12 @@ class Nodes:
         finally:
             self._num_awaiting -= 1
         nodes = [{"address": address, **info} for address, info in self.info.items()]
-        return {"nodes": nodes, "silent": silent(), "unfit": dict(self._unfit)}
+        return {
+            "nodes": nodes,
+            "silent": silent(),
+            "unfit": dict(self._unfit),
+            "dashboard": self._dashboard(),
+        }
 
     async def wait_for_nodes(self, count: int, timeout_s: float) -> bool:
         """Wait until there are exactly `count` nodes; False after the timeout."""
@@ -219,5 +225,5 @@ class Nodes:
         """Return the dashboard's address, if there is one."""
         if not dashboard.is_served(self._scheduler):
             return None
-        server = self._scheduler.http_server
-        return _security.link(server, f"{server.address}:{server.port}")
+        place = adapter.place_of_dashboard(self._scheduler)
+        return _security.link(self._scheduler.http_server, place)

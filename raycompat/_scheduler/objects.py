@@ -19,6 +19,7 @@ from raycompat._protocol.grouped_dict import GroupedDict
 from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.pins import Pins
+from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -248,7 +249,7 @@ class Objects:
             adapter.park(self._scheduler, key)
             self.fulfil(client, key, wire, worker)
         else:
-            self.errors[key] = error = failures.object_lost(key)
+            self.errors[key] = error = failures.object_lost(key, cause())
             adapter.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
 
     def node_left(self, worker: str) -> None:

@@ -33,6 +33,7 @@ from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placer import Placer
 from raycompat._scheduler.relays import Relays
+from raycompat._scheduler.restarts import Restarts
 from raycompat._scheduler.run_times import RunTimes
 from raycompat._scheduler.state import State
 from raycompat._scheduler.survey import Surveys
@@ -56,6 +57,7 @@ class Parts:
         self.ledger = Ledger()
         self.nodes = Nodes(self)
         self.guest = Guest(self)
+        self.restarts = Restarts(self)
         self.liveness = Liveness(self)
         self.jobs = Jobs(self)
         self.calls = Calls(self)

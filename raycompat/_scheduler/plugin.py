@@ -44,13 +44,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         undo_at_the_end(adapter.let_calls_wait(scheduler))
         undo_at_the_end(adapter.scale_for(scheduler, self.parts.nodes_wanted))
         undo_at_the_end(adapter.add_handlers(scheduler.handlers, self.parts.handlers()))
+        for take_back in self.parts.restarts.start():
+            undo_at_the_end(take_back)
         undo_at_the_end(self.parts.close)
         self.parts.guest.start()
-        dashboard.when_imported(scheduler, self._add_pages)
+        undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
-    def _add_pages(self) -> None:
-        take_back = adapter.add_pages(self.parts.scheduler, self._pages, menu="ray")
-        self.parts.guest.undo_at_the_end(take_back)
+    def _add_pages(self) -> adapter.TakeBack:
+        return adapter.add_pages(self.parts.scheduler, self._pages, menu="ray")
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import

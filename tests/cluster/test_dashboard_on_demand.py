@@ -108,3 +108,24 @@ def test_where_bokeh_cannot_be_imported_the_page_says_which_is_needed(tmp_path):
         """,
         PYTHONPATH=before_others(tmp_path),
     )
+
+
+def test_pages_that_were_taken_off_before_they_were_imported_come_once():
+    run(
+        """
+        from raycompat.cluster_utils import Cluster
+        from raycompat.util import dask
+
+        ray.shutdown()
+        cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": True})
+        for _ in range(2):
+            ray.init(address=cluster.address, configure_logging=False)
+            assert dask.detach(dask.client())
+            ray.shutdown()
+        ray.init(address=cluster.address, configure_logging=False)
+        url = f"http://{cluster.webui_url}"
+        assert read("/status").count('href="ray"') == 1
+        ray.shutdown()
+        cluster.shutdown()
+        """
+    )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gc
+import json
 import os
-import resource
 import time
+import urllib.request
 
 import dask
-import psutil
 import pytest
+from _dask_state import state_of
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
@@ -34,44 +34,6 @@ class Counter:
     def add(self):
         self.count += 1
         return self.count
-
-
-def state_of(client):
-    """Return what raycompat could change in the scheduler and in the workers."""
-
-    def of_scheduler(dask_scheduler):
-        return {
-            "plugins": sorted(dask_scheduler.plugins),
-            "plugins of workers": sorted(dask_scheduler.worker_plugins),
-            "messages": sorted(map(str, dask_scheduler.stream_handlers)),
-            "requests": {str(name): repr(each) for name, each in dask_scheduler.handlers.items()},
-            "policies": sorted(
-                type(each).__name__ for each in dask_scheduler.extensions["amm"].policies
-            ),
-            "clients": len(dask_scheduler.clients),
-            "pauses": sorted(each.interval for each in dask_scheduler.stream_comms.values()),
-            "pauses of clients": sorted(
-                each.interval for each in dask_scheduler.client_comms.values()
-            ),
-            "tasks": len(dask_scheduler.tasks),
-            "waiting": type(dask_scheduler.unrunnable).__name__,
-            "pages": len(dask_scheduler.http_application.applications),
-            "files": resource.getrlimit(resource.RLIMIT_NOFILE),
-        }
-
-    def of_worker(dask_worker):
-        return {
-            "plugins": sorted(dask_worker.plugins),
-            "messages": sorted(map(str, dask_worker.stream_handlers)),
-            "requests": sorted(map(str, dask_worker.handlers)),
-            "pause": dask_worker.batched_stream.interval,
-            "frozen": gc.get_freeze_count(),
-            "processes": len(psutil.Process().children(recursive=True)),
-            "files": sorted(os.listdir(dask_worker.local_directory)),
-            "limit": resource.getrlimit(resource.RLIMIT_NOFILE),
-        }
-
-    return client.run_on_scheduler(of_scheduler), client.run(of_worker)
 
 
 def use_everything():
@@ -132,16 +94,35 @@ def test_a_cluster_without_raycompat_has_nothing_to_take_off(shared):
     assert "nothing to remove" in CliRunner().invoke(cli, ["detach", address]).output
 
 
-def test_pages_are_taken_off():
+def plots_of(url):
+    """Return the pages that JupyterLab's extension finds."""
+    with urllib.request.urlopen(f"{url}/individual-plots.json", timeout=30) as answer:
+        return set(json.load(answer).values())
+
+
+def test_pages_are_at_the_address_of_init_and_are_taken_off(monkeypatch):
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/me/")
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         before = state_of(client)[0]["pages"]
-        ray.init(address=cluster, **QUIET)
+        url = cluster.dashboard_link.removesuffix("/status")
+        plots_before = plots_of(url)
+        context = ray.init(address=cluster, **QUIET)
+        assert f"http://{context.dashboard_url}" == url
         assert state_of(client)[0]["pages"] == before + 1
+        assert "/individual-ray-tasks" in plots_of(url) - plots_before
         detach(client)
         assert state_of(client)[0]["pages"] == before
+        assert plots_of(url) == plots_before
+        ray.shutdown()
+        template = "{JUPYTERHUB_SERVICE_PREFIX}proxy/{port}/status"
+        with dask.config.set({"distributed.dashboard.link": template}):
+            context = ray.init(address=cluster, **QUIET)
+        path = f"/user/me/proxy/{url.rpartition(':')[2]}/status"
+        assert context.dashboard_url == path
+        assert f'href="{path}"' in context._repr_html_()
         ray.shutdown()
 
 

@@ -339,36 +339,6 @@ def addresses() -> list[str]:
     return [node["address"] for node in session.rpc("raycompat_state")["nodes"]]
 
 
-def test_a_restart_of_the_workers_ends_what_there_was(dask_cluster, wait_until, session_of_driver):
-    dask_cluster.add_worker("127.0.0.1", "--nanny")
-    ray.init(address=dask_cluster.address, configure_logging=False)
-    resident = Resident.options(max_restarts=-1).remote()
-    detached = Resident.options(name="resident", lifetime="detached").remote()
-    ray.get([resident.node.remote(), detached.node.remote()])
-    own, given = ray.put(np.ones(LARGE)), ray.put(np.ones(LARGE))
-    by_scheduler = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
-    assert ray.get(total.options(**by_scheduler).remote(given)) == LARGE
-    made = make.remote(1)
-    ray.wait([made])
-    sleeper = Sleeper.remote()
-    ray.get(sleeper.pid.remote())
-    running = [sleep.remote(), sleep.options(**by_scheduler).remote(), sleeper.sleep.remote()]
-    session_of_driver().client.restart(timeout=60)
-    for ref in [*running, given, made]:
-        with pytest.raises((ray.exceptions.ObjectLostError, ray.exceptions.ActorDiedError)):
-            ray.get(ref, timeout=60)
-    with pytest.raises(ray.exceptions.ActorDiedError):
-        ray.get(resident.node.remote(), timeout=60)
-    with pytest.raises(ValueError, match="Failed to look up actor"):
-        ray.get_actor("resident")
-    assert ray.get(own).sum() == LARGE
-    assert ray.get(total.remote(own), timeout=60) == LARGE
-    another = Resident.remote()
-    assert ray.get(another.node.remote(), timeout=60) in living()
-    del another
-    wait_until(lambda: ray.available_resources().get("CPU") == 2)
-
-
 # --- nodes that Dask has paused -------------------------------------------------------------------
 
 

@@ -433,7 +433,8 @@ class Browser:
 
     def open(self, url: str, **headers: str) -> tuple[int, str, str]:
         """Return status, the address that it has come to, and the page."""
-        request = urllib.request.Request(url, headers=headers)
+        accepts = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+        request = urllib.request.Request(url, headers={**accepts, **headers})
         try:
             with self._opener.open(request, timeout=HANG_UP_S) as answer:
                 return answer.status, answer.url, answer.read().decode()
@@ -472,6 +473,12 @@ def test_a_password_is_not_passed_on_and_the_dashboard_opens_with_its_token_alon
     assert browser.open(f"{bare}?token=wrong")[0] == 401
     assert browser.open(bare, Authorization="Bearer wrong")[0] == 401
     assert browser.open(bare, Authorization=f"Bearer {token}")[0] == 200
+
+    # A program, such as JupyterLab's extension, keeps no cookie, and sends the token in each address.
+    plots = f"{site}/individual-plots.json?token="
+    assert "/individual-ray-tasks" in browser.open(f"{plots}{token}", Accept="*/*")[2]
+    assert browser.open(f"{plots}wrong", Accept="*/*")[0] == 401
+    assert not list(browser.jar)
 
     status, came_to, page = browser.open(url)
     assert (status, came_to) == (200, bare)  # the token is in no address any more

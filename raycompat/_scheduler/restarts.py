@@ -1,0 +1,97 @@
+"""Other users end workers: ``restart``, ``restart_workers`` and ``retire_workers`` of Dask's clients.
+
+Dask's ``restart`` forgets all tasks and ends all workers. Here it forgets those of Dask's clients only.
+For raycompat, all nodes die at once: results are computed again, and actors restart. What is lost
+nevertheless is told who has ended the worker.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from raycompat import _dask_adapter as adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from raycompat._scheduler.parts import Parts
+
+#: Why another user ends the workers that are removed now. It is empty at other removals.
+_cause: ContextVar[str] = ContextVar("_cause", default="")
+
+
+def cause() -> str:
+    """Return who ends the worker that is removed now, as a sentence to append to an error's text.
+
+    Empty if nobody does: the worker has died.
+    """
+    return _cause.get()
+
+
+@contextmanager
+def _because(text: str) -> Iterator[None]:
+    token = _cause.set(text)
+    try:
+        yield
+    finally:
+        _cause.reset(token)
+
+
+class Restarts:
+    """The requests of users of Dask that end workers."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
+        #: Workers that were told to end, and why, until they are removed.
+        self._ending: dict[str, str] = {}
+
+    def cause(self, worker: str) -> str:
+        """Return who ends a worker, also before it is removed: it returns its tasks first."""
+        return self._ending.get(worker) or cause()
+
+    def start(self) -> Iterator[adapter.TakeBack]:
+        """Take the requests; iterate over what takes each of them back."""
+        replacements: dict[str, Callable[..., Awaitable[Any]]] = {
+            "restart": self._restart,
+            "restart_workers": self._restart_workers,
+            "retire_workers": self._retire_workers,
+            "remove_worker": self._remove_worker,
+        }
+        for name, replacement in replacements.items():
+            yield adapter.replace_method(self._scheduler, name, replacement)
+
+    async def _restart(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
+        text = f" The Dask cluster was restarted by {by}."
+        jobs = list(self._parts.jobs.open)
+        with _because(text):
+            if not jobs:
+                return await original(**fields)
+            for job in jobs:
+                self._parts.logs.tell(job, f"raycompat:{text}")
+            adapter.forget_tasks_of_others(self._scheduler, fields["stimulus_id"])
+            return await self._scheduler.restart_workers(**fields)
+
+    async def _restart_workers(
+        self,
+        original: Callable[..., Any],
+        by: str,
+        workers: list[str] | None = None,
+        **fields: Any,
+    ) -> Any:
+        text = cause() or f" The Dask worker was restarted by {by}."
+        ending = list(self._scheduler.workers) if workers is None else workers
+        self._ending.update(dict.fromkeys(ending, text))
+        return await original(workers, **fields)
+
+    async def _retire_workers(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
+        with _because(f" The Dask worker was retired by {by}."):
+            return await original(**fields)
+
+    async def _remove_worker(
+        self, original: Callable[..., Any], by: str, address: str, **fields: Any
+    ) -> Any:
+        with _because(self._ending.pop(address, "") or cause()):
+            return await original(address, **fields)
