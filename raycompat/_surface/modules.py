@@ -123,6 +123,8 @@ class _OldModule(ModuleType):
 def _row_of(module: str) -> Row | None:
     """Return a module's row; modules within one that raycompat does without have that one's."""
     row = table.module(module)
+    if row is None and table.name(module) is not None:
+        return None  # a name of a module, with a row of its own
     while row is None and module.count(".") > 1:
         module = module.rpartition(".")[0]
         row = table.module(module)

@@ -139,9 +139,14 @@ class RegisteredEnv(str):
         return RegisteredEnv, (str(self), self.create)
 
 
-def with_registered_env(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a config whose ``env``, or each ``env`` of a grid, brings its function along."""
-    env = config.get("env")
+def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
+    """Return a config whose ``env``, or each of a grid, and network bring their functions along."""
+    env, model = config.get("env"), config.get("model")
+    if isinstance(model, dict) and isinstance(model.get("custom_model"), str):
+        from raycompat.rllib.models.catalog import bringing_model
+
+        brought = {**model, "custom_model": bringing_model(model["custom_model"])}
+        config = {**config, "model": brought}
     if isinstance(env, dict) and isinstance(env.get("grid_search"), list):
         return {**config, "env": {"grid_search": [_bringing(each) for each in env["grid_search"]]}}
     return config if env is None else {**config, "env": _bringing(env)}

@@ -87,6 +87,14 @@ EXPECTED = {
         Action: True
         Best: True
         """,
+    "sgd_of_2021": """
+        Samples: 64 1 4
+        Learnt: True
+        Equal: True True
+        Restored: True
+        Best: 0.1 32
+        Steps: 32
+        """,
     "of_2023": """
         Best: {'x': 2} 4 {'step': 1}
         Checkpoints: 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.models.catalog import custom_trunk
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune import register_env
-from raycompat.tune.registry import get_trainable_cls, with_registered_env
+from raycompat.tune.registry import get_trainable_cls, with_registered_names
 
 
 def test_groups_set_options_and_follow_one_another():
@@ -164,6 +167,32 @@ def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
         config.multi_agent(policies={"a", "b"})
     with pytest.raises(ValueError, match="multi_agent: unknown options 'polices'"):
         config.multi_agent(polices={})
+
+
+def test_old_names_are_read_as_attributes():
+    config = PPOConfig().rollouts(num_envs_per_worker=3, recreate_failed_workers=False)
+    assert (config.num_envs_per_worker, config.num_rollout_workers) == (3, 2)
+    assert config.restart_failed_env_runners is False
+    assert config.enable_rl_module_and_learner is None
+    with pytest.raises(AttributeError, match="num_envs_per_wroker"):
+        config.num_envs_per_wroker  # noqa: B018
+    assert PPOConfig().resources(num_gpus_per_worker=1).num_gpus_per_env_runner == 1
+    config = PPOConfig().training(model={"custom_options": {"a": 1}})
+    assert config.model["custom_model_config"] == {"a": 1}
+
+
+def test_a_registered_model_goes_with_its_name_to_trials():
+    from raycompat.rllib.models.catalog import ModelCatalog, custom_trunk
+    from raycompat.tune.registry import with_registered_names
+
+    ModelCatalog.register_custom_model("sum_of_shape", lambda shape, options: (shape, options))
+    config = with_registered_names({"model": {"custom_model": "sum_of_shape"}})
+    name = pickle.loads(cloudpickle.dumps(config["model"]["custom_model"]))
+    assert name == "sum_of_shape"
+    ModelCatalog.register_custom_model("sum_of_shape", lambda shape, options: None)
+    assert custom_trunk(name, {"b": 1})((2,)) == ((2,), {"b": 1})
+    untouched = {"model": {"custom_model": "nobody's"}}
+    assert with_registered_names(untouched) == untouched
 
 
 def test_schedules_of_their_time():
@@ -347,7 +376,7 @@ def test_registered_environments_go_along_with_the_config():
     import cloudpickle
 
     register_env("mine-of-a-grid", lambda config: "made")
-    config = with_registered_env(
+    config = with_registered_names(
         {"env": {"grid_search": ["mine-of-a-grid", "CartPole-v1"]}, "lr": 1}
     )
     mine, known = config["env"]["grid_search"]
@@ -355,4 +384,4 @@ def test_registered_environments_go_along_with_the_config():
     for found in (cloudpickle.loads(cloudpickle.dumps(mine)), copy.deepcopy(mine)):
         assert found == "mine-of-a-grid"
         assert env_creator(found)({}) == "made"
-    assert with_registered_env({"lr": 1}) == {"lr": 1}
+    assert with_registered_names({"lr": 1}) == {"lr": 1}

@@ -102,6 +102,11 @@ def test_marks_of_ray_leave_what_they_mark():
         assert f(1) == 1
     with pytest.raises(ValueError, match="old is old"):
         name("utils.deprecation.deprecation_warning")("old", error=True)
+    several = name("env.multi_agent_env.make_multi_agent")("CartPole-v1")
+    with pytest.raises(UnsupportedRayFeatureError, match="one agent"):
+        several()
+    with pytest.raises(UnsupportedRayFeatureError, match="Keras models"):
+        name("core.rl_module.RLModule")()
     assert name("core.DEFAULT_MODULE_ID") == "default_policy"
     with pytest.raises(UnsupportedRayFeatureError, match="one file"):
         name("core.COMPONENT_LEARNER") + "/x"

@@ -15,6 +15,7 @@ from raycompat.rllib.algorithms.old_keys import (
     OF_MODELS,
     RENAMED,
     carried_out,
+    is_without_effect,
     learns_in,
     with_new_names,
 )
@@ -84,6 +85,12 @@ GROUPS: dict[str, dict[str, Any]] = {
     "checkpointing": {},
     "experimental": {},
     "python_environment": {},
+}
+
+#: Options that methods of other groups took for some years, too.
+_ALSO = {
+    "resources": ("learners", "env_runners"),
+    "env_runners": ("fault_tolerance",),
 }
 
 #: Options with one value here, and why.
@@ -165,9 +172,14 @@ class AlgorithmConfig:
                 setattr(self, name, copy.deepcopy(value))
         self.model: dict[str, Any] = copy.deepcopy(MODEL)
 
-    if TYPE_CHECKING:
-        # Options are attributes.
-        def __getattr__(self, name: str) -> Any: ...
+    def __getattr__(self, name: str) -> Any:
+        """Return an option by an old name; None for one of Ray's that has no effect here."""
+        today = RENAMED.get(name, name)
+        if today in self.__dict__:
+            return self.__dict__[today]
+        if is_without_effect(name):
+            return None
+        raise AttributeError(f"{type(self).__name__!r} has no option {name!r}")
 
     # The groups.
 
@@ -415,7 +427,9 @@ class AlgorithmConfig:
         return self._set("python_environment", options)
 
     def _set(self, group: str, options: dict[str, Any]) -> Self:
-        known = [*GROUPS[group], *(self.TRAINING if group == "training" else ())]
+        groups = (group, *_ALSO.get(group, ()))
+        known = [name for each in groups for name in GROUPS[each]]
+        known += self.TRAINING if group == "training" else ()
         renamed = with_new_names(options)
         self._refuse_unknown(group, renamed, known)
         for name, value in renamed.items():

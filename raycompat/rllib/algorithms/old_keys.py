@@ -123,10 +123,22 @@ def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
         When one asks for what raycompat does not do.
     """
     rows = table.options(of)
-    for name in given:
-        if row := rows.get(name):
-            _take_note(name, given[name], row)
-    return {name: value for name, value in given.items() if name not in rows}
+    found = {name: value for name, value in given.items() if name not in rows}
+    for name, value in given.items():
+        row = rows.get(name)
+        if row is None:
+            continue
+        if row.now:
+            found.setdefault(row.now, value)
+            _say(name, row.now)
+        else:
+            _take_note(name, value, row)
+    return found
+
+
+def is_without_effect(name: str) -> bool:
+    """Return whether an option of Ray is not carried out here."""
+    return name in table.options(_OPTIONS)
 
 
 def learns_in(framework: str) -> str:

@@ -54,6 +54,37 @@ class ModelCatalog:
         _models[model_name] = model_class
 
 
+class RegisteredModel(str):
+    """The name of a network, with the function that makes it.
+
+    Trials run in processes in which the program has not called `register_custom_model`; the name
+    brings the function along.
+
+    Parameters
+    ----------
+    name : str
+    make : callable
+    """
+
+    make: Callable[..., Any]
+
+    def __new__(cls, name: str, make: Callable[..., Any]) -> RegisteredModel:
+        """Return the name, with the function."""
+        found = super().__new__(cls, name)
+        found.make = make
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the function, too."""
+        return RegisteredModel, (str(self), self.make)
+
+
+def bringing_model(name: Any) -> Any:
+    """Return the name of a registered network so that it brings the function along; else the name."""
+    make = _models.get(name) if isinstance(name, str) else None
+    return name if make is None else RegisteredModel(name, make)
+
+
 def custom_trunk(
     model: str | Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[[tuple[int, ...]], Any]:
@@ -64,6 +95,8 @@ def custom_trunk(
     ValueError
         When the name was not registered.
     """
+    if isinstance(model, RegisteredModel):
+        model = model.make
     if isinstance(model, str):
         if model not in _models:
             near = difflib.get_close_matches(model, _models) or sorted(_models)

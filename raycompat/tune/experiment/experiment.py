@@ -23,7 +23,7 @@ from raycompat.tune.experiment.trial import MAX_DIRNAME, Trial
 from raycompat.tune.registry import (
     get_trainable_cls,
     register_trainable,
-    with_registered_env,
+    with_registered_names,
 )
 from raycompat.tune.search.variant_generator import generate_variants, parse_spec_vars
 from raycompat.tune.stopper import CombinedStopper, TimeoutStopper
@@ -143,7 +143,7 @@ class Experiment:
         _check_num_samples(num_samples)
         self.spec: dict[str, Any] = {
             "run": self.run_identifier,
-            "config": with_registered_env(config or {}),
+            "config": with_registered_names(config or {}),
             "num_samples": num_samples if num_samples > 0 else 2**62,
             "resources_per_trial": resources_per_trial,
             "stop": stop,

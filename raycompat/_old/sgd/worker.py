@@ -1,0 +1,139 @@
+"""The part of ``ray.util.sgd.torch.TorchTrainer`` that runs in a worker's process."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from raycompat._old.sgd.operator import OperatorOptions, TrainingOperator
+from raycompat.train.torch import _process_group
+
+
+class _Work:
+    """A worker's operator, and the number of its epochs.
+
+    Parameters
+    ----------
+    operator : TrainingOperator
+    """
+
+    def __init__(self, operator: TrainingOperator) -> None:
+        self.operator = operator
+        self.num_epochs = 0
+
+
+#: The work of this process.
+_work: _Work | None = None
+
+
+def _current() -> _Work:
+    assert _work is not None, "the trainer has not set this worker up"
+    return _work
+
+
+def set_up(
+    make_operator: type[TrainingOperator],
+    config: dict[str, Any],
+    ranks: tuple[int, int, int],
+    options: OperatorOptions,
+    hook: Callable[[], Any] | None,
+) -> None:
+    """Make the operator; `ranks` are the worker's rank, its rank on the node, and the number of all."""
+    global _work
+    if hook is not None:
+        hook()
+    rank, local_rank, size = ranks
+    device = _process_group.devices()[0]
+    _work = _Work(make_operator(config, rank, local_rank, options, device, size))
+
+
+def train(num_steps: int | None, info: dict[str, Any] | None) -> dict[str, Any]:
+    """Train for an epoch; return its metrics."""
+    work = _current()
+    loader = work.operator._train_loader
+    if loader is None:
+        raise RuntimeError(
+            "The operator has no data to train on. Call register_data(train_loader=...) in its setup()."
+        )
+    sampler: Any = getattr(loader, "sampler", None)
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(work.num_epochs)
+    batches = iter(loader) if num_steps is None else itertools.islice(iter(loader), num_steps)
+    # Methods of users often take the first two alone.
+    given = {"info": info or {}, "num_steps": num_steps, "epoch_idx": work.num_epochs}
+    found = _called(work.operator.train_epoch, batches, given)
+    work.num_epochs += 1
+    return {"epoch": work.num_epochs, **found}
+
+
+def validate(num_steps: int | None, info: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the metrics of the data for validation."""
+    operator = _current().operator
+    loader = operator._validation_loader
+    if loader is None:
+        raise RuntimeError(
+            "The operator has no data for validation. Call register_data(validation_loader=...) in its "
+            "setup()."
+        )
+    batches = iter(loader) if num_steps is None else itertools.islice(iter(loader), num_steps)
+    return _called(operator.validate, batches, {"info": info or {}})
+
+
+def _called(method: Callable[..., Any], batches: Any, given: dict[str, Any]) -> dict[str, Any]:
+    names = inspect.signature(method).parameters
+    found: dict[str, Any] = method(batches, **{k: v for k, v in given.items() if k in names})
+    return found
+
+
+def state() -> dict[str, Any]:
+    """Return all that training continues from."""
+    work = _current()
+    operator = work.operator
+    return {
+        "epoch": work.num_epochs,
+        "operator": operator.state_dict(),
+        "models": [_bare(model).state_dict() for model in operator._models],
+        "optimizers": [each.state_dict() for each in operator._optimizers],
+        "schedulers": [each.state_dict() for each in operator._schedulers],
+    }
+
+
+def load(found: dict[str, Any]) -> None:
+    """Continue from what `state` returned."""
+    work = _current()
+    operator = work.operator
+    work.num_epochs = found["epoch"]
+    operator.load_state_dict(found["operator"])
+    for model, each in zip(operator._models, found["models"], strict=True):
+        _bare(model).load_state_dict(each)
+    for kind in ("optimizers", "schedulers"):
+        for part, each in zip(getattr(operator, f"_{kind}"), found[kind], strict=True):
+            part.load_state_dict(each)
+
+
+def models() -> list[Any]:
+    """Return copies of the models, on the CPU."""
+    return [copy.deepcopy(_bare(model)).cpu() for model in _current().operator._models]
+
+
+def _bare(model: Any) -> Any:
+    """Return a model without what averages its gradients."""
+    return (
+        getattr(model, "module", model)
+        if type(model).__name__ == "DistributedDataParallel"
+        else model
+    )
+
+
+def step_schedulers(metric: float) -> None:
+    """Let the schedulers make a step by a metric."""
+    for scheduler in _current().operator._schedulers:
+        scheduler.step(metric)
+
+
+def apply_to_operator(function: Callable[[Any], Any]) -> Any:
+    """Call a function of the operator."""
+    return function(_current().operator)

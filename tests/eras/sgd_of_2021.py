@@ -1,0 +1,130 @@
+"""In the style of Ray 0.8 to 1.8: ``ray.util.sgd``, with creators and with operators."""
+
+import numpy as np
+import ray
+import torch
+import torch.nn as nn
+from ray import tune
+from ray.util.sgd import TorchTrainer
+from ray.util.sgd.torch import TrainingOperator
+from ray.util.sgd.utils import BATCH_SIZE, AverageMeterCollection
+
+
+class Line(torch.utils.data.Dataset):
+    """y = a * x + b"""
+
+    def __init__(self, a, b, size=64):
+        self.x = torch.linspace(0, 1, size)[:, None]
+        self.y = a * self.x + b
+
+    def __getitem__(self, index):
+        return self.x[index], self.y[index]
+
+    def __len__(self):
+        return len(self.x)
+
+
+def model_creator(config):
+    torch.manual_seed(0)
+    return nn.Linear(1, 1)
+
+
+def optimizer_creator(model, config):
+    return torch.optim.SGD(model.parameters(), lr=config.get("lr", 0.1))
+
+
+def scheduler_creator(optimizer, config):
+    return torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
+
+
+def data_creator(config):
+    size = config[BATCH_SIZE]
+    return (
+        torch.utils.data.DataLoader(Line(2, 5), batch_size=size),
+        torch.utils.data.DataLoader(Line(2, 5, 32), batch_size=size),
+    )
+
+
+class Mine(TrainingOperator):
+    def setup(self, config):
+        model = model_creator(config)
+        self.model, self.optimizer, self.criterion = self.register(
+            models=model, optimizers=optimizer_creator(model, config), criterion=nn.MSELoss()
+        )
+        train_loader, validation_loader = data_creator(config)
+        self.register_data(train_loader=train_loader, validation_loader=validation_loader)
+
+    def train_epoch(self, iterator, info):
+        meters = AverageMeterCollection()
+        for batch in iterator:
+            metrics = self.train_batch(batch, batch_info={})
+            meters.update({"loss": metrics["train_loss"]}, n=metrics["num_samples"])
+        return meters.summary()
+
+
+def workers():
+    operator = TrainingOperator.from_creators(
+        model_creator=model_creator,
+        optimizer_creator=optimizer_creator,
+        data_creator=data_creator,
+        scheduler_creator=scheduler_creator,
+        loss_creator=nn.MSELoss,
+    )
+    trainer = TorchTrainer(
+        training_operator_cls=operator,
+        num_workers=2,
+        use_gpu=False,
+        config={"lr": 0.1, BATCH_SIZE: 16},
+        backend="gloo",
+        scheduler_step_freq="epoch",
+    )
+    first = trainer.train()
+    print("Samples:", first["num_samples"], first["epoch"], first["batch_count"])
+    before = trainer.validate()["val_loss"]
+    trainer.save("line.pt")
+    for _ in range(3):
+        trainer.train(reduce_results=False)
+    print("Learnt:", trainer.validate()["val_loss"] < before)
+    weights = trainer.apply_all_operators(lambda operator: operator.model.module.weight.item())
+    print("Equal:", np.ptp(weights) == 0, trainer.get_model().weight.item() == weights[0])
+    trainer.load("line.pt")
+    print("Restored:", trainer.validate()["val_loss"] == before)
+    trainer.shutdown()
+
+
+def of_operators():
+    trainable = TorchTrainer.as_trainable(
+        training_operator_cls=Mine,
+        num_workers=1,
+        use_gpu=False,
+        config={BATCH_SIZE: 32},
+        override_tune_step=lambda trainer, info: {**trainer.train(), **trainer.validate()},
+    )
+    analysis = tune.run(
+        trainable,
+        config={"lr": tune.grid_search([0.1, 0.0001])},
+        stop={"training_iteration": 2},
+        metric="val_loss",
+        mode="min",
+        verbose=0,
+    )
+    print("Best:", analysis.best_config["lr"], analysis.best_result["num_samples"])
+
+
+def creators():
+    with_creators = TorchTrainer(
+        model_creator=model_creator,
+        optimizer_creator=optimizer_creator,
+        data_creator=data_creator,
+        loss_creator=lambda config: nn.MSELoss(),
+        config={BATCH_SIZE: 32},
+    )
+    print("Steps:", with_creators.train(num_steps=1)["num_samples"])
+    with_creators.shutdown()
+
+
+if __name__ == "__main__":
+    ray.init(num_cpus=2)
+    workers()
+    of_operators()
+    creators()
