@@ -276,5 +276,5 @@ def test_a_module_within_one_that_is_refused_is_found():
     from raycompat.util import sgd
 
     assert v2.Trainer is Trainer
-    with pytest.raises(UnsupportedRayFeatureError, match=r"ray\.train\.torch\.TorchTrainer"):
-        sgd.TorchTrainer(model_creator=None)
+    with pytest.raises(UnsupportedRayFeatureError, match=r"tensorflow\.TensorflowTrainer"):
+        sgd.TFTrainer(model_creator=None)
