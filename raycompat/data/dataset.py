@@ -26,7 +26,7 @@ from raycompat.data.grouped_data import GroupedData, check
 from raycompat.data.maps import Maps
 from raycompat.data.options import refuse_options
 from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
-from raycompat.data.schema import Schema
+from raycompat.data.schema import Schema, united
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.writing import Writing
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -254,13 +254,14 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         Raises
         ------
         ValueError
-            When a column is not there, or the numbers of directions and columns differ.
+            When a column is not there, a key is not a name, or the numbers of directions and columns
+            differ.
 
         Notes
         -----
         Ray source: ``Dataset.sort``, 2.60.0. Differs from Ray: equal rows keep their order.
         """
-        names = [key] if isinstance(key, str) else list(key or ())
+        names = _names_of_keys("sort", key)
         if not names:
             raise ValueError("sort() needs the name of a column.")
         directions = [descending] * len(names) if isinstance(descending, bool) else descending
@@ -298,7 +299,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         -----
         Ray source: ``Dataset.groupby``, 2.60.0. No known difference.
         """
-        names = [key] if isinstance(key, str) else list(key or ())
+        names = _names_of_keys("groupby", key)
         _check_count("num_partitions", num_partitions)
         self._check_columns(names, "groupby")
         return GroupedData(self, names, num_partitions)
@@ -439,18 +440,25 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         seed : int, optional
             The seed for `shuffle`.
         stratify : str, optional
-            Not supported.
+            A column: the rows of each of its values are divided in the same proportion. Not together
+            with `shuffle`.
+
+        Raises
+        ------
+        ValueError
+            When `test_size` is not a share or a smaller number than that of the rows, or `stratify` is
+            given with `shuffle`.
 
         Notes
         -----
-        Ray source: ``Dataset.train_test_split``, 2.60.0. Differs from Ray: `stratify` is not supported.
+        Ray source: ``Dataset.train_test_split``, 2.60.0. No known difference.
         """
         if stratify is not None:
-            raise UnsupportedRayFeatureError(
-                "train_test_split(stratify=...)",
-                "rows are cut by number",
-                "use groupby(column).map_groups to mark the rows, and filter",
-            )
+            if shuffle:
+                raise ValueError(
+                    "stratify and shuffle are both given: shuffle the data set before."
+                )
+            return self._divided_by_values(stratify, test_size)
         whole = (self.random_shuffle(seed=seed) if shuffle else self).materialize()
         total = whole.count()
         if isinstance(test_size, float):
@@ -462,6 +470,27 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
                 raise ValueError(f"test_size={test_size} is not a number of rows of {total}.")
             train = whole.split_at_indices([total - test_size])
         return train[0], train[1]
+
+    def _divided_by_values(
+        self, column: str, test_size: int | float
+    ) -> tuple[MaterializedDataset, MaterializedDataset]:
+        """Divide the rows of each value of a column in the same proportion."""
+        self._check_columns([column], "train_test_split")
+        whole = self.materialize()
+        share = test_size if isinstance(test_size, float) else test_size / max(whole.count(), 1)
+        if not 0 < share < 1:
+            raise ValueError(
+                f"test_size={test_size!r} of {whole.count()} rows: give a share between 0 and 1, or a "
+                "smaller number of rows."
+            )
+        groups = whole.groupby(column)
+        made = [
+            groups.map_groups(
+                functools.partial(_side_of_group, share, is_train), batch_format="pyarrow"
+            ).materialize()
+            for is_train in (True, False)
+        ]
+        return made[0], made[1]
 
     def _cut(self, whole: MaterializedDataset, counts: Sequence[int]) -> list[MaterializedDataset]:
         bundles = list(whole._bundles())
@@ -523,11 +552,15 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         """
         known = self._schema if self._schema is not None else known_schema(self._plan)
         if known is None and fetch_if_missing:
-            known = self._first_schema()
+            known = self._found_schema()
         self._schema = known
         return Schema(known) if known is not None else None
 
-    def _first_schema(self) -> pa.Schema | None:
+    def _found_schema(self) -> pa.Schema | None:
+        if isinstance(self._plan, plan.Union):
+            each = [self._derived(part).schema() for part in self._plan.inputs]
+            found = [schema.base_schema for schema in each if schema is not None]
+            return united(found) if found else None
         for bundle in self._derived(self._plan)._bundles():
             schema = bundle.metadata.schema
             if schema is not None and len(schema):
@@ -560,6 +593,17 @@ class MaterializedDataset(Dataset):
         return len(self._plan.bundles)
 
 
+def _names_of_keys(what: str, key: Any) -> list[str]:
+    names = [key] if isinstance(key, str) else key or ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"{what}({key!r}): give the name of a column, or a list of names. Functions of rows are of "
+            "Ray 2.4 and older: run such a program with `raycompat run --ray 2.4`, or add their values "
+            "as a column first, with add_column(name, function)."
+        )
+    return list(names)
+
+
 def known_schema(node: Node) -> pa.Schema | None:
     """Return the columns of a node's result, if they are known without executing it."""
     if isinstance(node, Input):
@@ -573,6 +617,12 @@ def known_schema(node: Node) -> pa.Schema | None:
     else:
         return None
     return next((schema for schema in schemas if schema is not None and len(schema)), None)
+
+
+def _side_of_group(share: float, is_train: bool, group: pa.Table) -> pa.Table:
+    """Return the rows of a group for training, or the others; `share` is that of the tests."""
+    num_train = int(group.num_rows * (1 - share))
+    return group.slice(0, num_train) if is_train else group.slice(num_train)
 
 
 _KEEPS_COLUMNS = ("RandomShuffle", "RandomizeBlockOrder", "Repartition", "Sort")

@@ -22,8 +22,8 @@ from raycompat.data.filename_provider import FilenameProvider
 T = TypeVar("T")
 
 
-class SaveMode(enum.Enum):
-    """The action of a write when the target exists.
+class SaveMode(enum.StrEnum):
+    """The action of a write when the target exists; its name as a text serves too.
 
     Notes
     -----
@@ -130,8 +130,10 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         file_format: str | None = None,
         mode: SaveMode = SaveMode.APPEND,
     ) -> None:
-        if not isinstance(mode, SaveMode) or mode is SaveMode.UPSERT:
-            raise ValueError(f"mode={mode!r} should be a raycompat.data.SaveMode, and not UPSERT.")
+        modes = [each.value for each in SaveMode if each is not SaveMode.UPSERT]
+        if not isinstance(mode, str) or mode not in modes:
+            raise ValueError(f"mode={mode!r} should be one of {', '.join(modes)}, or its SaveMode.")
+        mode = SaveMode(mode)
         self.path = str(path)
         self._filesystem, self._folder = files.resolve(path, filesystem)
         self._creates = try_create_dir

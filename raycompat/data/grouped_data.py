@@ -184,8 +184,8 @@ class GroupedData:
             The same setting as an object.
         num_cpus, num_gpus, memory
             Options of each task or actor, as in `raycompat.remote`.
-        ray_remote_args_fn
-            Not supported.
+        ray_remote_args_fn : callable, optional
+            Called for each task or actor; returns further options for it in a dictionary.
         **ray_remote_args
             Further options of `raycompat.remote`.
 

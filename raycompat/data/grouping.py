@@ -15,7 +15,7 @@ from raycompat.data.block import Block, Bundle
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
 from raycompat.data.operators import Stages
 from raycompat.data.plan import AllToAll, Map, Node
-from raycompat.data.transform import Tables, TableStep, UserFunction
+from raycompat.data.transform import Tables, TableStep, UserFunction, tables_of
 
 
 def aggregate(
@@ -102,12 +102,13 @@ class MapGroups:
         """Return the function of tables."""
         function = self.function.load()
 
-        def run(tables: Tables) -> Iterator[Block]:
-            for table in tables:
-                if table.num_rows:
-                    yield from _each_group(table, self.keys, function, self.batch_format)
+        return lambda tables: tables_of(
+            function(group for table in tables if table.num_rows for group in self._groups(table))
+        )
 
-        return run
+    def _groups(self, table: Block) -> Iterator[Any]:
+        for rows in Groups(table, self.keys).rows():
+            yield batch.formatted(table.take(pa.array(rows)), self.batch_format)
 
 
 def map_groups(
@@ -161,14 +162,3 @@ def _gathered(number: int, *tables: Block) -> list[Block]:
 
 def _mapped(number: int, step: MapGroups, target_bytes: int, *tables: Block) -> Iterator[Block]:
     return batch.of_target_size(step.load()([block.concat(tables)]), target_bytes)
-
-
-def _each_group(
-    table: Block, keys: Sequence[str], function: Callable[[Any], Any], batch_format: str | None
-) -> Iterator[Block]:
-    for rows in Groups(table, keys).rows():
-        result = function(batch.formatted(table.take(pa.array(rows)), batch_format))
-        if hasattr(result, "__next__"):
-            yield from map(block.to_table, result)
-        else:
-            yield block.to_table(result)

@@ -71,7 +71,8 @@ class Maps:
         ----------
         fn : callable or class
             Given a row, a dictionary of Python values, it returns a row. A class is constructed once in
-            each actor of a pool.
+            each actor of a pool. If it is asynchronous, up to 16
+            calls run at the same time in each task or actor; the order is kept.
         fn_args, fn_kwargs : optional
             Given to `fn` after the row.
         fn_constructor_args, fn_constructor_kwargs : optional
@@ -83,7 +84,9 @@ class Maps:
             The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
             Options of each task or actor, as in `raycompat.remote`.
-        fallback_strategy, ray_remote_args_fn
+        ray_remote_args_fn : callable, optional
+            Called for each task or actor; returns further options for it in a dictionary.
+        fallback_strategy
             Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
@@ -147,7 +150,8 @@ class Maps:
         ----------
         fn : callable or class
             Given a batch, it returns a batch of any format and number of rows, or yields several. A
-            class is constructed once in each actor of a pool.
+            class is constructed once in each actor of a pool. If it is asynchronous, up to 16
+            calls run at the same time in each task or actor; the order is kept.
         batch_size : int, optional
             Rows of a batch. Default: those of a block.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
@@ -168,7 +172,9 @@ class Maps:
             The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
             Options of each task or actor, as in `raycompat.remote`.
-        fallback_strategy, ray_remote_args_fn
+        ray_remote_args_fn : callable, optional
+            Called for each task or actor; returns further options for it in a dictionary.
+        fallback_strategy
             Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
@@ -244,7 +250,9 @@ class Maps:
             The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
             Options of each task or actor, as in `raycompat.remote`.
-        fallback_strategy, ray_remote_args_fn
+        ray_remote_args_fn : callable, optional
+            Called for each task or actor; returns further options for it in a dictionary.
+        fallback_strategy
             Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
@@ -321,7 +329,9 @@ class Maps:
             The same setting as an object.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
             Options of each task or actor, as in `raycompat.remote`.
-        fallback_strategy, ray_remote_args_fn
+        ray_remote_args_fn : callable, optional
+            Called for each task or actor; returns further options for it in a dictionary.
+        fallback_strategy
             Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
@@ -620,7 +630,7 @@ def _kept(table: Block, text: str) -> Block:
 def _with_column(
     table: Block, name: str, function: UserFunction, batch_format: str | None
 ) -> Block:
-    values = function.load()(batch.formatted(table, batch_format))
+    values = function.load_one()(batch.formatted(table, batch_format))
     if np.isscalar(values):
         values = np.full(table.num_rows, values)
     column = block.to_table({name: values})[name]

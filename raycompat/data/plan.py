@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import raycompat as ray
-from raycompat.data import tasks
+from raycompat.data import options, tasks
 from raycompat.data.block import Bundle
 from raycompat.data.compute import ActorMapOperator, ActorPoolStrategy, TaskPoolStrategy
 from raycompat.data.context import DataContext
@@ -203,16 +203,24 @@ def _first_rows(num_rows: int, table: Any) -> Any:
 
 def _map(node: Map, context: DataContext) -> Operator:
     transform = ray.put(Transform(node.steps, context.target_max_block_size))
+    fixed, of_each = options.split(node.remote_args)
     if isinstance(node.compute, ActorPoolStrategy):
-        options = {"max_restarts": 4, "max_task_retries": 4, **node.remote_args}
-        actor = ray.remote(tasks.MapActor).options(**options)
-        start = functools.partial(actor.remote, transform)
+        retries = {"max_restarts": 4, "max_task_retries": 4}
+
+        def start() -> Any:
+            actor = ray.remote(tasks.MapActor).options(**{**retries, **fixed, **of_each()})
+            return actor.remote(transform)
+
         return ActorMapOperator(node.name, start, node.compute, node.min_rows)
-    function = tasks.map_blocks.options(name=node.name, **node.remote_args)
+
+    def submit(bundles: list[Bundle]) -> Any:
+        function = tasks.map_blocks.options(**{"name": node.name, **fixed, **of_each()})
+        return function.remote(transform, *(bundle.ref for bundle in bundles))
+
     return MapOperator(
         node.name,
-        lambda bundles: function.remote(transform, *(bundle.ref for bundle in bundles)),
-        cpus=node.remote_args.get("num_cpus", 1.0),
+        submit,
+        cpus=fixed.get("num_cpus", 1.0),
         min_rows=node.min_rows,
         limit=node.compute.size,
     )
@@ -220,7 +228,8 @@ def _map(node: Map, context: DataContext) -> Operator:
 
 def _read(node: Read, steps: tuple[Step, ...], name: str, context: DataContext) -> Operator:
     transform = ray.put(Transform(steps, context.target_max_block_size))
-    function = tasks.read.options(name=name, **node.remote_args)
+    fixed, of_each = options.split(node.remote_args)
+    function = tasks.read.options(**{"name": name, **fixed, **of_each()})
     calls = [functools.partial(function.remote, each, transform) for each in node.read_tasks]
-    cpus = node.remote_args.get("num_cpus", 1.0)
+    cpus = fixed.get("num_cpus", 1.0)
     return ReadOperator(name, calls, cpus=cpus, limit=node.compute.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -46,3 +47,13 @@ class Schema:
             f"{name:{width}}  {type_}" for name, type_ in zip(self.names, self.types, strict=True)
         ]
         return "\n".join(lines)
+
+
+def united(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the columns of all; the first of those whose types do not fit together counts."""
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        fields = {field.name: field for schema in reversed(schemas) for field in schema}
+        names = dict.fromkeys(name for schema in schemas for name in schema.names)
+        return pa.schema([fields[name] for name in names])

@@ -94,6 +94,10 @@ def without_torch(value: Any) -> Any:
 _ARROW_UNITS = ("s", "ms", "us", "ns")
 
 
+#: Rows have times of nanoseconds in these classes; pyarrow would take them for microseconds.
+_OF_NANOSECONDS = (pd.Timestamp, pd.Timedelta)
+
+
 def from_list(values: Sequence[Any]) -> pa.Array:
     """Return a column of these values; None is a missing one."""
     if "torch" in sys.modules:
@@ -102,6 +106,8 @@ def from_list(values: Sequence[Any]) -> pa.Array:
     if present and all(isinstance(value, np.ndarray) and value.ndim for value in present):
         return _from_arrays(values, present)
     try:
+        if present and all(type(value) in _OF_NANOSECONDS for value in present):
+            return pa.Array.from_pandas(pd.Series(values))
         return pa.array(values)
     except (ValueError, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         if any(value is pd.NaT or value is pd.NA for value in values):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from raycompat._old.data import plain_rows
-from raycompat.data import batch, block
+from raycompat.data import batch, block, concurrent
 from raycompat.data.block import Block
-from raycompat.exceptions import UnsupportedRayFeatureError
 
 Tables: TypeAlias = Iterable[Block]
+
+#: Maps batches or rows to the results of a function.
+ResultsOf: TypeAlias = Callable[[Iterable[Any]], Iterator[Any]]
 
 #: Rows of a function of rows that become one table before tables are put together: at most so many
 #: rows, and no more after so many bytes.
@@ -37,15 +40,6 @@ class UserFunction:
             raise ValueError(
                 f"{self.function!r} is not callable: give a function, or a class with __call__."
             )
-        called: Any = self.function
-        if self.is_class:
-            called = called.__call__
-        if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-            raise UnsupportedRayFeatureError(
-                "async functions in raycompat.data",
-                "a map task runs one batch after the other",
-                "call asyncio.run() inside an ordinary function",
-            )
         if not self.is_class and (self.constructor_args or self.constructor_kwargs):
             raise ValueError(
                 "fn_constructor_args and fn_constructor_kwargs are for classes, and "
@@ -63,15 +57,35 @@ class UserFunction:
         default = type(self.function).__name__
         return str(getattr(self.function, "__name__", default))
 
-    def load(self) -> Callable[[Any], Any]:
-        """Return the callable for one batch or row."""
+    def load(self) -> ResultsOf:
+        """Return what maps batches or rows to the results of the function, in order.
+
+        If the function is asynchronous, a few of its calls run at the same time.
+        """
         function = self.function
         if self.is_class:
             function = function(*self.constructor_args, **self.constructor_kwargs)
         args, kwargs = self.args, self.kwargs
-        if not args and not kwargs:
-            return function
-        return lambda value: function(value, *args, **kwargs)
+        called = (
+            functools.partial(_call_with, function, args, kwargs) if args or kwargs else function
+        )
+        kinds = (function, type(function).__call__)
+        if any(map(inspect.isasyncgenfunction, kinds)):
+            return concurrent.Calls(functools.partial(concurrent.collected, called))
+        if any(map(inspect.iscoroutinefunction, kinds)):
+            return concurrent.Calls(called)
+        return functools.partial(map, called)
+
+    def load_one(self) -> Callable[[Any], Any]:
+        """Return the function of one batch or row."""
+        results_of = self.load()
+        return lambda value: next(results_of([value]))
+
+
+def _call_with(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], value: Any
+) -> Any:
+    return function(value, *args, **kwargs)
 
 
 class Step(Protocol):
@@ -94,16 +108,22 @@ class MapBatches:
         """Return the function of tables."""
         function = self.function.load()
 
-        def run(tables: Tables) -> Iterator[Block]:
-            for table in batch.sized(tables, self.batch_size):
-                given = batch.formatted(table, self.batch_format)
-                result = function(given if self.zero_copy else _copied(given))
-                if inspect.isgenerator(result) or isinstance(result, Iterator):
-                    yield from map(block.to_table, result)
-                else:
-                    yield block.to_table(result)
+        return lambda tables: tables_of(
+            function(map(self._given, batch.sized(tables, self.batch_size)))
+        )
 
-        return run
+    def _given(self, table: Block) -> Any:
+        given = batch.formatted(table, self.batch_format)
+        return given if self.zero_copy else _copied(given)
+
+
+def tables_of(results: Iterable[Any]) -> Iterator[Block]:
+    """Return the results of a function of batches as tables: each is a batch, or yields several."""
+    for result in results:
+        if isinstance(result, Iterator | concurrent.Several):
+            yield from map(block.to_table, result)
+        else:
+            yield block.to_table(result)
 
 
 def _copied(given: Any) -> Any:
@@ -140,18 +160,13 @@ class MapRows:
         return run
 
     @staticmethod
-    def _single(
-        function: Callable[[Any], Any],
-    ) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
-        return lambda table: (_row(function(row), "map") for row in block.rows(table))
+    def _single(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
+        return lambda table: (_row(made, "map") for made in function(block.rows(table)))
 
     @staticmethod
-    def _flat(
-        function: Callable[[Any], Any],
-    ) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
+    def _flat(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
         def made(table: Block) -> Iterator[Mapping[str, Any]]:
-            for row in block.rows(table):
-                several = function(row)
+            for several in function(block.rows(table)):
                 if isinstance(several, Mapping | str) or not isinstance(several, Iterable):
                     raise ValueError(
                         f"The function of flat_map returned {several!r}, which is not a list of "
@@ -198,7 +213,7 @@ class FilterRows:
         def run(tables: Tables) -> Iterator[Block]:
             for table in tables:
                 if table.num_rows:
-                    keeps = [bool(function(row)) for row in block.rows(table)]
+                    keeps = list(map(bool, function(block.rows(table))))
                     yield table.filter(pa.array(keeps, pa.bool_()))
 
         return run

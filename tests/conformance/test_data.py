@@ -941,3 +941,62 @@ def test_streaming_split(cluster, data, equal):
         assert sorted(left[epoch] + right[epoch]) == list(range(20))
         if equal:
             assert len(left[epoch]) == 10
+
+
+# Functions and options of later years.
+
+
+def test_a_class_with_an_async_call(data):
+    class AddOne:
+        async def __call__(self, batch):
+            return {"id": batch["id"] + 1}
+
+    assert ids(data.range(4).map_batches(AddOne, concurrency=1)) == [1, 2, 3, 4]
+
+
+def test_nanoseconds_are_kept(data):
+    moments = [1, None, 1_700_000_000_123_456_789]
+    table = pa.table({"t": pa.array(moments, pa.timestamp("ns"))})
+    mapped = data.from_arrow(table).map(lambda row: row)
+    assert mapped.schema().types == [pa.timestamp("ns")]
+    kept = mapped.to_pandas()["t"]
+    assert [None if pd.isna(each) else each.value for each in kept] == moments
+
+
+def test_a_union_has_the_columns_of_all(data):
+    union = data.from_items([{"a": 1}]).union(data.from_items([{"b": "x"}]))
+    assert union.schema().names == ["a", "b"]
+    assert union.count() == 2
+
+
+def test_a_mode_is_a_text_or_a_member(data, tmp_path):
+    for mode in ("overwrite", data.SaveMode.OVERWRITE, "append"):
+        data.range(3).write_parquet(str(tmp_path), mode=mode)
+    assert data.read_parquet(str(tmp_path)).count() == 6
+
+
+def test_a_function_gives_the_options_of_each_actor(data):
+    class Shown:
+        def __call__(self, batch):
+            return {"shown": [os.environ.get("SHOWN")]}
+
+    def options():
+        return {"runtime_env": {"env_vars": {"SHOWN": "yes"}}}
+
+    rows = data.range(1).map_batches(Shown, concurrency=1, ray_remote_args_fn=options).take_all()
+    assert rows == [{"shown": "yes"}]
+
+
+def test_groups_by_a_function_are_a_value_error(data):
+    with pytest.raises(ValueError):
+        data.range(4).groupby(lambda row: row["id"] % 2).count().take_all()
+
+
+def test_a_stratified_split_keeps_the_share_of_each_value(data):
+    rows = data.from_items([{"x": x, "y": "rare" if x % 4 == 0 else "often"} for x in range(16)])
+    train, test = rows.train_test_split(0.25, stratify="y")
+    for part, rare, often in ((train, 3, 9), (test, 1, 3)):
+        found = [row["y"] for row in part.take_all()]
+        assert (found.count("rare"), found.count("often")) == (rare, often)
+    both = [row["x"] for part in (train, test) for row in part.take_all()]
+    assert sorted(both) == list(range(16))
