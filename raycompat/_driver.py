@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import importlib
@@ -564,6 +565,10 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
             if not session.closed and session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
                 session.call_soon(session.lose_node, text)
         except (OSError, exceptions.RayError) as error:  # the session, or its folder, is gone
+            logger.debug("the death of a node is not reported: %r", error)
+        except (RuntimeError, asyncio.CancelledError) as error:
+            if not session.closed:  # otherwise its event loop ends, and with it what runs there
+                raise
             logger.debug("the death of a node is not reported: %r", error)
 
     threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
