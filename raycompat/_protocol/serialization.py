@@ -133,6 +133,32 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
 _by_name: dict[int, Any] = {}
 
 
+def _reduce_exception(error: BaseException) -> Any:
+    reduced = error.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    if isinstance(reduced, tuple) and reduced[0] is type(error):
+        return (_made_again, reduced[:2], *reduced[2:])
+    return reduced
+
+
+def _made_again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    """Return an exception of a class; without its constructor if that does not take its `args`.
+
+    Python passes what the constructor gave to ``Exception.__init__``, which is often one text. Then the
+    fields, which are set afterwards, are all that the constructor would have set.
+    """
+    try:
+        return kind(*args)
+    except Exception:
+        error = kind.__new__(kind, *args)
+        native: Any = next(each for each in kind.__mro__ if not each.__flags__ & _HEAP_TYPE)
+        native.__init__(error, *args)
+        return error
+
+
+#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
+_HEAP_TYPE = 1 << 9
+
+
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     """Pickles what cloudpickle can: code with the name of its file, exceptions by their ``__reduce__``.
 
@@ -159,8 +185,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
                 return reduced
         if isinstance(obj, BaseException):
             reducer = copyreg.dispatch_table.get(type(obj))
-            if (getattr(reducer, "__module__", None) or "").startswith("tblib."):
-                return obj.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+            if reducer is None or (reducer.__module__ or "").startswith("tblib."):
+                return _reduce_exception(obj)
         reduced = super().reducer_override(obj)
         is_named = reduced is NotImplemented and isinstance(obj, type | FunctionType)
         if is_named and str(obj.__module__).partition(".")[0] in ("numpy", "raycompat"):

@@ -203,7 +203,8 @@ class ActorPool:
         timeout : float, optional
             Maximum seconds to wait; 0 checks once. By default, wait without limit.
         ignore_if_timedout : bool, default False
-            When no result is ready in time, drop that of the oldest call, as in `get_next`.
+            Changes nothing: no call is dropped when no result is ready in time, because it is not known
+            which one would have ended first.
 
         Raises
         ------
@@ -223,13 +224,12 @@ class ActorPool:
         Notes
         -----
         Ray source: ``ActorPool.get_next_unordered``, 2.60.0. Differs from Ray: in Ray,
-        `ignore_if_timedout` raises an `UnboundLocalError` after the timeout, and drops nothing.
+        `ignore_if_timedout` raises an `UnboundLocalError` after the timeout.
         """
         self._check_has_next()
         ready, _ = _api.wait(list(self._future_to_actor), num_returns=1, timeout=timeout)
         if not ready:
-            oldest = min(self._future_to_actor, key=lambda key: self._future_to_actor[key][0])
-            self._time_out(oldest, timeout, ignore_if_timedout)
+            raise TimeoutError(_timed_out(timeout))
         return self._fetch(ready[0])
 
     def _check_has_next(self) -> None:
@@ -240,11 +240,10 @@ class ActorPool:
 
     def _time_out(self, key: Any, timeout: float | None, ignore: bool) -> None:
         """Raise the error of a call that is not ready in time, and drop the call if `ignore`."""
-        message = f"Timed out waiting for result: none in {timeout} s."
         if not ignore:
-            raise TimeoutError(message)
+            raise TimeoutError(_timed_out(timeout))
         self._return_actor(self._take(key))
-        raise TimeoutError(f"{message} The task {key} has been ignored.")
+        raise TimeoutError(f"{_timed_out(timeout)} The task {key} has been ignored.")
 
     def _take(self, key: Any) -> ActorHandle[Any]:
         """Remove a call, and return its actor."""
@@ -312,3 +311,7 @@ class ActorPool:
 def _key(refs: Any) -> Any:
     """Return a dictionary key for a call's references."""
     return tuple(refs) if isinstance(refs, list) else refs
+
+
+def _timed_out(timeout: float | None) -> str:
+    return f"Timed out waiting for result: none in {timeout} s."

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 
+import joblib
 import pytest
 
 import raycompat as ray
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.experimental.shuffle import simple_shuffle
 from raycompat.util.iter import LocalIterator, from_range
+from raycompat.util.joblib import register_ray
 from raycompat.util.multiprocessing import Pool
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -143,3 +145,28 @@ def test_the_callback_of_a_map_gets_the_results_in_order(cluster):
         )
         assert done.wait(30)
     assert got == [[0, 1, 2, 3]]
+
+
+def test_functions_of_the_main_program_see_what_the_initializer_has_set(cluster):
+    program = """
+number, unset = None, None
+
+def set_up(value):
+    global number, more
+    number = more = value
+
+def add(x):
+    return number + more + x + (unset is None)
+"""
+    names = {"__name__": "__main__"}
+    exec(program, names)  # noqa: S102  (functions of a program that processes cannot import)
+    with Pool(2, initializer=names["set_up"], initargs=(10,)) as pool:
+        assert pool.map(names["add"], range(4), chunksize=1) == [21, 22, 23, 24]
+
+
+@pytest.mark.parametrize("kind", ["generator", "generator_unordered"])
+def test_joblib_gives_results_as_a_generator(cluster, kind):
+    register_ray()
+    with joblib.parallel_backend("ray", n_jobs=2):
+        results = joblib.Parallel(return_as=kind)(joblib.delayed(abs)(-x) for x in range(6))
+        assert sorted(results) == list(range(6))

@@ -346,6 +346,8 @@ def test_get_next_unordered_that_is_to_ignore_late_results_raises(pool_of, gate)
     # Ray raises an UnboundLocalError here, because of a bug.
     with pytest.raises((TimeoutError, UnboundLocalError)):
         pool.get_next_unordered(timeout=0.01, ignore_if_timedout=True)
+    gate.touch()
+    assert pool.get_next_unordered() == "late"  # a program that asks again loses nothing
 
 
 # Errors, and actors that die

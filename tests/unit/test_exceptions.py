@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from email.message import Message
+from urllib.error import HTTPError
 
 import cloudpickle
 import pytest
@@ -142,8 +144,25 @@ def _make_required(code, detail):
 
 
 class NotRebuilt(Exception):
+    """Not even its ``__new__`` takes its `args`."""
+
+    def __new__(cls, a, b):
+        return super().__new__(cls, a)
+
     def __init__(self, a, b):
         super().__init__(a)
+
+
+class TwoNeeded(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+        self.first, self.second = first, second
+
+
+class NamedOnly(OSError):
+    def __init__(self, *, code):
+        super().__init__(code, "text")
+        self.code = code
 
 
 class Slots(Exception):
@@ -233,7 +252,10 @@ class Several(ExceptionGroup):
 
 
 class Pair(Exception):
-    """Its arguments are not those of its constructor, so it cannot be unpickled."""
+    """Neither its constructor nor its ``__new__`` takes its `args`, so it cannot be unpickled."""
+
+    def __new__(cls, first, second):
+        return super().__new__(cls, first, second)
 
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
@@ -624,6 +646,24 @@ def test_a_cause_that_cannot_be_pickled_is_replaced(caplog):
     assert "Locked isn't serializable: " in str(error.cause)
     assert str(error).endswith("Locked: locked")
     assert "isn't serializable" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("cause", "fields"),
+    [
+        (TwoNeeded(1, 2), {"first": 1, "second": 2, "args": ("1 and 2",)}),
+        (NamedOnly(code=7), {"code": 7, "errno": 7, "strerror": "text"}),
+        (HTTPError("http://x", 404, "no", Message(), None), {"code": 404, "msg": "no"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_cause_whose_constructor_does_not_take_its_args_arrives_as_itself(cause, fields):
+    error = sent(task_error(cause))
+    assert isinstance(error, type(cause)) and isinstance(error, RayTaskError)
+    assert type(error.cause) is type(cause)
+    for name, value in fields.items():
+        assert getattr(error.cause, name) == value
+    assert type(sent(task_error(error.cause)).cause) is type(cause)
 
 
 def test_a_cause_that_cannot_be_unpickled_is_replaced():

@@ -38,6 +38,9 @@ class RayBackend(MultiprocessingBackend):
     CPUs of the cluster, and an argument that many calls share is stored once.
     """
 
+    #: For ``return_as="generator"``: the pool reports each result when it is there.
+    supports_return_generator = True
+
     def __init__(
         self,
         nesting_level: int | None = None,

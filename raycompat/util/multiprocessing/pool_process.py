@@ -50,8 +50,18 @@ class PoolProcess:
     def __init__(self, initializer: Callable[..., Any] | None, initargs: Sequence[Any]) -> None:
         self._function_id: str | None = None
         self._function: Any = None
+        #: The global names that the initializer has set, and the module that they belong to.
+        self._globals: dict[str, Any] = {}
+        self._module = getattr(initializer, "__module__", None)
         if initializer is not None:
+            names = getattr(initializer, "__globals__", {})
+            before = dict(names)
             initializer(*initargs)
+            self._globals = {
+                name: value
+                for name, value in names.items()
+                if name not in before or before[name] is not value
+            }
 
     def ping(self) -> None:
         """Return when the initializer has run."""
@@ -65,6 +75,7 @@ class PoolProcess:
         if function.id != self._function_id:
             self._function = _api.get(function.refs[0])
             self._function_id = function.id
+            self._share_globals()
         call = _caller(self._function, style)
         outcomes: list[Outcome] = []
         for chunk in chunks:
@@ -72,6 +83,15 @@ class PoolProcess:
             if time.perf_counter() - start > _LONG_S:
                 break
         return outcomes, time.perf_counter() - start
+
+    def _share_globals(self) -> None:
+        """Show a function of the main program what the initializer has set.
+
+        Each function that is pickled by value has its own copy of its module's names.
+        """
+        names = getattr(self._function, "__globals__", None)
+        if names is not None and self._function.__module__ == self._module:
+            names.update(self._globals)
 
 
 def _outcome(call: Callable[[Any], Any], items: Sequence[Any]) -> Outcome:
