@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from raycompat._surface.modules import names_of
+
 _models: dict[str, Callable[..., Any]] = {}
 
 
@@ -110,3 +112,7 @@ def custom_trunk(
 
 def _made(model: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...]) -> Any:
     return model(shape, options)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
