@@ -1,5 +1,6 @@
 # Everything runs in .venv, which `make setup` makes; the other targets make it when it is missing.
 
+# Not 3.14: there is no TensorFlow for it.
 PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null \
@@ -14,6 +15,11 @@ PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && ech
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
+# What touches Dask: its clusters, values in both directions, the pages, and the core.
+DASK_TESTS := tests/unit/test_dask_versions.py \
+	$(addprefix tests/cluster/test_,dask.py guest.py membership.py lifetimes.py own_clusters.py local_clusters.py \
+	pages.py objects.py) $(CORE) tests/conformance/test_actors.py
+
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
 # that it imports; so what is installed is compiled by `make setup`, and this package by those who run it.
 COMPILE := $(RUN) compileall -q raycompat
@@ -23,7 +29,7 @@ CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -32,7 +38,7 @@ help:  ## show this help
 setup: $(STAMP)  ## make .venv with raycompat and all tools
 
 $(STAMP): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv" \
+	@test -n "$(PYTHON)" || { echo "the tools need Python 3.11, 3.12 or 3.13 with venv" \
 		"(on Debian and Ubuntu the package python3-venv)"; exit 1; }
 	@echo "Setting up .venv with $$($(PYTHON) --version); TensorFlow is the largest part of it"
 	@# With uv where there is one; uv does not read pip's settings, so what it cannot find pip may.
@@ -72,6 +78,39 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 
+# In an environment for each; with VERSION=main, what Dask's developers have today.
+test-dask:  ## run the tests of Dask clusters with another release of Dask: make test-dask VERSION=2025.4.0 (or main)
+	@test -n "$(VERSION)" || { echo "VERSION is missing, for example: make test-dask VERSION=2025.4.0"; exit 1; }
+	$(PYTHON) -m venv .venv-dask-$(VERSION)
+	.venv-dask-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	.venv-dask-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --editable . --group test-clusters \
+		$(foreach each,dask distributed,$(if $(filter main,$(VERSION)),\
+		"$(each) @ git+https://github.com/dask/$(each)","$(each)==$(VERSION)"))
+	$(subst .venv/,.venv-dask-$(VERSION)/,$(PYTEST)) -m "not nightly and not hosts" \
+		-W "ignore::raycompat.exceptions.UntriedDaskWarning" $(DASK_TESTS)
+
+test-python:  ## run the same tests and the unit tests with another Python, without TensorFlow: make test-python VERSION=3.14
+	@test -n "$(VERSION)" || { echo "VERSION is missing, for example: make test-python VERSION=3.14"; exit 1; }
+	python$(VERSION) -m venv .venv-python-$(VERSION)
+	.venv-python-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	.venv-python-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --editable . --group test-clusters
+	$(subst .venv/,.venv-python-$(VERSION)/,$(PYTEST)) -m "not nightly and not hosts" tests/unit $(DASK_TESTS)
+
+test-oldest:  ## run the same tests with the oldest release of each dependency in pyproject.toml
+	python3.11 -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	mkdir -p _build
+	.venv-oldest/bin/python packaging/oldest.py pyproject.toml > _build/oldest.txt
+	.venv-oldest/bin/python -m pip install --disable-pip-version-check --quiet --editable . --group test-clusters \
+		--constraint _build/oldest.txt
+	cat _build/oldest.txt
+	$(subst .venv/,.venv-oldest/,$(PYTEST)) -m "not nightly and not hosts" $(DASK_TESTS)
+
+release-check: setup  ## build sdist and wheel, install each into an empty environment, run the quickstart and the wheel's tests
+	$(MAKE) test-wheel
+	$(RUN) twine check --strict dist/*
+	for file in dist/*; do packaging/try_release.sh $(PYTHON) $$file || exit 1; done
+
 test-gpu: setup-torch  ## run the tests that need a GPU of NVIDIA, and print figures
 	$(RUN) pytest -m gpu tests/gpu -s
 
@@ -97,7 +136,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	$(COMPILE)
 	rm -rf _build/html _build/doctest
 	$(MAKE) --jobs 2 docs-en docs-zh_CN
-	cp docs/_root/index.html _build/html/index.html
+	cp docs/_root/index.html docs/_root/llms.txt _build/html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 
@@ -132,7 +171,7 @@ conformance-ray: .venv-ray/.set-up  ## run the conformance tests on the real Ray
 	.venv-ray/bin/python -m pytest tests/conformance --impl ray
 
 .venv-ray/.set-up:
-	@test -n "$(PYTHON)" || { echo "raycompat needs Python 3.11, 3.12 or 3.13 with venv"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "the tools need Python 3.11, 3.12 or 3.13 with venv"; exit 1; }
 	$(PYTHON) -m venv --clear .venv-ray
 	.venv-ray/bin/python -m pip install --disable-pip-version-check --quiet \
 		"ray[data,default,train,tune]==2.60.0" pytest pytest-timeout pandas psutil numpy crc32c pillow \
@@ -161,4 +200,4 @@ bench: setup  ## measure calls, objects and actors
 	.venv/bin/python benchmarks/microbenchmark.py
 
 clean:  ## remove what was made
-	rm -rf .venv .venv-ray _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,11 @@
 """Every private name of Dask that raycompat uses, in one place.
 
-Tested with distributed 2026.8.0. The main techniques:
+It runs with the releases of Dask since `_dask_versions.OLDEST`. What is used with some of them only:
+
+* Before 2026.1, ``parse_input`` and ``convert_legacy_task`` of ``dask._task_spec`` are replaced: Dask
+  did not know futures of other classes (``__dask_future__``) yet. See `_let_dask_know_futures`.
+
+The main techniques:
 
 * Calls become Dask tasks through `add_task`, one by one, in the order of the client's stream. Dask's
   ``update_graph`` is not used: it unpickles a graph on the scheduler, and not in the stream's order.
@@ -26,7 +31,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
+# First: it raises a plain error where Dask is too old for the imports below.
+from raycompat import _dask_versions  # noqa: F401
+
+# isort: split
 import dask
+from dask import _task_spec
 from dask._task_spec import Alias, Task, TaskRef
 from dask.utils import key_split
 from distributed import Security
@@ -1109,6 +1119,32 @@ def calling_client(method: str | None = None) -> Client | None:
 def cluster_id(client: Client) -> str:
     """Return the id of a client's scheduler, without asking it: the client may be sending a graph."""
     return str(client._scheduler_identity.get("id"))
+
+
+def _let_dask_know_futures() -> None:
+    """Let Dask before 2026.1 find futures of other classes in arguments and graphs."""
+    if hasattr(_task_spec, "_is_dask_future"):
+        return
+    parse, convert = _task_spec.parse_input, _task_spec.convert_legacy_task
+
+    def parse_input(obj: Any) -> object:
+        return parse(task_ref(obj))
+
+    def convert_legacy_task(key: Any, task: Any, all_keys: Any) -> Any:
+        return convert(key, task_ref(task), all_keys)
+
+    _replace_in_dask("parse_input", parse, parse_input)
+    _replace_in_dask("convert_legacy_task", convert, convert_legacy_task)
+
+
+def _replace_in_dask(name: str, function: Any, by: Any) -> None:
+    """Replace a function in all modules of Dask; those imported later import the new one."""
+    for path, module in list(sys.modules.items()):
+        if path.startswith(("dask.", "distributed.")) and vars(module).get(name) is function:
+            setattr(module, name, by)
+
+
+_let_dask_know_futures()
 
 
 def reduced_task_ref(key: str) -> tuple[Any, ...]:

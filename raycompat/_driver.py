@@ -256,6 +256,8 @@ def init(
         When an argument has a value that is not valid.
     FileNotFoundError, IsADirectoryError
         When the file of a report cannot be written.
+    ImportError
+        When Dask is older than the oldest release that raycompat runs with.
     UnsupportedRayFeatureError
         When raycompat does not support an argument.
 
@@ -322,6 +324,9 @@ def _init(
     *,
     uses_leases: bool,
 ) -> RayContext:
+    from raycompat import _dask_versions  # its import raises an error where Dask is too old
+
+    _dask_versions.warn_if_untried()
     check_settings()
     env = runtime_env.checked(given["job_config"].runtime_env)
     with contextlib.ExitStack() as stack:

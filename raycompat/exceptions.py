@@ -141,6 +141,13 @@ class OldFormWarning(UserWarning):
     """
 
 
+class UntriedDaskWarning(UserWarning):
+    """Says that Dask is newer than the newest release that this release of raycompat was tried with.
+
+    `raycompat.init` gives it once and continues.
+    """
+
+
 class _Place(TypedDict, total=False):
     """The process in which a task ran, as parameters of `RayTaskError`."""
 

@@ -82,7 +82,8 @@ async def _check_version(client: Client) -> None:
         raise RuntimeError(
             f"Version mismatch: this process has raycompat {VERSION}, but the scheduler at "
             f"{client.scheduler.address} {_say(found)}. The scheduler and all drivers need the same "
-            f"version: install it there (`pip install raycompat=={VERSION}`) and restart it."
+            f"version: install it there (`pip install raycompat=={VERSION}`, or `pip install FOLDER` "
+            "with the same copy of the sources) and restart it."
         )
 
 

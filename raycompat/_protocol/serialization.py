@@ -118,7 +118,7 @@ def report_ref(key: str, holder: Any) -> bool:
     return True
 
 
-#: The position of the file's name in the arguments of `CodeType`, in Python 3.11 to 3.13.
+#: The position of the file's name in the arguments of `CodeType`, in Python 3.11 to 3.14.
 _FILE_NAME = 10
 
 

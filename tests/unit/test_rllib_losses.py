@@ -33,6 +33,7 @@ OPTIONS = {"is_discrete": True, "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
 def imported():
     """Import TensorFlow when the first of these tests runs: it takes long, and so would each collection."""
     global tf
+    pytest.importorskip("tensorflow")
     import tensorflow as tf
 
 

@@ -5,6 +5,7 @@ Each test is a program in a separate process, because a process has one mode.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -16,6 +17,10 @@ import pytest
 from raycompat._protocol import tensorflow_mode
 
 CODE = pickle.dumps(["code"])
+
+needs_tensorflow = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"
+)
 
 
 def run(program: str, folder: str = "") -> None:
@@ -37,6 +42,7 @@ def run(program: str, folder: str = "") -> None:
     assert "WARNING" not in done.stderr
 
 
+@needs_tensorflow
 def test_code_brings_the_mode_of_the_process_it_comes_from():
     run(
         """
@@ -62,6 +68,7 @@ def test_code_brings_the_mode_of_the_process_it_comes_from():
     )
 
 
+@needs_tensorflow
 @pytest.mark.parametrize(
     "mode",
     ["disable_v2_behavior", pytest.param("disable_eager_execution", marks=pytest.mark.nightly)],
@@ -85,6 +92,7 @@ def test_the_mode_is_entered_when_tensorflow_is_imported(mode):
 
 
 @pytest.mark.nightly
+@needs_tensorflow
 def test_a_process_that_has_used_tensorflow_2_follows_too():
     run(
         """

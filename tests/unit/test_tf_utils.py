@@ -23,6 +23,7 @@ W, B = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([5.0, 6.0], np.f
 def imported():
     """Import TensorFlow when the first of these tests runs: it takes long, and so would each collection."""
     global keras, tf, tf2
+    pytest.importorskip("tensorflow")
     import keras
     import tensorflow as tf2
     import tensorflow.compat.v1 as tf

@@ -6,12 +6,15 @@ pyright.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, assert_type
+
+import pytest
 
 import raycompat as ray
 from raycompat.actor import ActorClass, ActorHandle, ActorProxy
@@ -143,6 +146,9 @@ Greeter.remote().salute.remote("me")  # type: ignore
 """
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("basedpyright") is None, reason="basedpyright is not installed"
+)
 def test_pyright_agrees_with_every_line(tmp_path: Path) -> None:
     """Pyright is installed as basedpyright, which needs no further download."""
     of_classes = tmp_path / "classes.py"
