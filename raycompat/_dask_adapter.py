@@ -26,7 +26,7 @@ import ssl
 import sys
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -202,6 +202,14 @@ def _guarded(
 
 
 # --- in the scheduler ---------------------------------------------------------------------------
+
+
+def dependencies_of(scheduler: Scheduler, keys: Iterable[str]) -> Iterator[str]:
+    """Yield the keys of the tasks whose results these tasks need; some may come more than once."""
+    for key in keys:
+        task = scheduler.tasks.get(key)
+        if task is not None:
+            yield from (each.key for each in task.dependencies)
 
 
 def known(scheduler: Scheduler, key: str) -> bool:

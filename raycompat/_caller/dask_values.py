@@ -51,7 +51,7 @@ def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
                 f"{ref!r} is of the cluster {ours}, and the Dask client is connected to {theirs}. Pass "
                 "the value itself: ray.get(ref)."
             )
-    return session.sharing.load_in_dask(entry, lingers=client is not session.client)
+    return session.sharing.load_in_dask(entry)
 
 
 def reduced_for_map(ref: ObjectRef[Any]) -> tuple[Any, ...] | None:

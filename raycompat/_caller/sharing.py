@@ -185,21 +185,19 @@ class Sharing:
         elif entry.parent is not None:  # others get it from the report of the call's end
             origin.holds = (*origin.holds, *self.hold([entry.key]))
 
-    def load_in_dask(self, entry: Entry, *, lingers: bool) -> str:
+    def load_in_dask(self, entry: Entry) -> str:
         """Return the key of a Dask task whose value is the object's; Dask knows it already.
 
-        It `lingers` if another client may send a graph with it: that comes by another connection,
-        perhaps after this process has released the object.
+        The task lingers until a graph with it has come (`_scheduler.objects`).
         """
         with self._session.lock:
             key = entry.key_in_dask
-            if key is None or (lingers and key not in self.lingering):
+            if key is None or key not in self.lingering:
                 source = self.publish(entry)
                 key = entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
-                self._session.send(ToScheduler.LOAD, key=key, source=source, lingers=lingers)
+                self._session.send(ToScheduler.LOAD, key=key, source=source)
                 self.require_sync()
-                if lingers:
-                    self.lingering.add(key)
+                self.lingering.add(key)
         self.wait_until_synced()  # a graph may be sent by another client
         return key
 

@@ -52,8 +52,8 @@ class ToScheduler(StrEnum):
     ADOPT = "raycompat-adopt"
     #: Make one of several results of a call a value with its own key. Fields: key, call, index.
     PICK = "raycompat-pick"
-    #: Make a Dask task whose value is that of an object. It lingers, after its release by this process,
-    #: if other clients may use it. Fields: key, source, lingers.
+    #: Make a Dask task whose value is that of an object. After its release by this process it lingers,
+    #: because a graph with it may be on its way. Fields: key, source.
     LOAD = "raycompat-load"
     #: This process has released tasks that linger. Fields: keys.
     UNLOAD = "raycompat-unload"

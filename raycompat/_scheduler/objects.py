@@ -9,8 +9,8 @@ calls are the calls' own tasks, which Dask runs again when all copies are lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 #: The name under which tasks are kept for graphs of other clients.
 LOADS = "raycompat-loads"
 
-#: Seconds that a graph, which was sent before, may arrive later than the release of its references.
-_LINGERS_S = 3.0
+#: Seconds for which a task is kept after the release of its reference and after the last graph with it:
+#: another graph may be on its way. And the most seconds for which it waits for the first one.
+_LINGERS_S, _UNUSED_S = 1.0, 15.0
 
 
 class Objects:
@@ -48,8 +49,10 @@ class Objects:
         #: Lost values that no task or client needed: they fail if one comes to need them.
         self._unneeded: set[str] = set()
         self._graph_came = asyncio.Event()
-        #: The clients that have made tasks for graphs of others, by key.
+        #: The clients that have made tasks for graphs of Dask, by key.
         self._lingering: dict[str, str] = {}
+        #: When the last graph with such a task has come, by key.
+        self._used: dict[str, float] = {}
         #: The clients that wait until objects are not needed any more, by key.
         self._watched: dict[str, str] = {}
 
@@ -146,7 +149,7 @@ class Objects:
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
-    def load(self, client: str, key: str, source: str, lingers: bool) -> None:
+    def load(self, client: str, key: str, source: str) -> None:
         """Add a task for Dask's tasks that returns the object itself, not its stored form."""
         if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
@@ -156,21 +159,34 @@ class Objects:
             )
         else:
             return
-        if lingers:
-            self._scheduler.client_desires_keys([key], LOADS)
-            self._lingering[key] = client
+        self._scheduler.client_desires_keys([key], LOADS)
+        self._lingering[key] = client
 
     def unload(self, client: str, keys: list[str]) -> None:
-        """Release tasks of a client when graphs with them have come."""
-        release = partial(self._release_loads, client, keys)
-        asyncio.get_running_loop().call_later(_LINGERS_S, release)
+        """Release tasks of a client when graphs with them have come.
 
-    def _release_loads(self, client: str, keys: list[str]) -> None:
-        released = [key for key in keys if self._lingering.get(key) == client]
+        A graph can come after the release of a reference in it, by the same client too: Dask prepares
+        it in a thread. Nothing says whether one is on its way at all.
+        """
+        self._release_loads(client, keys, asyncio.get_running_loop().time())
+
+    def _release_loads(self, client: str, keys: list[str], since: float) -> None:
+        loop = asyncio.get_running_loop()
+        mine = [key for key in keys if self._lingering.get(key) == client]
+        released = [key for key in mine if loop.time() >= self._due(key, since)]
         for key in released:
             del self._lingering[key]
+            self._used.pop(key, None)
         if released:
             self._scheduler.client_releases_keys(released, LOADS)
+        if len(released) < len(mine):
+            later = [key for key in mine if key in self._lingering]
+            loop.call_later(_LINGERS_S / 2, self._release_loads, client, later, since)
+
+    def _due(self, key: str, since: float) -> float:
+        """Return when a task may go whose reference was released."""
+        used = self._used.get(key)
+        return since + _UNUSED_S if used is None else max(since, used) + _LINGERS_S
 
     async def store(self, client: str, key: str, source: str) -> None:
         """Make an object of the value of a Dask task, once Dask knows that task."""
@@ -182,8 +198,16 @@ class Objects:
                 return
             await self._graph_came.wait()
 
-    def graph_came(self) -> None:
-        """Wake those who wait for a new Dask graph."""
+    def graph_came(self, tasks: Iterable[str], wanted: Iterable[str]) -> None:
+        """Wake those who wait for a new Dask graph; note the tasks of references that it uses.
+
+        Its `tasks` need some, and its client wants the results of some.
+        """
+        if self._lingering:
+            now = asyncio.get_running_loop().time()
+            for key in chain(wanted, adapter.dependencies_of(self._scheduler, tasks)):
+                if key in self._lingering:
+                    self._used[key] = now
         self._graph_came.set()
         self._graph_came = asyncio.Event()
 

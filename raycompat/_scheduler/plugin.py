@@ -78,9 +78,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Clean up after a client that has left."""
         self.parts.client_left(client)
 
-    def update_graph(self, scheduler: Scheduler, **_: Any) -> None:
+    def update_graph(
+        self, scheduler: Scheduler, *, tasks: list[str], keys: set[str], **_: Any
+    ) -> None:
         """Handle a new Dask graph."""
-        self.parts.objects.graph_came()
+        self.parts.objects.graph_came(tasks, keys)
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Follow the transitions of tasks; called during Dask's own transitions."""

@@ -68,9 +68,56 @@ def test_what_is_submitted_keeps_the_references_that_it_was_given(client):
     assert client.gather(futures) == list(range(200))
 
 
+@pytest.fixture
+def late_graphs(client):
+    """The scheduler handles graphs a second late, and tasks linger for a moment only."""
+
+    def begin(dask_scheduler):
+        import asyncio
+
+        from raycompat._scheduler import objects
+
+        handlers = dask_scheduler.stream_handlers
+        handle, linger_s = handlers["update-graph"], objects._LINGERS_S
+
+        async def handle_late(*args, **kwargs):
+            await asyncio.sleep(1)
+            await handle(*args, **kwargs)
+
+        def end():
+            handlers["update-graph"], objects._LINGERS_S = handle, linger_s
+
+        handlers["update-graph"], objects._LINGERS_S = handle_late, 0.05
+        dask_scheduler.end_late_graphs = end
+
+    def end(dask_scheduler):
+        dask_scheduler.__dict__.pop("end_late_graphs")()
+
+    client.run_on_scheduler(begin)
+    yield
+    client.run_on_scheduler(end)
+
+
+@pytest.mark.usefixtures("late_graphs")
+def test_a_graph_may_come_after_the_release_of_its_references(client):
+    with Client(client.scheduler.address, set_as_default=False) as other:
+        for user in (client, other):
+            futures = [user.submit(abs, ray.put(-number)) for number in range(5)]
+            assert user.gather(futures) == list(range(5))
+
+
+def test_the_tasks_of_references_are_released_after_their_graphs(client, wait_until):
+    def loads(dask_scheduler):
+        return [str(key) for key in dask_scheduler.tasks if str(key).startswith("load-")]
+
+    assert client.submit(abs, ray.put(-1)).result() == 1
+    wait_until(lambda: not client.run_on_scheduler(loads))
+
+
 def test_a_reference_is_a_collection_of_its_value(client):
-    assert dask.compute(ray.put(5), ray.put([1]), scheduler=client) == (5, [1])
-    assert dask.is_dask_collection(ray.put(1))
+    ref = ray.put(5)
+    assert dask.is_dask_collection(ref)
+    assert dask.compute(ref, ray.put([1]), scheduler=client) == (5, [1])
 
 
 def test_a_result_that_is_not_there_yet_is_waited_for(client, tmp_path):
