@@ -202,10 +202,11 @@ class Channel(DirectSender):
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Report to the generator of a call how many of its items were received here.
 
-        Without a connection nothing is sent: the generator starts again on the next connection.
+        Without a connection nothing is sent: the generator starts again on the next connection. A
+        cancelled one must not go on before the cancellation arrives.
         """
         connection = self._connection
-        if connection is not None:
+        if connection is not None and not call.is_cancelled:
             connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- where the actor is ---------------------------------------------------------------------

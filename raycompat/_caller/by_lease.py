@@ -312,10 +312,11 @@ class LeasePool(DirectSender):
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Report to the generator of a call how many of its items were received here.
 
-        A call that has no lease yet has sent none.
+        A call that has no lease yet has sent none. A cancelled one must not go on before the
+        cancellation arrives, because its items were dropped.
         """
         connection = call.lease.connection if call.lease is not None else None
-        if connection is not None:
+        if connection is not None and not call.is_cancelled:
             connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- granted and returned leases ------------------------------------------------------------

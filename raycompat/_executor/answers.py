@@ -40,12 +40,9 @@ class Answers(Sink):
         """Return the window of items to send; a cancellation or the end of the caller closes it."""
         window = self._caller.windows[self._key] = ItemWindow()
         window.max_items = max_items
-
-        def stop() -> None:
-            window.close()
-            self._caller.mailbox.wake()
-
-        self._executor.generators[self._key] = stop
+        # Another thread may read the acknowledgement for which the main thread waits.
+        window.notify = self._caller.mailbox.wake
+        self._executor.generators[self._key] = window.close
         if self._caller.closed or self._executor.is_cancelled(self._key):
             window.close()
         return window

@@ -31,7 +31,7 @@ class ItemWindow:
         self._num_received = 0
         self._news = threading.Condition()
         #: Called when a wait may be over; it wakes the waiting coroutine or main thread.
-        self._notify: Callable[[], None] = lambda: None
+        self.notify: Callable[[], None] = lambda: None
 
     @property
     def may_go_on(self) -> bool:
@@ -60,14 +60,14 @@ class ItemWindow:
                 self._num_received += 1
                 self._sent_bytes -= self._costs.popleft()
             self._news.notify_all()
-        self._notify()
+        self.notify()
 
     def close(self) -> None:
         """End the generator: no process receives its items any more."""
         with self._news:
             self.is_closed = True
             self._news.notify_all()
-        self._notify()
+        self.notify()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait in this thread until the generator may continue; False after the timeout."""
@@ -77,7 +77,7 @@ class ItemWindow:
     async def wait_in_loop(self) -> None:
         """Wait in this coroutine until the generator may continue."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
-        self._notify = lambda: loop.call_soon_threadsafe(news.set)  # type: ignore[assignment]
+        self.notify = lambda: loop.call_soon_threadsafe(news.set)  # type: ignore[assignment]
         while not self.may_go_on:
             await news.wait()
             news.clear()

@@ -92,6 +92,7 @@ def test_pages_ask_for_the_token_that_init_has_printed(printed):
             with pytest.raises(urllib.error.HTTPError, match="401"):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30)
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser.addheaders = [("Accept", "text/html")]
     with browser.open(url, timeout=30) as page:
         assert page.url == url.partition("?")[0]  # no history has the token
         assert b"Bokeh" in page.read()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._executor.answers import Answers
 from raycompat._executor.item_window import ItemWindow
 from raycompat._protocol import item_credit
 
@@ -92,3 +94,19 @@ def test_a_limit_of_items_counts_items_not_bytes():
     assert not window.may_go_on
     window.acknowledge(1, True)
     assert window.may_go_on
+
+
+def test_an_acknowledgement_that_another_thread_reads_wakes_the_main_thread():
+    woken = []
+    executor = SimpleNamespace(generators={}, is_cancelled=lambda key: False)
+    mailbox = SimpleNamespace(wake=lambda: woken.append(True))
+    caller = SimpleNamespace(windows={}, closed=False, mailbox=mailbox)
+    window = Answers(executor, caller, "key", lambda *_: None).open(1)
+    window.note_sent(1)
+    assert not window.may_go_on
+    caller.windows["key"].acknowledge(1, True)
+    assert window.may_go_on
+    assert woken == [True]
+    executor.generators["key"]()  # a cancellation
+    assert window.is_closed
+    assert woken == [True, True]

@@ -135,6 +135,7 @@ def test_the_import_warns(monkeypatch):
     gym_finder.install()
     monkeypatch.delitem(sys.modules, "gym", raising=False)
     monkeypatch.setattr("raycompat._surface.forms._seen", set())
+    monkeypatch.setattr("raycompat._surface.forms._is_first_in_program", None)
     with pytest.warns(OldFormWarning, match="import gymnasium"):
         import gym  # noqa: F401
     monkeypatch.delitem(sys.modules, "gym")
