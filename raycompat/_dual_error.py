@@ -30,9 +30,7 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
     """
     cause = task_error.cause
     dual_class = _dual_class(task_error_class, type(cause))
-    native: Any = dual_class
-    while native.__flags__ & _HEAP_TYPE:  # the nearest base written in C
-        native = native.__base__
+    native = native_class(dual_class)
     # The user's own __new__ and __init__ need arguments that are not known here.
     if isinstance(cause, BaseExceptionGroup):
         dual = native.__new__(dual_class, cause.message, cause.exceptions)
@@ -45,6 +43,14 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
     state["_ray_task_error"] = task_error
     _exception_chain.share_chain(dual, cause)
     return cast("RayTaskError", dual)
+
+
+def native_class(kind: type) -> Any:
+    """Return the nearest base of a class that is written in C."""
+    native: Any = kind
+    while native.__flags__ & _HEAP_TYPE:
+        native = native.__base__
+    return native
 
 
 class _DualBody:

@@ -59,9 +59,8 @@ class Stream:
         """
         self._received_bytes += item_credit.cost_of(wire)
         if self._is_limited:
-            if (
-                index < self._num_taken or not self._is_wanted
-            ):  # taken from an earlier try, or dropped
+            was_taken = index < self._num_taken  # from an earlier try
+            if was_taken or not self._is_wanted:
                 self.session.give_credit(self.key, index + 1, self._is_wanted)
         elif self._received_bytes >= item_credit.REPORT_BYTES:
             self._received_bytes = 0

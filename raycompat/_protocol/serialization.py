@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
+from raycompat._dual_error import native_class
 from raycompat._protocol import deep_values
 from raycompat._protocol.mapping import Mapping
 from raycompat._protocol.tensor_bytes import (
@@ -150,13 +151,8 @@ def _made_again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseExcepti
         return kind(*args)
     except Exception:
         error = kind.__new__(kind, *args)
-        native: Any = next(each for each in kind.__mro__ if not each.__flags__ & _HEAP_TYPE)
-        native.__init__(error, *args)
+        native_class(kind).__init__(error, *args)
         return error
-
-
-#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
-_HEAP_TYPE = 1 << 9
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]

@@ -81,7 +81,7 @@ def late_graphs(client):
         handle, linger_s = handlers["update-graph"], objects._LINGERS_S
 
         async def handle_late(*args, **kwargs):
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # this delay is the injected fault
             await handle(*args, **kwargs)
 
         def end():
