@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raycompat._node import nvml
+from raycompat._protocol import own_folder
 from raycompat._protocol.resource_set import TYPE_RESOURCE
 
 logger = logging.getLogger(__name__)
@@ -56,12 +57,21 @@ _INTEL_TYPES = {
 }
 
 
+#: How the UUIDs of NVIDIA's GPUs and of their slices begin.
+_UUID = ("GPU-", "MIG-")
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A GPU that was found: its type if known, and the names by which a variable can mean it."""
 
     type: str | None
     names: tuple[str, ...]
+
+    @property
+    def uuid(self) -> str | None:
+        """Its UUID, which no other GPU of any machine has; None if it is not known."""
+        return self.names[-1] if self.names[-1].startswith(_UUID) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +199,7 @@ def _listed(variable: str, environment: Mapping[str, str]) -> list[str] | None:
 def _means(name: str, device: Device) -> bool:
     """Return whether a name, which may be the beginning of a UUID, means a device."""
     return name in device.names or (
-        name.startswith(("GPU-", "MIG-")) and any(each.startswith(name) for each in device.names)
+        name.startswith(_UUID) and any(each.startswith(name) for each in device.names)
     )
 
 
@@ -269,14 +279,24 @@ def type_of(totals: Mapping[str, float]) -> str | None:
     return found().type if totals.get("GPU") else None
 
 
+def _of_this_process() -> list[Device]:
+    """Return the GPUs that this process may use, in the order of their ids."""
+    _, devices = _hardware()
+    return [next(each for each in devices if _means(name, each)) for name in found().ids]
+
+
+def global_ids() -> list[str]:
+    """Return ids of the GPUs that this process may use, which all nodes give to the same GPUs.
+
+    A GPU whose UUID is not known is named by its machine and its index there.
+    """
+    place = f"{own_folder.boot_id()}:{found().maker.name}"
+    return [each.uuid or f"{place}:{each.names[0]}" for each in _of_this_process()]
+
+
 def watched_ids() -> list[str]:
     """Return the ids of the GPUs that NVML can describe: NVIDIA's."""
-    maker, devices = _hardware()
-    if maker is not NVIDIA:
-        return []
-    return [
-        next(device.names[-1] for device in devices if _means(each, device)) for each in found().ids
-    ]
+    return [each.names[-1] for each in _of_this_process()] if found().maker is NVIDIA else []
 
 
 def variable() -> str:

@@ -220,6 +220,12 @@ class Node:
         kind = accelerators.type_of(totals)
         return {**totals, f"{TYPE_RESOURCE}{kind}": 1} if kind is not None else totals
 
+    def _gpu_ids(self) -> list[str]:
+        """Return the ids of the GPUs that were found; empty if the worker declares how many it has."""
+        if "GPU" in self.worker.state.total_resources:
+            return []
+        return accelerators.global_ids()
+
     def _labels(self, totals: dict[str, float]) -> dict[str, str]:
         """Return this node's labels: its id, the type of its GPUs, and those that it declares."""
         kind = accelerators.type_of(totals)
@@ -234,6 +240,7 @@ class Node:
             "node_id": self.id,
             "version": VERSION,
             "total": ResourceSet.from_amounts(totals, whole_gpus=False).units(),
+            "gpu_ids": self._gpu_ids(),
             "ip": self.ip,
             "name": os.environ.get(labels.NAME_VARIABLE) or self.ip,
             "hostname": socket.gethostname(),

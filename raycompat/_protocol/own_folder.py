@@ -23,10 +23,14 @@ from pathlib import Path
 _RANDOM_BYTES, _SPACE_DIGITS = 8, 8
 
 
+def boot_id() -> str:
+    """Return an id of this boot of the machine, which its containers share."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
 def pid_space() -> str:
     """Return an id of the processes to which pids mean the same: of a PID namespace, and of a boot."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
+    return f"{boot_id()}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def make(parent: str | os.PathLike[str]) -> Path:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
 from raycompat._scheduler.arrangement import Allowed, Room, arrange
+from raycompat._scheduler.gpu_shares import GpuShares
 
 #: Resources whose shortage slows a node down. A node's utilisation is that of the fullest one.
 CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
@@ -104,6 +105,23 @@ class Capacity:
         for index, units in gpus:
             self.free_gpus[index] += units
 
+    def add_gpu(self, index: int) -> None:
+        """Add a GPU, which is free."""
+        self.free_gpus = dict(sorted([*self.free_gpus.items(), (index, UNITS_PER_ONE)]))
+        self._change_gpus(UNITS_PER_ONE)
+
+    def drop_gpu(self, index: int) -> bool:
+        """Remove a GPU, unless a part of it is held; return whether it was removed."""
+        if self.free_gpus[index] < UNITS_PER_ONE:
+            return False
+        del self.free_gpus[index]
+        self._change_gpus(-UNITS_PER_ONE)
+        return True
+
+    def _change_gpus(self, units: int) -> None:
+        self.total = ResourceSet({**self.total.units(), "GPU": self.total.get("GPU") + units})
+        self.free["GPU"] = self.free.get("GPU", 0) + units
+
     def available(self) -> ResourceSet:
         return ResourceSet({name: units for name, units in self.free.items() if units > 0})
 
@@ -148,15 +166,26 @@ class Ledger:
         #: How often the CPU of a holding is lent now: a call may wait in several threads.
         self._lent: dict[Holding, int] = {}
         self._spread_from = 0
-        #: How often the set of nodes has changed.
+        self._shares = GpuShares(self._nodes)
+        #: How often the nodes, or their total resources, have changed.
         self.membership = 0
 
     # --- nodes ----------------------------------------------------------------------------------
 
-    def add_node(self, node_id: str, total: ResourceSet) -> None:
-        """Add a node with all resources free; a known id is replaced."""
+    def add_node(self, node_id: str, total: ResourceSet, gpus: Sequence[str] = ()) -> None:
+        """Add a node with all resources free; a known id is replaced.
+
+        `gpus` are the ids of the GPUs that it counts, if it has found them itself. Other nodes may
+        count the same GPUs: it gets its share of them (see `gpu_shares`).
+        """
         self.remove_node(node_id)
-        self._nodes[node_id] = Capacity(node_id, total)
+        if gpus:
+            others = {name: units for name, units in total.items() if name != "GPU"}
+            self._nodes[node_id] = Capacity(node_id, ResourceSet(others))
+            self._shares.add(node_id, gpus)
+            self._shares.settle()
+        else:
+            self._nodes[node_id] = Capacity(node_id, total)
         self.membership += 1
 
     def remove_node(self, node_id: str) -> None:
@@ -168,6 +197,13 @@ class Ledger:
             del self._held[holding]
             self._lent.pop(holding, None)
             self._bundles.pop(holding, None)
+        self._shares.remove(node_id)
+        self._settle_gpus()
+
+    def _settle_gpus(self) -> None:
+        """Move GPUs that were released to the nodes to which they belong."""
+        if self._shares.is_unsettled and self._shares.settle():
+            self.membership += 1
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -177,6 +213,10 @@ class Ledger:
     def node_total(self, node_id: str) -> ResourceSet:
         """Return the total resources of a node."""
         return self._nodes[node_id].total
+
+    def gpus_of(self, node_id: str) -> list[int]:
+        """Return the indices of the GPUs that a node has, among those that it can use."""
+        return list(self._nodes[node_id].free_gpus)
 
     def node_available(self, node_id: str) -> ResourceSet:
         """Return the free resources of a node; negative amounts count as 0."""
@@ -429,10 +469,11 @@ class Ledger:
             for other in bundle.holdings:
                 self._hold(other, node)
             node.give(bundle.free, tuple(bundle.free_gpus.items()))
-            return
-        del node.holdings[holding]
-        node.give(self._back(holding), holding.gpus)
-        self._lent.pop(holding, None)
+        else:
+            del node.holdings[holding]
+            node.give(self._back(holding), holding.gpus)
+            self._lent.pop(holding, None)
+        self._settle_gpus()
 
     def shrink(self, holding: Holding, to: ResourceSet) -> Holding:
         """Free the resources of a holding beyond `to`, and return the holding that replaces it.
@@ -456,6 +497,7 @@ class Ledger:
             self._lent[smaller] = times_lent
             beyond.pop("CPU", None)
         node.give(beyond, dropped)
+        self._settle_gpus()
         return smaller
 
     def lend_cpu(self, holding: Holding) -> None:

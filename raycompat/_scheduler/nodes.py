@@ -50,16 +50,18 @@ class Nodes:
         """Handle a worker's report that it is a node, with its resources."""
         self._unfit.pop(worker, None)
         self.info[worker] = info
-        self._parts.ledger.add_node(worker, ResourceSet.from_units(info["total"]))
+        total = ResourceSet.from_units(info["total"])
+        self._parts.ledger.add_node(worker, total, info["gpu_ids"])
         self._parts.guest.node_came(worker)
         self._parts.jobs.node_came(worker)
         self._parts.notify_change()
         self._parts.dispatcher.soon()
 
     def on_gpus(self, worker: str, gpus: list[dict[str, Any]]) -> None:
-        """Record what the GPUs of a node do now."""
+        """Record what the GPUs of a node do now; it reports all that it can use."""
         if worker in self.info:
-            self.info[worker]["gpus"] = gpus
+            own = self._parts.ledger.gpus_of(worker)
+            self.info[worker]["gpus"] = [each for each in gpus if each["index"] in own]
 
     def unfit(self, worker: str, reason: str) -> None:
         """Handle a report that a worker cannot be a node; notify all drivers."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import dask
 import pytest
+from _dask_cluster import DaskCluster
 
 import raycompat as ray
 from raycompat.util import dask as of_dask
@@ -40,3 +44,59 @@ def test_dask_does_not_ask_nvml_for_gpus_that_do_not_exist(typed):
     client = of_dask.client()
     assert client.run_on_scheduler(setting) is False
     assert set(client.run(setting).values()) == {False}
+
+
+TWO_GPUS = """
+from raycompat._node import accelerators
+
+GPUS = [accelerators.Device("H100", (str(each), f"GPU-{each}{each}")) for each in range(2)]
+accelerators._hardware = lambda: (accelerators.NVIDIA, GPUS)
+"""
+
+
+def test_workers_of_one_host_share_its_gpus(no_cluster, tmp_path, monkeypatch):
+    """As dask-cuda starts them: a worker for each GPU, which sees all, its own one first."""
+    preload = tmp_path / "two_gpus.py"
+    preload.write_text(TWO_GPUS)
+    cluster = DaskCluster(tmp_path)
+    try:
+        for visible in ("0,1", "1,0"):
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+            cluster.add_worker("127.0.0.1", "--preload", str(preload))
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        cluster.connect(nodes=2)
+        assert ray.cluster_resources()["GPU"] == 2
+        assert [each["Resources"]["GPU"] for each in ray.nodes()] == [1, 1]
+
+        @ray.remote(num_gpus=1)
+        class Holder:
+            def where(self):
+                node = ray.get_runtime_context().get_node_id()
+                return node, os.environ["CUDA_VISIBLE_DEVICES"], ray.get_gpu_ids()
+
+        holders = [Holder.remote() for _ in range(2)]
+        places = ray.get([each.where.remote() for each in holders], timeout=60)
+        assert {visible for _, visible, _ in places} == {"0", "1"}
+        assert all(gpus == [visible] for _, visible, gpus in places)
+        assert len({node for node, _, _ in places}) == 2
+        del holders
+
+        # The GPU of a worker that leaves belongs to the other one, which can see it.
+        gone, visible, _ = places[0]
+        addresses = {each["NodeID"]: each["RayletSocketName"] for each in ray.nodes()}
+        cluster.workers[cluster.pid_of(addresses[gone])].terminate()
+        deadline = time.monotonic() + 60
+        while sum(each["Alive"] for each in ray.nodes()) > 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)  # polling with a deadline: another process ends
+        assert ray.cluster_resources()["GPU"] == 2
+
+        @ray.remote(num_gpus=2)
+        def both():
+            return os.environ["CUDA_VISIBLE_DEVICES"]
+
+        other = "0" if visible == "1" else "1"
+        assert ray.get(both.remote(), timeout=60) == f"{other},{visible}"
+    finally:
+        ray.shutdown()
+        cluster.close()

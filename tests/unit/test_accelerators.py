@@ -7,6 +7,7 @@ import pytest
 from raycompat._caller import this_process
 from raycompat._node import accelerators, forkserver, nvml
 from raycompat._node.accelerators import MAKERS, NVIDIA, Device, choose, nvidia_type
+from raycompat._protocol import own_folder
 
 H100 = "NVIDIA H100 80GB HBM3"
 TWO = [
@@ -77,6 +78,18 @@ def test_gpus_that_do_not_exist_are_not_counted_and_are_logged(machine, monkeypa
     assert accelerators.detect_gpus() == 1
     assert "no GPU 7" in caplog.text
     assert accelerators.visible_ids([0]) == ["1"]
+
+
+def test_all_nodes_give_a_gpu_the_same_id(machine, monkeypatch):
+    machine(TWO)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,GPU-aa,MIG-cc33-7")
+    assert accelerators.global_ids() == ["GPU-bb22-6", "GPU-aa11-5", "MIG-cc33-7"]
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1,0")
+    machine([Device(None, ("0",)), Device(None, ("1",))], "AMD")
+    first, second = accelerators.global_ids()
+    assert first.endswith(":AMD:1")
+    assert second.endswith(":AMD:0")
+    assert first.split(":")[0] == second.split(":")[0] == own_folder.boot_id()
 
 
 def test_without_gpus_the_variable_names_logical_ones(machine, monkeypatch):

@@ -285,7 +285,7 @@ def gpus(parts: Parts) -> list[Row]:
     for address in parts.ledger.nodes:
         info = parts.nodes.info.get(address, {})
         samples = {each["index"]: each for each in info.get("gpus", ())}
-        for index in range(-(-parts.ledger.node_total(address).get("GPU") // UNITS_PER_ONE)):
+        for index in parts.ledger.gpus_of(address):
             place = (address, index)
             rows.append(
                 {

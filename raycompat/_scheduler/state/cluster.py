@@ -24,10 +24,10 @@ class Cluster:
 
     async def nodes(self) -> Rows:
         """Iterate over the nodes, and the last that have left."""
-        for info in list(self._parts.nodes.info.values()):
-            yield _describe_node(info)
+        for address, info in list(self._parts.nodes.info.items()):
+            yield _describe_node(info, self._parts.ledger.node_total(address))
         for info in self._parts.nodes.departed():
-            yield _describe_node(info)
+            yield _describe_node(info, ResourceSet.from_units(info["total"]))
 
     async def jobs(self) -> Rows:
         """Iterate over the open jobs, and the last that have ended."""
@@ -89,7 +89,7 @@ class Cluster:
         }
 
 
-def _describe_node(info: dict[str, Any]) -> Row:
+def _describe_node(info: dict[str, Any], total: ResourceSet) -> Row:
     """Return the fields of `NodeState`."""
     has_left = "ended" in info
     return {
@@ -99,7 +99,7 @@ def _describe_node(info: dict[str, Any]) -> Row:
         "state": "DEAD" if has_left else "ALIVE",
         "state_message": "The node has left the cluster." if has_left else None,
         "node_name": info["name"],
-        "resources_total": ResourceSet.from_units(info["total"]).amounts(),
+        "resources_total": total.amounts(),
         "labels": info["labels"],
         "gpus": info.get("gpus"),
         "start_time_ms": milliseconds(info["started"]),
