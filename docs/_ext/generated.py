@@ -1,4 +1,4 @@
-"""Tables made from files: Ray's names, and measured figures."""
+"""Tables and words made from files: Ray's names, and measured figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 ROOT = Path(__file__).parents[2]
 NAMES = ROOT / "raycompat" / "_surface" / "names.toml"
@@ -97,7 +97,7 @@ class RayNames(GeneratedTable):
         table = tomllib.loads(NAMES.read_text(encoding="utf-8"))
         additions = table.pop("additions")
         with_status = {name: entry for name, entry in table.items() if entry["status"] == what}
-        if what in ("supported", "planned"):
+        if what == "supported":
             yield from self._by_module(with_status)
         elif what in ("partial", "refused"):
             yield from self._by_reason(with_status)
@@ -179,6 +179,23 @@ class Learning(GeneratedTable):
             yield [(names, ""), *(_number(text) for text in numbers)]
 
 
+class Measured(SphinxRole):
+    """``:measured:`NAME```: a figure of ``benchmarks/figures.py`` in a sentence."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the figure as text; the page depends on the files of figures."""
+        module = _benchmark("figures")
+        for file in sorted(module.FOLDER.glob("*.json")):
+            self.env.note_dependency(str(file))
+        found = module.figures()
+        if self.text not in found:
+            message = self.inliner.reporter.error(
+                f"No figure {self.text!r}; there are {', '.join(found)}.", line=self.lineno
+            )
+            return [], [message]
+        return [nodes.inline("", found[self.text], classes=["measured"])], []
+
+
 def _benchmark(name: str) -> Any:
     """Return a module of the benchmarks, which makes the rows of tables."""
     folder = str(ROOT / "benchmarks")
@@ -192,4 +209,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("ray-names", RayNames)
     app.add_directive("microbenchmark", Microbenchmark)
     app.add_directive("learning", Learning)
+    app.add_role("measured", Measured())
     return {"parallel_read_safe": True, "parallel_write_safe": True}

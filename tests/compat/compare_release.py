@@ -131,7 +131,7 @@ def state_of(found: Found) -> tuple[str, list[str]]:
     """
     dotted = f"{found.module}.{found.name}"
     today = TODAY.get(dotted)
-    if today is not None and today["status"] in ("refused", "planned"):
+    if today is not None and today["status"] == "refused":
         return "reason", []
     try:
         value = forms.find("raycompat" + dotted.removeprefix("ray"))
@@ -156,7 +156,7 @@ def refused_values() -> dict[int, Any]:
     """Return the functions and classes of today that are refused, by their ids."""
     found = {}
     for dotted, row in TODAY.items():
-        if row["status"] in ("refused", "planned"):
+        if row["status"] == "refused":
             try:
                 value = forms.find("raycompat" + dotted.removeprefix("ray"))
             except (AttributeError, ImportError):

@@ -20,7 +20,7 @@ TABLE: dict[str, dict[str, Any]] = tomllib.loads(
     (Path(__file__).parents[2] / "raycompat/_surface/names.toml").read_text(encoding="utf-8")
 )
 ADDITIONS: dict[str, str] = TABLE.pop("additions")
-STATUSES = {"supported", "partial", "refused", "planned"}
+STATUSES = {"supported", "partial", "refused"}
 FIELDS = {
     "status",
     "reason",

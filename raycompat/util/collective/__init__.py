@@ -1,4 +1,4 @@
-"""Operations in which all members of a group of tasks and actors take part, in CPU memory."""
+"""Operations in which all members of a group take part: in CPU memory, or on GPUs by NCCL."""
 
 from raycompat.util.collective.backend_registry import register_collective_backend
 from raycompat.util.collective.collective import (

@@ -458,8 +458,8 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
 def _refuse(name: str) -> Never:
     raise UnsupportedRayFeatureError(
         f"{name}()",
-        "Groups work in CPU memory, and a member has one tensor",
-        f"Copy the tensor to the CPU and call {name.removesuffix('_multigpu')}()",
+        "A member of a group has one GPU and one tensor",
+        f"Make each GPU a member, and call {name.removesuffix('_multigpu')}()",
     )
 
 

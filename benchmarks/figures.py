@@ -1,0 +1,50 @@
+"""The measured figures that sentences of the documentation and of README name.
+
+Each is made from a file that a benchmark has written, so that a new measurement changes the sentence
+too. The pages write ``:measured:`NAME```; `tests/docs/test_figures.py` compares README with them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from report import medians, ratio
+
+FOLDER = Path(__file__).parents[1] / "docs" / "_static"
+
+#: Lines of `ray microbenchmark`: many calls at once, calls one by one, and calls of one actor.
+BATCH, ALONE = "single client tasks async", "single client tasks sync"
+ACTOR = "1:1 actor calls async"
+
+
+def _rounded(value: float) -> str:
+    """Return a figure with two digits that count."""
+    if value < 10:
+        return f"{value:.2g}"
+    digits = len(str(int(value))) - 2
+    return f"{round(value, -digits):,.0f}"
+
+
+def figures() -> dict[str, str]:
+    """Return the text of each figure by its name."""
+    micro = _read("microbenchmark")
+    large = _read("large-values")
+    ratios = [ratio(line, *pair) for line, pair in large.items() if "CPU" not in line]
+    ours, theirs = micro[BATCH]
+    return {
+        "batch-rate": _rounded(ours),
+        "batch-rate-ray": _rounded(theirs),
+        "batch-us": _rounded(1e6 / ours),
+        "batch-ratio": _rounded(ours / theirs),
+        "alone-us": _rounded(1e6 / micro[ALONE][0]),
+        "alone-ratio": _rounded(ratio(ALONE, *micro[ALONE])),
+        "actor-rate": _rounded(micro[ACTOR][0]),
+        "actor-ratio": _rounded(ratio(ACTOR, *micro[ACTOR])),
+        "large-least-ratio": _rounded(min(ratios)),
+        "large-most-ratio": _rounded(max(ratios)),
+    }
+
+
+def _read(name: str) -> dict[str, tuple[float, float]]:
+    return medians(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
