@@ -236,12 +236,12 @@ class Channel(DirectSender):
         if state == "ALIVE" and self._report["incarnation"] > self._incarnation:
             self._incarnation = self._report["incarnation"]
             self._host, self._node_address = self._report["host"], self._report["address"]
-            self._handle_unanswered()
+            self._handle_unanswered(error)
             for call in self._queue.values():
                 call.wires = None  # the new process may be on another host
             self._session.run(connections.connect(self._session, self._report, self))
         elif state == "RESTARTING":
-            self._handle_unanswered()
+            self._handle_unanswered(error)
             self._refuse_while_restarting(list(self._queue.values()))
         elif state == "DEAD":
             self._bury(error or failures.actor_died("The actor is dead.", self.key))
@@ -300,8 +300,11 @@ class Channel(DirectSender):
                     connections.through_the_scheduler(self._session, self._report, self)
                 )
 
-    def _handle_unanswered(self) -> None:
-        """Retry or fail the calls that were running in a lost process."""
+    def _handle_unanswered(self, reported: bytes | None = None) -> None:
+        """Retry or fail the calls that were running in a lost process.
+
+        `reported` is the error with which the process has ended, if the scheduler has reported its end.
+        """
         self.close()
         lost, self._unanswered = self._unanswered, {}
         again = []
@@ -309,7 +312,8 @@ class Channel(DirectSender):
             if call.use_retry():
                 again.append(call)
             else:
-                self._fail(call, self._unavailable("its process has died or is out of reach"))
+                lost_it = "its process has died or is out of reach"
+                self._fail(call, self._unavailable(lost_it, reported))
         self._queue = OrderedDict({call.key: call for call in (*again, *self._queue.values())})
         for call in again:
             self._mark_waiting(call)
@@ -329,10 +333,13 @@ class Channel(DirectSender):
         for call in calls:
             if call.waits_for_restart or self._queue.pop(call.key, None) is None:
                 continue
-            self._fail(call, self._unavailable("The actor is restarting"))
+            restarts = "The actor is restarting"
+            self._fail(call, self._unavailable(restarts, self._report["error"]))
 
-    def _unavailable(self, why: str) -> bytes:
-        return failures.actor_unavailable(why, self.key)
+    def _unavailable(self, why: str, reported: bytes | None) -> bytes:
+        reason = failures.reason_of(reported) if reported is not None else ""
+        text = f"{why}: {reason.removesuffix('.')}" if reason else why
+        return failures.actor_unavailable(text, self.key)
 
     def _bury(self, error: bytes) -> None:
         self._error = error

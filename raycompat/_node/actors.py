@@ -111,13 +111,13 @@ class Actors:
         key, spec = running.grant["key"], running.grant["actor"]
         assert spec is not None
         if running.ended:
-            text = "The actor is dead because all references to it were removed."
+            text = f"{failures.DEAD_BECAUSE}all references to it were removed."
             return failures.actor_died(text, key)
         if actor.is_killed:
             return failures.actor_killed(key)
         how = actor.executor.ended_for_memory or how
         return failures.actor_died(
-            f"The actor is dead because its worker process has died. Its process: {how}",
+            f"{failures.DEAD_BECAUSE}its worker process has died. Its process: {how}",
             key,
             class_name=spec["class_name"],
             name=spec["name"] or "",

@@ -25,6 +25,9 @@ _ERROR_TYPES = {
     "WorkerCrashedError": "WORKER_DIED",
 }
 
+#: Begins the text of an actor whose process has ended; what follows is the reason.
+DEAD_BECAUSE = "The actor is dead because "
+
 #: Characters of a failure's text that the state API shows.
 _MANY_CHARACTERS = 300
 
@@ -38,7 +41,7 @@ def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
 
 def actor_killed(actor: str) -> bytes:
     """Return the error of an actor that `ray.kill` has ended."""
-    return actor_died("The actor is dead because it was killed by `ray.kill`.", actor)
+    return actor_died(f"{DEAD_BECAUSE}it was killed by `ray.kill`.", actor)
 
 
 def actor_exited(actor: str) -> bytes:
@@ -155,6 +158,11 @@ def text_of(error: bytes) -> str:
     """Return an error's text without unpickling the error."""
     _, text = pickle.loads(error)
     return str(text)
+
+
+def reason_of(error: bytes) -> str:
+    """Return why an actor's process has ended, from the actor's error; empty if that is not known."""
+    return text_of(error).partition(DEAD_BECAUSE)[2].strip()
 
 
 def failure_of(error: bytes) -> Failure:

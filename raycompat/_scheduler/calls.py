@@ -281,7 +281,7 @@ class Calls:
             call.is_doomed = call.retries == 0 or call.is_cancelled
             call.retries -= call.retries > 0
         else:
-            text = f"The actor is dead because its node has died.{cause}"
+            text = f"{failures.DEAD_BECAUSE}its node has died.{cause}"
             error = failures.actor_died(text, key)
             is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
             call.is_doomed = is_last or row.state == "DEAD"

@@ -167,12 +167,13 @@ class Dispatcher:
         for line in self._lines:
             for kind, count in (+line.counts).items():
                 counts[line.shape[1], kind] += count
+        may_come = self._parts.nodes.may_come()
         return [
             {
                 "request": request.amounts(),
                 "kind": kind,
                 "count": count,
-                "is_feasible": self._parts.ledger.feasible(request),
+                "is_feasible": may_come or self._parts.ledger.feasible(request),
             }
             for (request, kind), count in counts.items()
         ]

@@ -156,7 +156,8 @@ class Groups:
     def _describe(self, row: Group) -> dict[str, Any]:
         progress: str = "FINISHED" if row.state == "CREATED" else row.state
         if row.is_waiting:
-            progress = "QUEUED" if self.keeper.is_feasible(row) else "INFEASIBLE"
+            may_be_placed = self.keeper.is_feasible(row) or self._parts.nodes.may_come()
+            progress = "QUEUED" if may_be_placed else "INFEASIBLE"
         return {
             "name": row.spec["name"],
             "strategy": row.spec["strategy"],

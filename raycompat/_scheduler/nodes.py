@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Seconds for a worker that has ended to come back: those that Dask gives restarted workers by default.
+_RETURN_S = 30.0
+
 #: The number of departed nodes that `ray.nodes` still shows.
 _MANY_DEPARTED = 1000
 
@@ -36,6 +39,8 @@ class Nodes:
         self._num_awaiting = 0
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
+        #: Until when nodes may come back, by the monotonic clock, and how many there were.
+        self._return_until, self._num_before = 0.0, 0
         #: The nodes that have left last.
         self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
         #: The ids of the nodes that have left last, by address.
@@ -84,12 +89,28 @@ class Nodes:
             self._parts.guest.expect_end_of(worker)
             adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISMISS})
 
+    def expect_return(self, seconds: float) -> None:
+        """Note that nodes that leave now may come back within a time: most are started again."""
+        now = time.monotonic()
+        if now >= self._return_until:
+            self._num_before = 0
+        self._num_before = max(self._num_before, len(self.info))
+        self._return_until = max(self._return_until, now + seconds)
+
+    def may_come(self) -> bool:
+        """Return whether a node may come soon: a worker has joined, or has ended and may return."""
+        if time.monotonic() < self._return_until and len(self.info) < self._num_before:
+            return True
+        return bool(self._silent())
+
     def left(self, worker: str, *, is_worker: bool = True) -> None:
         """Remove a node; its calls have already left it (see `Calls.follow`).
 
         `is_worker` says whether it goes on as a worker of Dask.
         """
         parts = self._parts
+        if worker in self.info and not is_worker:
+            self.expect_return(_RETURN_S)
         parts.guest.node_left(worker, is_worker=is_worker)
         self._unfit.pop(worker, None)
         info = self.info.pop(worker, None)
@@ -114,6 +135,11 @@ class Nodes:
         if len(self._former_ids) > _MANY_DEPARTED:
             del self._former_ids[next(iter(self._former_ids))]
 
+    def _silent(self) -> list[str]:
+        """Return the workers that have not reported yet whether they are nodes."""
+        known = self.info.keys() | self._unfit.keys()
+        return [address for address in self._scheduler.workers if address not in known]
+
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
         """Return the nodes, once every connected Dask worker has reported.
 
@@ -122,12 +148,8 @@ class Nodes:
         that cannot be nodes.
         """
 
-        def silent() -> list[str]:
-            known = self.info.keys() | self._unfit.keys()
-            return [address for address in self._scheduler.workers if address not in known]
-
         def is_settled() -> bool:
-            return not silent() and (len(self.info) >= at_least or bool(self._unfit))
+            return not self._silent() and (len(self.info) >= at_least or bool(self._unfit))
 
         self._num_awaiting += 1
         try:
@@ -137,7 +159,7 @@ class Nodes:
         nodes = [{"address": address, **info} for address, info in self.info.items()]
         return {
             "nodes": nodes,
-            "silent": silent(),
+            "silent": self._silent(),
             "unfit": dict(self._unfit),
             "dashboard": self._dashboard(),
         }

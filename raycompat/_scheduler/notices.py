@@ -84,12 +84,15 @@ class Notices:
         return f"raycompat: {what} for {request}{where(strategy)}: {reason}"
 
     def why(self, line: Line, later: Sequence[Capacity]) -> str | None:
-        """Return why a line waits in vain; None if it waits only for calls that end by themselves.
+        """Return why a line waits in vain.
 
-        Many lines are checked against one copy of the nodes, `later`.
+        None: it waits only for calls that end by themselves, or for a node that may come soon. Many
+        lines are checked against one copy of the nodes, `later`.
         """
         _, request, strategy = line.shape
         if not self._parts.placer.is_feasible(request, strategy):
+            if self._parts.nodes.may_come():
+                return None
             return (
                 "no node can ever provide that. The largest node has "
                 f"{self._parts.ledger.largest_node(request).text_of(request)}, the cluster in total "
@@ -138,8 +141,10 @@ class Notices:
         )
 
     def _why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
-        """Return why a group waits in vain; None if it waits only for calls that end by themselves."""
+        """Return why a group waits in vain; None in the cases of `why`."""
         if not self._parts.groups.keeper.is_feasible(row):
+            if self._parts.nodes.may_come():
+                return None
             total = self._parts.ledger.cluster_total()
             return (
                 ": no nodes can ever provide that. The cluster has in total "

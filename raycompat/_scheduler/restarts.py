@@ -79,12 +79,15 @@ class Restarts:
         original: Callable[..., Any],
         by: str,
         workers: list[str] | None = None,
+        *,
+        timeout: float = 30,  # Dask's default
         **fields: Any,
     ) -> Any:
+        self._parts.nodes.expect_return(timeout)
         text = cause() or f" The Dask worker was restarted by {by}."
         ending = list(self._scheduler.workers) if workers is None else workers
         self._ending.update(dict.fromkeys(ending, text))
-        return await original(workers, **fields)
+        return await original(workers, timeout=timeout, **fields)
 
     async def _retire_workers(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
         with _because(f" The Dask worker was retired by {by}."):

@@ -46,7 +46,7 @@ def test_an_actor_is_restarted_on_another_node_when_its_own_dies(nodes, wait_unt
     held = mortal.hold.remote(str(tmp_path / "go"))
     again = mortal.hold.options(max_task_retries=1).remote(str(tmp_path / "go"))
     nodes[before].kill()
-    with pytest.raises(ray.exceptions.ActorUnavailableError):
+    with pytest.raises(ray.exceptions.ActorUnavailableError, match="its node has died. It is not"):
         ray.get(held, timeout=30)
     (tmp_path / "go").touch()
     assert ray.get(again, timeout=30) == "held"

@@ -153,7 +153,7 @@ def test_a_restart_by_another_user_is_the_death_of_all_nodes(
     for ref, error in ((calls[0], ActorDiedError), (mortal.add.remote(), ActorDiedError)):
         with pytest.raises(error, match=said):
             ray.get(ref, timeout=RESTART_S)
-    with pytest.raises(ActorUnavailableError):
+    with pytest.raises(ActorUnavailableError, match=said):
         ray.get(calls[1], timeout=RESTART_S)
     assert ray.get(calls[2], timeout=RESTART_S) == 0  # by the actor that has restarted
     assert [answer_after_restart(each) for each in (restarted, retried, detached)] == [1, 1, 1]

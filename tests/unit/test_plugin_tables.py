@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -349,3 +350,37 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 
     in_loop(test)
+
+
+def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop, monkeypatch):
+    def body(cluster):
+        parts, told = cluster.parts, []
+        monkeypatch.setattr(parts.logs, "tell", lambda job, text: told.append(text))
+        monkeypatch.setattr(adapter, "tell_worker", lambda *_: None)
+        now = time.monotonic()
+        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
+        cluster.enqueue("task", "driver", num_cpus=20)
+        cluster.add_group("group", {"CPU": 200_000})
+
+        def look():
+            parts.notices._look()
+            (waiting,) = parts.dispatcher.pending()
+            (group,) = parts.groups.all()
+            group.spec["name"] = ""
+            assert parts.groups._describe(group)["progress"] == (
+                "QUEUED" if waiting["is_feasible"] else "INFEASIBLE"
+            )
+            return waiting["is_feasible"], "".join(told).count("can ever provide")
+
+        gone = "tcp://node-1"
+        parts.nodes.info[gone] |= {"place": ["", "", ""], "ip": "", "total": {}, "started": 0.0}
+        parts.nodes.left(gone, is_worker=False)
+        del cluster.scheduler.workers[gone]
+        assert look() == (True, 0)
+        now += 31
+        cluster.scheduler.workers["tcp://node-2"] = SimpleNamespace(address="tcp://node-2")
+        assert look() == (True, 0)  # it has joined, and is not a node yet
+        del cluster.scheduler.workers["tcp://node-2"]
+        assert look() == (False, 2)
+
+    in_loop(body)
