@@ -4,6 +4,7 @@ It runs with the releases of Dask since `_dask_versions.OLDEST`. What is used wi
 
 * Before 2026.1, ``parse_input`` and ``convert_legacy_task`` of ``dask._task_spec`` are replaced: Dask
   did not know futures of other classes (``__dask_future__``) yet. See `_let_dask_know_futures`.
+  ``Client.map`` does not know them in any release: see `_let_map_know_futures`.
 
 The main techniques:
 
@@ -41,7 +42,7 @@ from dask._task_spec import Alias, Task, TaskRef
 from dask.utils import key_split
 from distributed import Security
 from distributed.active_memory_manager import ReduceReplicas, SuggestionGenerator
-from distributed.client import _maybe_call_security_loader
+from distributed.client import _MapExpr, _maybe_call_security_loader
 from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 from distributed.comm.tcp import BaseTCPListener
@@ -1108,18 +1109,17 @@ def default_client() -> Client | None:
 _MANY_FRAMES = 24
 
 
-def calling_client(method: str | None = None) -> Client | None:
-    """Return the Dask client that runs in a frame above this one, in a method; None if none does."""
+def calling_client() -> Client | None:
+    """Return the Dask client that runs in a frame above this one; None if none does."""
     from distributed import Client
 
     frame: FrameType | None = sys._getframe(1)
     for _ in range(_MANY_FRAMES):
         if frame is None:
             break
-        if method in (None, frame.f_code.co_name):
-            found = frame.f_locals.get("self")
-            if isinstance(found, Client):
-                return found
+        found = frame.f_locals.get("self")
+        if isinstance(found, Client):
+            return found
         frame = frame.f_back
     return None
 
@@ -1155,9 +1155,50 @@ def _replace_in_dask(name: str, function: Any, by: Any) -> None:
 _let_dask_know_futures()
 
 
-def reduced_task_ref(key: str) -> tuple[Any, ...]:
-    """Return what to pickle for a value that is that of a task."""
-    return TaskRef, (key,)
+def _let_map_know_futures() -> None:
+    """Let ``Client.map`` of all clients find futures of other classes in the arguments of a function.
+
+    The graph of a map is made in the scheduler. This changes what the clients of this process send.
+    """
+    make = _MapExpr.__new__
+
+    def new(
+        cls: type[Any],
+        func: Any,
+        iterables: Any,
+        *args: Any,
+        _determ_token: Any = None,
+        **named: Any,
+    ) -> Any:
+        if _determ_token is None:  # otherwise it is unpickled
+            iterables = tuple(map(_items_with_task_refs, iterables))
+            named["kwargs"] = _with_task_refs(named.get("kwargs", {}))
+        return make(cls, func, iterables, *args, _determ_token=_determ_token, **named)
+
+    _MapExpr.__new__ = new
+
+
+def _items_with_task_refs(items: Any) -> Any:
+    """Return a collection of arguments with its futures replaced; the same one if there are none."""
+    if isinstance(items, range | str | bytes):
+        return items
+    pairs = [(each, _with_task_refs(each)) for each in items]
+    return items if all(old is new for old, new in pairs) else [new for _, new in pairs]
+
+
+def _with_task_refs(value: Any) -> Any:
+    """Return a value with the futures replaced in its lists, tuples, sets and dictionaries."""
+    if is_foreign_future(value):
+        return task_ref(value)
+    kind = type(value)
+    if kind is dict:
+        items = {key: _with_task_refs(each) for key, each in value.items()}
+        return items if any(items[key] is not each for key, each in value.items()) else value
+    if kind in (list, tuple, set, frozenset):
+        replaced = [_with_task_refs(each) for each in value]
+        is_same = all(new is old for new, old in zip(replaced, value, strict=True))
+        return value if is_same else kind(replaced)
+    return value
 
 
 def is_foreign_future(value: object) -> bool:
@@ -1168,6 +1209,9 @@ def is_foreign_future(value: object) -> bool:
 def task_ref(value: Any) -> Any:
     """Return the reference to a task that stands for such a future in a graph; other values as such."""
     return TaskRef(value.key) if is_foreign_future(value) else value
+
+
+_let_map_know_futures()
 
 
 def send(

@@ -762,9 +762,9 @@ def _refuse_in_dask() -> None:
         return
     raise RuntimeError(
         f"This is a Dask task on {worker.address}, not a Ray driver. Pass references as "
-        "arguments of client.submit or dask.delayed: the task gets their values. A function that "
-        "calls remote functions should be a remote function. To start a session here anyway, "
-        "call init with an address first."
+        "arguments of client.submit, client.map or dask.delayed: the task gets their values. A "
+        "function that calls remote functions should be a remote function. To start a session here "
+        "anyway, call init with an address first."
     )
 
 

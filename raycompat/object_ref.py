@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from raycompat._caller import current_session
 from raycompat._protocol import id_types, ids
-from raycompat._protocol.serialization import is_pickling, report_ref
+from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -263,12 +263,6 @@ class ObjectRef(Generic[T_co]):
 
         if self._session is _NO_SESSION:
             return ObjectRef, (self.binary(),)
-        if not is_pickling():  # another pickler is at work, perhaps Dask's
-            from raycompat._caller import dask_values
-
-            in_map = dask_values.reduced_for_map(self)
-            if in_map is not None:
-                return in_map
         block = self._carried
         if block is not None:
             return _restore_small, (self._key, block)

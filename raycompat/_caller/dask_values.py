@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import current_session
@@ -52,19 +51,6 @@ def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
                 "the value itself: ray.get(ref)."
             )
     return session.sharing.load_in_dask(entry)
-
-
-def reduced_for_map(ref: ObjectRef[Any]) -> tuple[Any, ...] | None:
-    """Return what to pickle for a reference that a Dask client maps; None if none maps it.
-
-    Dask looks for references in the arguments of all its functions except ``Client.map``.
-    """
-    if "distributed" not in sys.modules:
-        return None
-    from raycompat import _dask_adapter as adapter
-
-    client = adapter.calling_client(method="map")
-    return None if client is None else adapter.reduced_task_ref(ref.key)
 
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:

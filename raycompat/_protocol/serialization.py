@@ -102,11 +102,6 @@ def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]
         _innermost.found = outer
 
 
-def is_pickling() -> bool:
-    """Return whether this module is pickling in this thread."""
-    return _innermost.found() is not None
-
-
 def report_ref(key: str, holder: Any) -> bool:
     """Report to the pickling in progress that it contains `key`; `holder` keeps the object alive.
 

@@ -199,6 +199,25 @@ def test_a_function_with_a_reference_fails_alone(client):
         assert other.submit(lambda: len([ref])).result() == 1
         error = other.submit(lambda: ref.key).exception()
         assert "make it an argument of the task" in str(error)
+        for mapping in (client, other):
+            error = mapping.map(lambda x: ray.get(ref) + x, [1])[0].exception()
+            assert "Pass references as arguments of client.submit, client.map" in str(error)
+            error = mapping.map(lambda x: ref.key, [1])[0].exception()
+            assert "make it an argument of the task" in str(error)
+
+            # The function has a reference, and the arguments have values.
+            def both(x, y, more):
+                return type(ref) is not type(x), x, y, more
+
+            found = mapping.map(both, [ref, 2], [[ref], {"a": (ref,)}], more=[{"b": ref}])
+            assert mapping.gather(found) == [
+                (True, 1, [1], [{"b": 1}]),
+                (True, 2, {"a": (1,)}, [{"b": 1}]),
+            ]
+            assert mapping.gather(mapping.map(both, np.ones(2), range(2), more=0)) == [
+                (True, 1.0, 0, 0),
+                (True, 1.0, 1, 0),
+            ]
         assert other.submit(abs, -1).result() == 1
 
 
