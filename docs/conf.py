@@ -9,9 +9,12 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS / "_ext"), str(DOCS.parent)]
 
+import raycompat  # noqa: E402
+
 project = "raycompat"
 author = "raycompat developers"
 project_copyright = author
+version = release = raycompat.__version__
 root_doc = "docs/index"
 include_patterns = ["docs/**.rst", "tutorials/**.rst"]
 exclude_patterns = ["docs/_*"]
@@ -28,6 +31,7 @@ extensions = [
     "entries",
     "generated",
     "notebooks",
+    "releases",
     "timed",
 ]
 # Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
@@ -85,7 +89,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["sections"],
     "primary_sidebar_end": [],
     "footer_start": ["license"],
-    "footer_end": ["theme-version"],
+    "footer_end": ["version"],
     "show_toc_level": 2,
 }
 html_sidebars = {"**": ["pages"]}

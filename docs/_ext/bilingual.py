@@ -7,12 +7,16 @@ from typing import Any
 
 import entries
 import sphinx.search
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.locale import _
 from sphinx.search.en import SearchEnglish
 
 #: For each folder of a language: the name of the language in that language, and in HTML.
 LANGUAGES = {"en": ("English", "en"), "zh_CN": ("中文", "zh-CN")}
+
+#: Characters of a page's description, which search engines show.
+DESCRIPTION_LENGTH = 160
 
 #: A run of Chinese characters, or a word of anything else.
 _RUNS = re.compile(r"[\u3400-\u9fff]+|[^\W\u3400-\u9fff]+")
@@ -68,6 +72,19 @@ def switcher(
     metadata = app.env.metadata.get(pagename, {})
     context["english_only"] = "english-only" in metadata and app.config.language != "en"
     context["has_translated_entries"] = entries.MARK in metadata
+    context["description"] = _description(doctree)
+
+
+def _description(doctree: nodes.document | None) -> str:
+    """Return the first paragraph of a page, without what is behind its last word or character."""
+    paragraph = doctree.next_node(nodes.paragraph) if doctree is not None else None
+    text = " ".join(paragraph.astext().split()) if paragraph is not None else ""
+    if len(text) <= DESCRIPTION_LENGTH:
+        return text
+    cut = text[:DESCRIPTION_LENGTH]
+    return (
+        cut if "\u3400" <= text[DESCRIPTION_LENGTH] <= "\u9fff" else cut.rpartition(" ")[0]
+    ) + "…"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
