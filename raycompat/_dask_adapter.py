@@ -32,8 +32,10 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-# First: it raises a plain error where Dask is too old for the imports below.
 from raycompat import _dask_versions  # noqa: F401
+
+# First: it raises a plain error where Dask is too old for the imports below.
+from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
 
 # isort: split
 import dask
@@ -326,16 +328,16 @@ def dependency_bytes(scheduler: Scheduler, key: str) -> dict[str, int]:
     return found
 
 
-def tell_client(scheduler: Scheduler, client: str, message: dict[str, Any]) -> None:
+def tell_client(scheduler: Scheduler, client: str, message: ToCaller) -> None:
     """Send one message on a client's stream; do nothing when the client has left."""
     comm = scheduler.client_comms.get(client)
     if comm is not None and not comm.closed():
-        scheduler.send_all({client: [message]}, {})
+        scheduler.send_all({client: [message.to_wire()]}, {})
 
 
-def tell_worker(scheduler: Scheduler, worker: str, message: dict[str, Any]) -> None:
+def tell_worker(scheduler: Scheduler, worker: str, message: ToNode) -> None:
     """Send one message on a worker's stream, in order with Dask's messages."""
-    scheduler.send_all({}, {worker: [message]})
+    scheduler.send_all({}, {worker: [message.to_wire()]})
 
 
 def show_in_task_stream(
@@ -895,7 +897,7 @@ async def bring(worker: Worker, holders: Mapping[str, list[str]]) -> list[str]:
     answer = await worker.gather(who_has=cast("Any", others)) if others else {}
     brought = [key for key in others if key in worker.data]
     stimulus = f"raycompat-brought-{next(_order)}"
-    tell_scheduler(worker, {"op": "add-keys", "keys": brought, "stimulus_id": stimulus})
+    worker.batched_stream.send({"op": "add-keys", "keys": brought, "stimulus_id": stimulus})
     return cast("list[str]", answer.get("keys", []))
 
 
@@ -911,7 +913,7 @@ def as_bytes(block: Any) -> Any:
     return to_serialize(memoryview(block))
 
 
-def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
+def tell_scheduler(worker: Worker, message: FromNode) -> None:
     """Send one message on a worker's stream to the scheduler, in order with Dask's messages.
 
     Raises
@@ -919,7 +921,7 @@ def tell_scheduler(worker: Worker, message: dict[str, Any]) -> None:
     Exception
         When the message cannot be encoded; nothing is sent then.
     """
-    worker.batched_stream.send(encodable(message))
+    worker.batched_stream.send(encodable(message.to_wire()))
 
 
 def send_batches_at_once(worker: Worker) -> TakeBack:
@@ -1216,8 +1218,8 @@ _let_map_know_futures()
 
 def send(
     client: Client,
-    on_refused: Callable[[dict[str, Any], str], None],
-    messages: Iterable[dict[str, Any]],
+    on_refused: Callable[[FromCaller, str], None],
+    messages: Iterable[FromCaller],
 ) -> None:
     """Send messages on a client's stream; call it in the client's event loop.
 
@@ -1226,7 +1228,7 @@ def send(
     sent = []
     for message in messages:
         try:
-            sent.append(encodable(message))
+            sent.append(encodable(message.to_wire()))
         except Exception as error:
             client.scheduler_comm.send(*sent)  # `on_refused` may send parts of this message
             sent.clear()

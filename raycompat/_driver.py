@@ -27,6 +27,7 @@ from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.packages import Package, pack, upload, upload_errors
+from raycompat._messages.jobs import BeginJob
 from raycompat._private_arguments import PrivateArguments
 from raycompat._protocol import (
     current_cluster,
@@ -37,7 +38,7 @@ from raycompat._protocol import (
     runtime_env,
     segment,
 )
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
@@ -534,24 +535,20 @@ def _open_session(
     session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
     current_session.set_to(session)
     log_to_driver = given["log_to_driver"]
-    session.send(
-        ToScheduler.JOB,
-        job=setup.job,
-        namespace=namespace,
-        setup={
-            "program": program,
-            "runtime_env": setup.runtime_env,
-            "driver_pid": os.getpid(),
-            "driver_host": here,
-            "home": setup.home.address,
-            "uses_leases": uses_leases,
-            "as_ray": _as_ray.is_installed(),
-            "ray_version": os.environ.get(era.VARIABLE),
-            "old_forms": forms.seen(),
-            "frameworks": [],
-            "log_to_driver": True if log_to_driver is None else log_to_driver,
-        },
-    )
+    for_executors = {
+        "program": program,
+        "runtime_env": setup.runtime_env,
+        "driver_pid": os.getpid(),
+        "driver_host": here,
+        "home": setup.home.address,
+        "uses_leases": uses_leases,
+        "as_ray": _as_ray.is_installed(),
+        "ray_version": os.environ.get(era.VARIABLE),
+        "old_forms": forms.seen(),
+        "frameworks": [],
+        "log_to_driver": True if log_to_driver is None else log_to_driver,
+    }
+    session.send(BeginJob(setup.job, namespace, for_executors))
     forms.ask_with(first_uses.is_first)
     session.sharing.require_sync()  # requests, which go by another connection, come after the job
     return session

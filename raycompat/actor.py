@@ -31,6 +31,7 @@ from raycompat._caller import placement, send
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
+from raycompat._messages.actors import FreeName, KillActor
 from raycompat._protocol import id_types, ids, interrupts
 from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
@@ -42,7 +43,7 @@ from raycompat._protocol.actor_about import (
     signature_without_self,
 )
 from raycompat._protocol.call_spec import ActorSpec
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -305,7 +306,7 @@ class ActorClass(Generic[T]):
             try:
                 created = send.call(session, call, session.by_scheduler)
             except BaseException:
-                session.send(ToScheduler.FREE_NAME, key=key)
+                session.send(FreeName(key))
                 raise
             return ActorHandle(created, about)
 
@@ -329,7 +330,7 @@ def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] |
     """Reserve a name for an actor that will be submitted, or return the handle of the one with it."""
     there = session.rpc_or_undo(
         Request.RESERVE_ACTOR,
-        lambda: session.send(ToScheduler.FREE_NAME, key=key),
+        lambda: session.send(FreeName(key)),
         client=session.client_id,
         key=key,
         job=session.setup.job,
@@ -784,7 +785,7 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
         )
     session = actor._session()
     key = actor._actor_ref._key
-    session.send(ToScheduler.KILL_ACTOR, key=key, no_restart=bool(no_restart))
+    session.send(KillActor(key, no_restart=bool(no_restart)))
     channel = session.channels.get(key)
     if no_restart and channel is not None:
         channel.kill()  # later calls must not overtake the kill

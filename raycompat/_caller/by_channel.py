@@ -23,10 +23,11 @@ from raycompat._caller.direct_sender import (
     when_drained,
 )
 from raycompat._caller.object_table import FAILED, Entry
+from raycompat._messages.actors import ActorState, UnwatchActor, WatchActor
+from raycompat._messages.calls import CancelDirect
 from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Channel(DirectSender):
         #: Calls that were sent and not answered, in order.
         self._unanswered: dict[str, Call] = {}
         #: The scheduler's last report, and the incarnation of the process that was connected.
-        self._report: dict[str, Any] = {"state": "PENDING"}
+        self._report = ActorState(actor)
         self._incarnation = -1
         self._connection: CallConnection | None = None
         self._host = ""
@@ -59,7 +60,7 @@ class Channel(DirectSender):
         #: The error that says why the actor is dead.
         self._error: bytes | None = entry.error if entry is not None else None
         if self._error is None:
-            session.send(ToScheduler.WATCH_ACTOR, key=actor)
+            session.send(WatchActor(actor))
 
     # --- handles --------------------------------------------------------------------------------
 
@@ -77,7 +78,7 @@ class Channel(DirectSender):
                 return
             if session.channels.get(self.key) is self:
                 del session.channels[self.key]
-                session.send(ToScheduler.UNWATCH_ACTOR, key=self.key)
+                session.send(UnwatchActor(self.key))
         # Wait until the scheduler knows the references in the last results: the actor holds them until
         # then.
         if not session.sharing.when_synced(self.close):
@@ -196,8 +197,7 @@ class Channel(DirectSender):
                 self._fail(call, failures.cancelled(call.key))
                 self._advance()
                 return
-        message = {"key": call.key, "force": False, "recursive": recursive}
-        self._session.send(ToScheduler.CANCEL_DIRECT, party=self.key, **message)
+        self._session.send(CancelDirect(self.key, call.key, force=False, recursive=recursive))
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Report to the generator of a call how many of its items were received here.
@@ -211,7 +211,7 @@ class Channel(DirectSender):
 
     # --- where the actor is ---------------------------------------------------------------------
 
-    def on_report(self, report: dict[str, Any]) -> None:
+    def on_report(self, report: ActorState) -> None:
         """Follow the actor to its new state. Called in the session's event loop.
 
         Answers that the process wrote before its death are still read first.
@@ -220,7 +220,7 @@ class Channel(DirectSender):
             self._report = report
             if self._connection is None:
                 self._follow()
-            elif report["state"] != "ALIVE" or report["incarnation"] != self._incarnation:
+            elif report.state != "ALIVE" or report.incarnation != self._incarnation:
                 connection = self._connection
                 when_drained(self._session, connection, partial(self._end, connection))
 
@@ -230,12 +230,12 @@ class Channel(DirectSender):
             self.disconnected(connection)
 
     def _follow(self) -> None:
-        state, error = self._report["state"], self._report["error"]
+        state, error = self._report.state, self._report.error
         if self._error is not None:
             return
-        if state == "ALIVE" and self._report["incarnation"] > self._incarnation:
-            self._incarnation = self._report["incarnation"]
-            self._host, self._node_address = self._report["host"], self._report["address"]
+        if state == "ALIVE" and self._report.incarnation > self._incarnation:
+            self._incarnation = self._report.incarnation
+            self._host, self._node_address = self._report.host, self._report.address
             self._handle_unanswered(error)
             for call in self._queue.values():
                 call.wires = None  # the new process may be on another host
@@ -284,7 +284,7 @@ class Channel(DirectSender):
 
     def _connect_through_scheduler(self, incarnation: int) -> None:
         with self._failing, self._lock:
-            is_lost = self._connection is None and self._report["state"] == "ALIVE"
+            is_lost = self._connection is None and self._report.state == "ALIVE"
             if is_lost and incarnation == self._incarnation and self._num_handles:
                 self._handle_unanswered()
                 self._session.run(
@@ -328,7 +328,7 @@ class Channel(DirectSender):
 
     def _refuse_while_restarting(self, calls: Sequence[Call]) -> None:
         """Fail calls that may not be retried: as in Ray, they do not wait for a restart."""
-        if self._report["state"] != "RESTARTING":
+        if self._report.state != "RESTARTING":
             return
         for call in calls:
             if call.waits_for_restart or self._queue.pop(call.key, None) is None:

@@ -37,11 +37,12 @@ from raycompat._caller.direct_sender import (
 from raycompat._caller.lease import Lease, best_idle
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
+from raycompat._messages.calls import Cancel, CancelDirect
+from raycompat._messages.leases import LeaseGranted
 from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.resource_set import LeaseKind
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
@@ -306,8 +307,7 @@ class LeasePool(DirectSender):
                     self._waiting.withdraw(call)
                 self._fail(call, failures.cancelled(call.key))
                 return
-        message = {"key": call.key, "force": force, "recursive": recursive}
-        self._session.send(ToScheduler.CANCEL_DIRECT, party=lease.key, **message)
+        self._session.send(CancelDirect(lease.key, call.key, force, recursive))
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Report to the generator of a call how many of its items were received here.
@@ -341,9 +341,9 @@ class LeasePool(DirectSender):
         session.submit(spec)
         self._asked[key] = lease
 
-    def granted(self, lease: Lease, place: dict[str, Any]) -> None:
+    def granted(self, lease: Lease, place: LeaseGranted) -> None:
         """Connect to the executor. Called in the session's event loop."""
-        lease.host, lease.node_address = place["host"], place["address"]
+        lease.host, lease.node_address = place.host, place.address
         self._session.run(connections.connect(self._session, place, lease))
 
     def connected(self, lease: Lease, connection: CallConnection) -> None:
@@ -421,7 +421,7 @@ class LeasePool(DirectSender):
     def kill(self, lease: Lease) -> None:
         """Request the end of an executor from its node."""
         if not lease.is_over.is_set():
-            self._session.send(ToScheduler.CANCEL, key=lease.key, force=True, recursive=False)
+            self._session.send(Cancel(lease.key, force=True, recursive=False))
 
     def disconnected(self, lease: Lease, connection: CallConnection) -> None:
         """Handle the end of the connection to an executor."""

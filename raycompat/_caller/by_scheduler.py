@@ -14,8 +14,8 @@ from typing import Any
 from raycompat._caller.calls import ENDED, SENT, Call
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.sender import Sender
+from raycompat._messages.calls import Cancel, Credit, EndedByLease, Schedule
 from raycompat._protocol import failures
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
 from raycompat.object_ref import ObjectRef
 
@@ -49,12 +49,11 @@ class SchedulerSender(Sender):
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
         """Request the end of a call from the scheduler."""
-        self._session.send(ToScheduler.CANCEL, key=call.key, force=force, recursive=recursive)
+        self._session.send(Cancel(call.key, force, recursive))
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Report, through the scheduler, how many items of a call's generator were received here."""
-        credit = {"num_received": num_received, "is_wanted": is_wanted}
-        self._session.send(ToScheduler.CREDIT, key=call.key, **credit)
+        self._session.send(Credit(call.key, num_received, is_wanted))
 
     def ended(
         self,
@@ -115,7 +114,7 @@ class SchedulerSender(Sender):
         with session.lock:
             if call.is_announced:
                 call.ref = ObjectRef._from_key(call.key, session)
-                session.send(ToScheduler.SCHEDULE, key=call.key, retries=call.retries)
+                session.send(Schedule(call.key, call.retries))
             else:
                 call.ref = self._make_known(call, runs_by_lease=False)
             for entry in call.returns:
@@ -163,13 +162,8 @@ class SchedulerSender(Sender):
             call.is_end_reported = True
             if error is None and wires is None:
                 wires, worker = [self._give(entry) for entry in call.returns], ""
-            session.send(
-                ToScheduler.ENDED_BY_LEASE,
-                key=call.key,
-                wires=None if wires is None else list(wires),
-                worker=worker or session.home.address,
-                error=error,
-            )
+            given = None if wires is None else list(wires)
+            session.send(EndedByLease(call.key, given, worker or session.home.address, error))
 
     def _give(self, entry: Entry) -> Wire:
         if entry.error is not None:

@@ -15,12 +15,15 @@ import socket
 import uuid
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from raycompat._messages.actors import ActorState
+from raycompat._messages.leases import LeaseGranted
+from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
 from raycompat._protocol import frames, peer
 from raycompat._protocol.connection import Connection, Notes, post_and_note
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -82,14 +85,18 @@ class Party(Protocol):
         """Handle a failed attempt to connect: the process may have ended."""
 
 
+#: Where a process accepts calls: the scheduler's report about an actor or a lease.
+Place: TypeAlias = ActorState | LeaseGranted
+
+
 def _allowed() -> list[str]:
     return os.environ.get(CONNECTIONS_VARIABLE, "unix,node,scheduler").split(",")
 
 
-async def connect(session: Session, place: dict[str, Any], party: Party) -> None:
+async def connect(session: Session, place: Place, party: Party) -> None:
     """Connect `party` to the process at `place`, by the first kind of connection that works."""
     allowed = _allowed()
-    same_host = place["host"] == session.setup.host
+    same_host = place.host == session.setup.host
     try:
         if "unix" in allowed and same_host and await _by_socket(session, place, party):
             return
@@ -103,12 +110,12 @@ async def connect(session: Session, place: dict[str, Any], party: Party) -> None
         party.connect_failed()
 
 
-async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> bool:
+async def _by_socket(session: Session, place: Place, party: Party) -> bool:
     with contextlib.ExitStack() as if_it_fails:
         stream = if_it_fails.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         stream.setblocking(False)
         try:
-            await _reach(stream, place["socket"])
+            await _reach(stream, place.socket)
         except OSError as error:  # the process has just died, or is in another network namespace
             logger.debug("no Unix socket to %s: %r", party.key, error)
             return False
@@ -125,7 +132,7 @@ async def _by_socket(session: Session, place: dict[str, Any], party: Party) -> b
         session.pump.add(connection, listen=False)
         if_it_fails.pop_all()
     try:
-        party.connected(connection, place["incarnation"])
+        party.connected(connection, place.incarnation)
     finally:
         connection.listen()  # only now: its end must not be reported before its start
     return True
@@ -216,15 +223,15 @@ class RelayedConnection:
             self._end()
 
 
-async def _by_node(session: Session, place: dict[str, Any], party: Party) -> bool:
+async def _by_node(session: Session, place: Place, party: Party) -> bool:
     from raycompat import _dask_adapter as adapter
 
     try:
-        comm = await adapter.open_comm(session.client, place["address"], _CONNECT_S)
+        comm = await adapter.open_comm(session.client, place.address, _CONNECT_S)
         await comm.write({"op": Request.CHANNEL, "actor": party.key, "reply": False})
         greeting = await asyncio.wait_for(comm.read(), _CONNECT_S)
     except (OSError, TimeoutError) as error:
-        logger.debug("no connection to the node %s: %r", place["address"], error)
+        logger.debug("no connection to the node %s: %r", place.address, error)
         return False
     if greeting != b"open":
         comm.abort()
@@ -233,7 +240,7 @@ async def _by_node(session: Session, place: dict[str, Any], party: Party) -> boo
     outgoing: asyncio.Queue[bytes] = asyncio.Queue()
     connection = RelayedConnection(session, party, outgoing.put_nowait, comm.abort)
     writing = asyncio.ensure_future(_write_all(comm, outgoing))
-    party.connected(connection, place["incarnation"])
+    party.connected(connection, place.incarnation)
     try:
         while (data := await comm.read()) != b"end":
             connection.on_data(data)
@@ -255,18 +262,18 @@ async def _write_all(comm: Any, outgoing: asyncio.Queue[bytes]) -> None:
         logger.debug("a channel through a node has ended: %r", error)
 
 
-async def through_the_scheduler(session: Session, place: dict[str, Any], party: Party) -> None:
+async def through_the_scheduler(session: Session, place: Place, party: Party) -> None:
     """Connect `party` through the scheduler, whose streams carry the frames."""
     name = uuid.uuid4().hex
 
     def send(data: bytes) -> None:
-        session.send(ToScheduler.RELAY_DATA, relay=name, data=data)
+        session.send(RelayData(name, data))
 
     def end() -> None:
         session.relays.pop(name, None)
-        session.send(ToScheduler.RELAY_CLOSE, relay=name)
+        session.send(RelayClose(name))
 
     connection = RelayedConnection(session, party, send, end)
     session.relays[name] = connection
-    session.send(ToScheduler.RELAY_OPEN, relay=name, actor=party.key)
-    party.connected(connection, place["incarnation"])
+    session.send(RelayOpen(name, party.key))
+    party.connected(connection, place.incarnation)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
+from raycompat._messages.calls import FailedCall
 from raycompat._protocol import direct_messages, failures, ids, segment
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -329,12 +329,13 @@ class DirectSender(Sender):
         """Report a call of which only this process knows that it has failed."""
         failure = failures.failure_of(error)
         self._session.send(
-            ToScheduler.FAILED_CALL,
-            key=call.key,
-            name=call.name,
-            job=self._session.setup.job,
-            failure=(failure.type, failure.text.encode(errors="backslashreplace").decode()),
-            **self._whereabouts(call),
+            FailedCall(
+                key=call.key,
+                name=call.name,
+                job=self._session.setup.job,
+                failure=(failure.type, failure.text.encode(errors="backslashreplace").decode()),
+                **self._whereabouts(call),
+            )
         )
 
     def _whereabouts(self, call: Call) -> dict[str, Any]:

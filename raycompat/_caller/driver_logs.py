@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
-from raycompat._protocol.operations import ToScheduler
+from raycompat._messages.logs import FlushLogs, LogsFlushed, OutputPiece, Printed
 from raycompat._protocol.output_marks import BAR_MARK
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LONGEST_LINE_BYTES = 4 << 20
 _PRINTED_BYTES = 1 << 16
 
 #: Seconds to wait for the last output of a session: while none arrives and the scheduler does not
-#: report that it will (`ToCaller.LOGS_AWAITED`), and in total.
+#: report that it will (`LogsAwaited`), and in total.
 _LAST_WORDS_S, _FLUSH_S = 3.0, 60.0
 
 #: The default for the seconds in which equal lines of several processes are counted.
@@ -71,7 +71,7 @@ class DriverLogs:
         self._session = session
         #: False in jobs with a `LoggingConfig`, whose lines are parsed by programs.
         self._has_prefixes = has_prefixes
-        self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[OutputPiece | LogsFlushed | None] = queue.SimpleQueue()
         #: The beginnings of lines whose ends have not arrived, by node, pid and stream; their length.
         self._partial: dict[tuple[str, int, str], tuple[list[bytes], int]] = {}
         self._foldings = _foldings()
@@ -87,7 +87,7 @@ class DriverLogs:
 
     # --- in the session's event loop and in the program's threads -------------------------------
 
-    def receive(self, **message: Any) -> None:
+    def receive(self, message: OutputPiece | LogsFlushed) -> None:
         """Queue output for printing, or the report that all requested output was sent."""
         self._queue.put(message)
 
@@ -98,7 +98,7 @@ class DriverLogs:
     def flush(self) -> None:
         """Wait until all earlier output of other processes is printed, as long as some comes."""
         self._is_flushed.clear()
-        self._session.send(ToScheduler.FLUSH_LOGS, job=self._session.setup.job)
+        self._session.send(FlushLogs(self._session.setup.job))
         self._wait_for(self._is_flushed.wait)
         if not self._is_flushed.is_set():
             logger.warning(
@@ -140,8 +140,8 @@ class DriverLogs:
             except Exception:  # one message must not end all output
                 logger.exception("raycompat could not print the output of a task")
             self._num_printed += 1
-            if "cost" in message:
-                self._report_printed(message["worker"], message["cost"])
+            if isinstance(message, OutputPiece):
+                self._report_printed(message.node, message.cost)
         self._finish()
 
     def _until_due(self) -> float | None:
@@ -151,36 +151,36 @@ class DriverLogs:
         due = [each for each in times if each is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def _handle(self, message: dict[str, Any]) -> None:
-        if "stream" not in message:
+    def _handle(self, message: OutputPiece | LogsFlushed) -> None:
+        if isinstance(message, LogsFlushed):
             self._show_due()
             self._is_flushed.set()
             return
         home = self._session.home
-        is_here = home.host == self._session.setup.host and message["ip"] == home.ip
-        ip = "" if is_here else message["ip"]
-        source = Source(message["name"], message["pid"], ip)
+        is_here = home.host == self._session.setup.host and message.ip == home.ip
+        ip = "" if is_here else message.ip
+        source = Source(message.name, message.pid, ip)
         lines = _without_bars(self._lines(message))
-        stream = message["stream"]
+        stream = message.stream
         folding = self._foldings.get(stream)
         if folding is not None and source.pid:
-            process = (message["worker"], source.pid)
+            process = (message.node, source.pid)
             lines = folding.fold(source, lines, time.monotonic(), process)
         self._print(stream, source, lines)
         self._show_due()
 
-    def _lines(self, message: dict[str, Any]) -> list[str]:
+    def _lines(self, message: OutputPiece) -> list[str]:
         """Return the lines that are complete."""
-        key = (message["worker"], message["pid"], message["stream"])
+        key = (message.node, message.pid, message.stream)
         pieces, size = self._partial.pop(key, ([], 0))
-        *ended, rest = message["data"].split(b"\n")
+        *ended, rest = message.data.split(b"\n")
         if ended:
             ended[0] = b"".join([*pieces, ended[0]])
             pieces, size = [], 0
         if rest:
             pieces.append(rest)
             size += len(rest)
-        if pieces and (message["ends"] or size > _LONGEST_LINE_BYTES):
+        if pieces and (message.ends or size > _LONGEST_LINE_BYTES):
             ended.append(b"".join(pieces))
         elif pieces:
             self._partial[key] = (pieces, size)
@@ -218,7 +218,7 @@ class DriverLogs:
         cost += self._unreported.pop(worker, 0)
         if cost and (now or cost > _PRINTED_BYTES):
             job = self._session.setup.job
-            self._session.send(ToScheduler.LOG_PRINTED, worker=worker, job=job, cost=cost)
+            self._session.send(Printed(worker, job, cost))
         elif cost:
             self._unreported[worker] = cost
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
 from raycompat._protocol import frameworks, interrupts, tensorflow_mode
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import collecting_refs, dumps, unpicklable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Exported:
     def drop_handle(self) -> None:
         """Let the cluster forget the code."""
         session = self._session
-        session.send(ToScheduler.FORGET_CODE, job=session.setup.job, function=self._function)
+        session.send(ForgetCode(session.setup.job, self._function))
 
 
 def export(
@@ -108,18 +108,13 @@ def export(
         ) from error
     _check_size(len(data), what)
     for framework in frameworks.named_in(data, besides=session.frameworks):
-        session.send(ToScheduler.NAMES_FRAMEWORK, job=session.setup.job, framework=framework)
+        session.send(NamesFramework(session.setup.job, framework))
         session.frameworks.add(framework)
     reach = Reach(is_anywhere=True) if known is None else known.reach
     with session.lock:
         if function in session.exported:  # another thread was quicker
             return
-        session.send(
-            ToScheduler.EXPORT,
-            job=session.setup.job,
-            function=function,
-            code=tensorflow_mode.in_mode(data),
-        )
+        session.send(Export(session.setup.job, function, tensorflow_mode.in_mode(data)))
         session.exported[function] = Exported(session, function, reach, found.values())
     if known is not None:
         weakref.finalize(known, _forget, weakref.ref(session), function).atexit = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_table import PENDING, Entry
+from raycompat._messages.leases import LeaseGranted
 
 if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
@@ -98,7 +99,7 @@ class Lease:
         connection.receive_until(stops, timeout_s)
         return is_over()
 
-    def granted(self, place: dict[str, Any]) -> None:
+    def granted(self, place: LeaseGranted) -> None:
         """Connect to the executor. Called in the session's event loop."""
         self._pool.granted(self, place)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
 from raycompat._protocol import ids
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue
@@ -51,7 +52,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
         answer = session.rpc_or_undo(Request.CREATE_GROUP, undo, client=client, spec=spec)
         return bool(answer)
     session.check_connection()
-    session.send(ToScheduler.CREATE_GROUP, spec=spec)
+    session.send(CreateGroup(spec))
     session.sharing.require_sync()
     return True
 
@@ -59,7 +60,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
 def remove(session: Session, group: str) -> None:
     """Remove a group; later requests of this process are handled after the removal."""
     session.check_connection()
-    session.send(ToScheduler.REMOVE_GROUP, group=group)
+    session.send(RemoveGroup(group))
     session.sharing.require_sync()
 
 
@@ -76,14 +77,15 @@ def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
             del waiting[gone]  # each `wait` that timed out leaves one
         waiting[key] = InlineValue(block.to_bytes())
         if is_first:
-            session.send(ToScheduler.AWAIT_GROUP, group=group)
+            session.send(AwaitGroup(group))
     return ref
 
 
-def on_ready(session: Session, group: str, error: bytes | None) -> None:
+def on_ready(session: Session, message: GroupReady) -> None:
     """Handle the report that a group is reserved or failed. Called in the event loop."""
+    error = message.error
     with session.lock:
-        waiting = session.awaited_groups.pop(group, {})
+        waiting = session.awaited_groups.pop(message.group, {})
     for key, value in waiting.items():
         entry = session.table.get(key)
         if entry is not None:

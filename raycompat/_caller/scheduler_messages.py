@@ -6,16 +6,22 @@ The Dask client's event loop handles all of them, in the order in which the sche
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import placement_groups
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
+from raycompat._messages.actors import ActorBuilt, ActorState
+from raycompat._messages.base import FromCaller, Handler, handled
+from raycompat._messages.calls import CancelByLease, Done, Item, Submit
+from raycompat._messages.groups import GroupReady
+from raycompat._messages.jobs import Detached, HomeMoved
+from raycompat._messages.leases import LeaseGranted, LeaseOver, Pressure
+from raycompat._messages.objects import GiveAgain, ReleaseKeys
+from raycompat._messages.relays import RelayAnswer
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
-from raycompat._protocol.operations import ToCaller, ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -33,38 +39,42 @@ class SchedulerMessages:
         #: look like a cancellation.
         self._ending: dict[str, ObjectRef[Any]] = {}
 
-    def handlers(self) -> dict[str, Callable[..., None]]:
-        """Return the handler of each kind of message."""
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handler of each kind of message, of raycompat's and of Dask's own."""
+        session = self._session
+        ours = [
+            handled(Done, self._on_done),
+            handled(ActorBuilt, self._on_actor_built),
+            handled(LeaseGranted, self._on_lease_granted),
+            handled(LeaseOver, self._on_lease_over),
+            handled(Pressure, self._on_pressure),
+            handled(HomeMoved, self._on_home_moved),
+            handled(Detached, lambda message: session.lose_cluster(message.text)),
+            handled(GiveAgain, lambda message: session.sharing.give_again(message.key)),
+            handled(ActorState, self._on_actor_state),
+            handled(GroupReady, partial(placement_groups.on_ready, session)),
+            handled(RelayAnswer, self._on_relay_answer),
+            handled(CancelByLease, self._on_cancel_by_lease),
+            handled(Item, self._on_item),
+        ]
         return {
-            ToCaller.DONE: self._on_done,
-            ToCaller.ACTOR_ALIVE: self._on_actor_alive,
-            ToCaller.LEASE_ALIVE: self._on_lease_alive,
-            ToCaller.LEASE_ENDED: self._on_lease_ended,
-            ToCaller.PRESSURE: self._on_pressure,
-            ToCaller.HOME: self._on_home,
-            ToCaller.DETACHED: self._session.lose_cluster,
-            ToCaller.GIVE_AGAIN: self._session.sharing.give_again,
-            ToCaller.ACTOR_STATE: self._on_actor_state,
-            ToCaller.GROUP_READY: partial(placement_groups.on_ready, self._session),
-            ToCaller.RELAY_DATA: self._on_relay_data,
-            ToCaller.CANCEL_BY_LEASE: self._on_cancel_by_lease,
-            ToCaller.ITEM: self._on_item,
+            **dict(ours),
             "key-in-memory": self._on_key_in_memory,
             "task-erred": self._on_task_erred,
             "cancelled-keys": self._on_cancelled_keys,
             "lost-data": self._on_lost_data,
         }
 
-    def on_refused(self, message: dict[str, Any], why: str) -> None:
+    def on_refused(self, message: FromCaller, why: str) -> None:
         """Fail the calls of a message to the scheduler that cannot be encoded; send the others.
 
         Called in the event loop.
         """
-        calls = message["calls"] if message["op"] == ToScheduler.SUBMIT else []
+        calls = message.calls if isinstance(message, Submit) else []
         if len(calls) > 1:
-            self._session.write([{**message, "calls": [spec]} for spec in calls])
+            self._session.write([Submit([spec]) for spec in calls])
             return
-        logger.error("raycompat could not send the message %s: %s", message["op"], why)
+        logger.error("raycompat could not send the message %s: %s", message.op, why)
         for spec in calls:
             self._fail_unsent(spec["key"], failures.unwritable(f"The call of {spec['name']}", why))
 
@@ -73,22 +83,16 @@ class SchedulerMessages:
         call, channel = self._session.calls.get(key), self._session.channels.get(key)
         if call is not None and call.actor is not None:
             error = failures.actor_died(failures.text_of(error), key)
-        self._on_done(key, error=error, unknown=True)
+        self._on_done(Done(key, error=error, unknown=True))
         if channel is not None:
             channel.bury(error)
 
-    def _on_done(
-        self,
-        key: str,
-        values: list[Any] | None = None,
-        error: bytes | None = None,
-        dependency: bool = False,
-        unknown: bool = False,
-    ) -> None:
-        """Handle the end of a call. `unknown`: Dask does not know it, and will not report it again."""
+    def _on_done(self, message: Done) -> None:
+        """Handle the end of a call."""
         session = self._session
+        key, error, unknown = message.key, message.error, message.unknown
         if key in session.leases:
-            self._on_lease_ended(key, error=error, unknown=unknown)
+            self._lease_ended(key, error, unknown=unknown)
             return
         call, borrowed = session.calls.get(key), session.table.get(key)
         if call is None and borrowed is not None and error is not None:
@@ -97,32 +101,36 @@ class SchedulerMessages:
             return
         if call.ref is not None and not unknown:
             self._ending[key] = call.ref
-        session.by_scheduler.ended(call, values, error, of_an_argument=dependency)
+        values, of_an_argument = message.values, message.dependency
+        session.by_scheduler.ended(call, values, error, of_an_argument=of_an_argument)
 
-    def _on_actor_alive(self, key: str) -> None:
+    def _on_actor_built(self, message: ActorBuilt) -> None:
         session = self._session
-        call = session.calls.get(key)
+        call = session.calls.get(message.key)
         if call is not None:
             session.call_ended(call)
             session.wake()
 
-    def _on_pressure(self, is_on: bool) -> None:
+    def _on_pressure(self, message: Pressure) -> None:
         session = self._session
-        session.is_pressed = is_on
-        if is_on:
+        session.is_pressed = message.is_on
+        if message.is_on:
             session.return_leases()
 
-    def _on_home(self, node: dict[str, Any] | None) -> None:
-        session = self._session
+    def _on_home_moved(self, message: HomeMoved) -> None:
+        session, node = self._session, message.node
         session.move(home_at(node, session.setup.host) if node is not None else None)
 
-    def _on_lease_alive(self, key: str, **place: Any) -> None:
-        lease = self._session.leases.get(key)
+    def _on_lease_granted(self, message: LeaseGranted) -> None:
+        lease = self._session.leases.get(message.key)
         if lease is not None:
-            lease.granted(place)
+            lease.granted(message)
 
-    def _on_lease_ended(
-        self, key: str, error: bytes | None = None, how: str = "", unknown: bool = False
+    def _on_lease_over(self, message: LeaseOver) -> None:
+        self._lease_ended(message.key, message.error, message.how)
+
+    def _lease_ended(
+        self, key: str, error: bytes | None, how: str = "", *, unknown: bool = False
     ) -> None:
         lease = self._session.leases.get(key)
         if lease is not None:
@@ -130,29 +138,29 @@ class SchedulerMessages:
                 self._ending[key] = lease.ref
             lease.ended(error, how)
 
-    def _on_actor_state(self, key: str, **report: Any) -> None:
-        channel = self._session.channels.get(key)
+    def _on_actor_state(self, message: ActorState) -> None:
+        channel = self._session.channels.get(message.key)
         if channel is not None:
-            channel.on_report(report)
+            channel.on_report(message)
 
-    def _on_relay_data(self, relay: str, data: bytes | None) -> None:
-        connection = self._session.relays.get(relay)
+    def _on_relay_answer(self, message: RelayAnswer) -> None:
+        connection = self._session.relays.get(message.relay)
         if connection is not None:
-            connection.on_data(data)
+            connection.on_data(message.data)
 
-    def _on_cancel_by_lease(self, key: str, recursive: bool) -> None:
-        call = self._session.calls.get(call_of(key))
+    def _on_cancel_by_lease(self, message: CancelByLease) -> None:
+        call = self._session.calls.get(call_of(message.key))
         if call is not None:
-            call.sender.cancel(call, force=False, recursive=recursive)
+            call.sender.cancel(call, force=False, recursive=message.recursive)
 
-    def _on_item(self, key: str, index: int, wire: Any, stored: bool) -> None:
-        session, item = self._session, return_key(key, index)
-        call = session.calls.get(key)
+    def _on_item(self, message: Item) -> None:
+        session, item = self._session, return_key(message.key, message.index)
+        call, stored = session.calls.get(message.key), message.stored
         is_wanted = call is not None and session.by_scheduler.add_item(
-            call, index, item, wire, stored=stored
+            call, message.index, item, message.wire, stored=stored
         )
         if not is_wanted and stored and session.table.get(item) is None:
-            session.send("client-releases-keys", keys=[item])
+            session.send(ReleaseKeys([item]))
 
     def _release_ended(self, key: str) -> None:
         session = self._session
@@ -185,9 +193,9 @@ class SchedulerMessages:
             call, entry = session.calls.get(key), session.table.get(key)
             self._ending.pop(key, None)
             if key in session.leases:
-                self._on_lease_ended(key, error=failures.object_lost(key), unknown=True)
+                self._lease_ended(key, failures.object_lost(key), unknown=True)
             elif call is not None and call.sender is session.by_scheduler:
-                self._on_done(key, error=failures.object_lost(key), unknown=True)
+                self._on_done(Done(key, error=failures.object_lost(key), unknown=True))
             elif entry is not None and not entry.is_here:
                 session.table.settle(entry, error=failures.object_lost(key))
 

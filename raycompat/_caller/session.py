@@ -30,11 +30,16 @@ from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._caller.unhandled import Unhandled
+from raycompat._messages.base import FromCaller, handled
+from raycompat._messages.calls import Cancel, Submit
+from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
+from raycompat._messages.objects import ObjectFreed, ReleaseKeys, Synced
+from raycompat._messages.watching import CallerLooked, Look, Measured, Tracked
 from raycompat._protocol import direct_messages, failures, ids, interrupts, segment, warm_memory
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import Request, ToCaller, ToScheduler, ask
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.text import encodable
@@ -170,7 +175,7 @@ class Session:
         #: Called in the event loop when the cluster has no node left.
         self.on_last_node_left: Callable[[], None] = lambda: None
         self._client = client
-        self._outbox: deque[dict[str, Any]] = deque()
+        self._outbox: deque[FromCaller] = deque()
         self._flush_due = False
         self._connect_lock = threading.Lock()
         self._callbacks: ThreadPoolExecutor | None = None
@@ -178,7 +183,7 @@ class Session:
         self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Writes messages to the scheduler; called in the event loop.
-        self.write: Callable[[list[dict[str, Any]]], None]
+        self.write: Callable[[list[FromCaller]], None]
         segment.allow_many()
         if client is not None:
             self._attach(client)
@@ -242,12 +247,16 @@ class Session:
 
         handlers = {
             **self._scheduler_messages.handlers(),
-            ToCaller.SYNCED: self.sharing.on_synced,
-            ToCaller.OBJECT_FREED: tensors.on_freed,
-            ToCaller.LOG: self._on_log,
-            ToCaller.LOGS_FLUSHED: self._on_log,
-            ToCaller.LOGS_AWAITED: self._on_logs_awaited,
-            ToCaller.LOOK: self._on_look,
+            **dict(
+                [
+                    handled(Synced, self.sharing.on_synced),
+                    handled(ObjectFreed, tensors.on_freed),
+                    handled(OutputPiece, self._on_output),
+                    handled(LogsFlushed, self._on_output),
+                    handled(LogsAwaited, self._on_logs_awaited),
+                    handled(Look, self._on_look),
+                ]
+            ),
         }
         client.sync(_call_soon, adapter.prepare_client, client, handlers, self.lose_connection)
         self.write = partial(adapter.send, client, self._scheduler_messages.on_refused)
@@ -255,29 +264,29 @@ class Session:
         self._loop = adapter.event_loop(client)
         self._loop.call_soon_threadsafe(self._tick)
 
-    def _on_look(self, token: int, most: int) -> None:
-        self.send(ToScheduler.CALLER_LOOKED, token=token, found=look.describe(self, most))
+    def _on_look(self, message: Look) -> None:
+        self.send(CallerLooked(message.token, look.describe(self, message.most)))
 
-    def _on_log(self, **message: Any) -> None:
+    def _on_output(self, message: OutputPiece | LogsFlushed) -> None:
         if self.logs is not None:
-            self.logs.receive(**message)
+            self.logs.receive(message)
 
-    def _on_logs_awaited(self) -> None:
+    def _on_logs_awaited(self, message: LogsAwaited) -> None:
         if self.logs is not None:
             self.logs.note_that_it_comes()
 
-    def send(self, operation: str, **message: Any) -> None:
+    def send(self, message: FromCaller) -> None:
         """Queue one message to the scheduler, behind all earlier ones."""
         if self.closed:
             return
         if self._loop is None:
             self.client  # noqa: B018  (connects)
-        self._outbox.append({"op": operation, **message})
+        self._outbox.append(message)
         self.wake()
 
     def submit(self, spec: CallSpec) -> None:
         """Queue one call; calls in a row travel in one message."""
-        self.send(ToScheduler.SUBMIT, calls=[spec])
+        self.send(Submit([spec]))
         self.sharing.count_message()
 
     def wake(self) -> None:
@@ -300,12 +309,12 @@ class Session:
     def _flush(self) -> None:
         self._flush_due = False
         self.table.collect_dropped()
-        messages: list[dict[str, Any]] = []
+        messages: list[FromCaller] = []
         while self._outbox:
             message = self._outbox.popleft()
             last = messages[-1] if messages else None
-            if message["op"] == ToScheduler.SUBMIT and last and last["op"] == message["op"]:
-                last["calls"] += message["calls"]
+            if isinstance(message, Submit) and isinstance(last, Submit):
+                last.calls += message.calls
             else:
                 messages.append(message)
         if messages and not self.closed:
@@ -469,10 +478,10 @@ class Session:
 
     def _send_measured(self, measured: list[Any]) -> None:
         process, job = self.worker_id, self.setup.job
-        self.send(ToScheduler.MEASURED_BY_CALLER, process=process, job=job, measured=measured)
+        self.send(Measured(process, job, measured))
 
     def _send_tracked(self, records: list[Any]) -> None:
-        self.send(ToScheduler.TRACKED_BY_CALLER, process=self.worker_id, records=records)
+        self.send(Tracked(records))
 
     def _send_last_messages(self) -> None:
         if self.is_connected:
@@ -596,7 +605,7 @@ class Session:
             with interrupts.deferred():
                 call.sender.cancel(call, force=force, recursive=recursive)
         else:
-            self.send(ToScheduler.CANCEL, key=key, force=force, recursive=recursive)
+            self.send(Cancel(key, force, recursive))
 
     def cancel_children(self, key: str) -> None:
         """Request the end of all calls that a task has made here."""
@@ -614,7 +623,7 @@ class Session:
 
     def _release(self, keys: list[str]) -> None:
         if not self.closed:
-            self.send("client-releases-keys", keys=keys)
+            self.send(ReleaseKeys(keys))
             if self.sharing.lingering:
                 self.sharing.unload(keys)
 

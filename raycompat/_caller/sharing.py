@@ -13,8 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.calls import ENDED, Call
 from raycompat._caller.object_table import FAILED, PENDING, Entry
+from raycompat._messages.objects import (
+    Adopt,
+    Borrow,
+    Fulfil,
+    Load,
+    Pick,
+    Pin,
+    Promise,
+    Sync,
+    Synced,
+    Unload,
+)
 from raycompat._protocol import failures, interrupts, segment
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:
@@ -60,7 +71,7 @@ class Sharing:
             if entry is None:
                 entry = self._session.table.add(key, is_held_in_dask=True)
                 entry.is_known_elsewhere = entry.is_borrowed = True
-                self._session.send(ToScheduler.BORROW, key=key)
+                self._session.send(Borrow(key))
                 self.require_sync()
             return entry
 
@@ -81,7 +92,7 @@ class Sharing:
         """Ask the scheduler to keep `keys` as long as it keeps `carrier`."""
         keys = list(keys)
         if keys:
-            self._session.send(ToScheduler.PIN, carrier=carrier, keys=keys)
+            self._session.send(Pin(carrier, keys))
             self.require_sync()
 
     # --- messages that the scheduler has handled --------------------------------------------------
@@ -105,7 +116,7 @@ class Sharing:
         if sent == self._num_handled:
             return False
         self._when_handled.append((sent, callback))
-        self._session.send(ToScheduler.SYNC, token=sent)
+        self._session.send(Sync(sent))
         return True
 
     def wait_until_synced(self) -> None:
@@ -117,7 +128,7 @@ class Sharing:
         session, sent = self._session, self._num_sent
         if self._sync_up_to <= self._num_handled or session.is_in_event_loop():
             return
-        session.send(ToScheduler.SYNC, token=sent)
+        session.send(Sync(sent))
         with self._news:
             self._news.wait_for(lambda: self._num_handled >= sent or session.closed)
 
@@ -126,9 +137,9 @@ class Sharing:
         with self._news:
             self._news.notify_all()
 
-    def on_synced(self, token: int) -> None:
+    def on_synced(self, message: Synced) -> None:
         with self._news:
-            self._num_handled = max(self._num_handled, token)
+            self._num_handled = max(self._num_handled, message.token)
             self._news.notify_all()
         for _ in range(len(self._when_handled)):
             sent, callback = self._when_handled.popleft()
@@ -158,20 +169,16 @@ class Sharing:
                     return entry.key
             entry.is_held_in_dask = True
             if entry.parent is not None:
-                self._session.send(
-                    ToScheduler.PICK,
-                    key=entry.key,
-                    call=entry.parent.key,
-                    index=entry.pick_index,
-                )
+                pick = Pick(entry.key, call=entry.parent.key, index=entry.pick_index)
+                self._session.send(pick)
             elif entry.state is PENDING:
                 entry.is_promised = True
-                self._session.send(ToScheduler.PROMISE, key=entry.key)
+                self._session.send(Promise(entry.key))
             elif entry.state is FAILED:
-                self._session.send(ToScheduler.PROMISE, key=entry.key)
+                self._session.send(Promise(entry.key))
                 self.fulfil(entry)
             else:
-                self._give(entry, ToScheduler.ADOPT)
+                self._give(entry, Adopt)
             self.count_message()
             return entry.key
 
@@ -195,7 +202,7 @@ class Sharing:
             if key is None or key not in self.lingering:
                 source = self.publish(entry)
                 key = entry.key_in_dask = f"load-{source.rpartition('-')[2]}"
-                self._session.send(ToScheduler.LOAD, key=key, source=source)
+                self._session.send(Load(key, source))
                 self.require_sync()
                 self.lingering.add(key)
         self.wait_until_synced()  # a graph may be sent by another client
@@ -206,24 +213,23 @@ class Sharing:
         late = self.lingering.intersection(keys)
         if late:
             self.lingering -= late
-            self._session.send(ToScheduler.UNLOAD, keys=list(late))
+            self._session.send(Unload(list(late)))
 
     def fulfil(self, entry: Entry) -> None:
         """Report to Dask the value or error of an object that was published before it was ready."""
         with self._session.lock:
             if entry.error is not None:
-                message = {"wire": None, "worker": "", "error": entry.error}
-                self._session.send(ToScheduler.FULFIL, key=entry.key, **message)
+                self._session.send(Fulfil(entry.key, None, error=entry.error))
             else:
-                self._give(entry, ToScheduler.FULFIL)
+                self._give(entry, Fulfil)
 
     def adopt(self, entry: Entry, wire: Wire, worker: str) -> None:
         """Ask Dask to store a value whose segment is on another host."""
         with self._session.lock:
             entry.is_known_elsewhere = entry.is_held_in_dask = True
-            operation = ToScheduler.FULFIL if entry.is_promised else ToScheduler.ADOPT
+            kind = Fulfil if entry.is_promised else Adopt
             entry.is_promised = False
-            self._session.send(operation, key=entry.key, wire=wire, worker=worker)
+            self._session.send(kind(entry.key, wire, worker))
             self.count_message()
 
     def give_again(self, key: str) -> None:
@@ -238,15 +244,14 @@ class Sharing:
             if entry is not None and self._session.home_left.is_set():
                 self._to_give.append(key)
             elif entry is not None and entry.value is not None:
-                self._give(entry, ToScheduler.FULFIL)
+                self._give(entry, Fulfil)
             else:
-                message = {"wire": None, "worker": "", "error": failures.object_lost(key)}
-                self._session.send(ToScheduler.FULFIL, key=key, **message)
+                self._session.send(Fulfil(key, None, error=failures.object_lost(key)))
 
-    def _give(self, entry: Entry, operation: str) -> None:
+    def _give(self, entry: Entry, kind: type[Adopt | Fulfil]) -> None:
         """Give Dask a value of this process."""
         wire = self.give(entry)
-        self._session.send(operation, key=entry.key, wire=wire, worker=self._session.home.address)
+        self._session.send(kind(entry.key, wire, self._session.home.address))
 
     def give(self, entry: Entry) -> Wire:
         """Return a value of this process in the form in which the home node stores it."""

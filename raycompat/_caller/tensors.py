@@ -27,10 +27,10 @@ from raycompat import exceptions
 from raycompat._caller import resolve, send, this_process
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
+from raycompat._messages.objects import ObjectFreed, WatchObject
 from raycompat._protocol import failures, gpu_memory, ids, segment, tensor_bytes
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.gpu_memory import GpuMemory
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue, to_wire
 from raycompat.object_ref import ObjectRef
@@ -121,7 +121,7 @@ class Keeper(tensor_bytes.Reducer):
             key = self._parcel.token._key
             _kept[key] = self._holding
             when_kept()
-            self._session.send(ToScheduler.WATCH_OBJECT, key=key)
+            self._session.send(WatchObject(key))
 
 
 def _new_token(session: Session) -> ObjectRef[Any]:
@@ -146,9 +146,9 @@ def keeper(session: Session) -> Keeper | None:
     return Keeper(session, executor.actor.key, executor.actor.about["about"])
 
 
-def on_freed(key: str) -> None:
+def on_freed(message: ObjectFreed) -> None:
     """Drop the tensors of a token that no process needs any more."""
-    holding = _kept.pop(key, None)
+    holding = _kept.pop(message.key, None)
     if holding is None:
         return
     for release in holding.releases:

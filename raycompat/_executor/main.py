@@ -49,6 +49,7 @@ from raycompat._executor.mailbox import Mailbox
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Sink, run
 from raycompat._executor.run_leased import Lease
+from raycompat._messages.calls import Disown
 from raycompat._protocol import (
     executor_messages,
     failures,
@@ -58,7 +59,6 @@ from raycompat._protocol import (
     output_marks,
 )
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
@@ -406,7 +406,7 @@ class Executor:
         self.session.measurements.flush()
         self.session.tracker.flush()
         if self.actor is None and self.session.is_connected:
-            self.session.send(ToScheduler.DISOWN)
+            self.session.send(Disown())
         self.session.close()
 
     def _serve_calls(self) -> None:

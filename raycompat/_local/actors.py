@@ -9,6 +9,7 @@ from raycompat._caller.this_process import RunningCall
 from raycompat._executor import exit_work
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.sender import LocalSender, describe, group_of
+from raycompat._messages.actors import KillActor
 from raycompat._protocol import failures
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.call_spec import ActorSpec
@@ -194,11 +195,11 @@ class LocalActors:
             self.end(key, failures.actor_died(text, key), gracefully=True)
             self._session.local_channels.pop(key, None)
 
-    def kill(self, key: str, *, no_restart: bool) -> None:
+    def kill(self, message: KillActor) -> None:
         """End an actor, or only restart it."""
-        actor = self._actors.get(key)
-        if actor is not None and (no_restart or not actor.restart()):
-            self.end(key, failures.actor_killed(key))
+        actor = self._actors.get(message.key)
+        if actor is not None and (message.no_restart or not actor.restart()):
+            self.end(message.key, failures.actor_killed(message.key))
 
     def end_in_group(self, group: str) -> None:
         """End the actors of a placement group that was removed."""

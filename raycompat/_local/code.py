@@ -9,6 +9,8 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.jobs import Export, ForgetCode
+
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
@@ -21,14 +23,14 @@ class Code:
         self._pickled: dict[str, bytes] = {}
         self._loaded: dict[str, Any] = {}
 
-    def add(self, function: str, code: bytes, **_: Any) -> None:
+    def add(self, message: Export) -> None:
         """Add what was exported."""
-        self._pickled[function] = code
+        self._pickled[message.function] = message.code
 
-    def forget(self, function: str, **_: Any) -> None:
+    def forget(self, message: ForgetCode) -> None:
         """Forget what no call needs any more."""
-        self._pickled.pop(function, None)
-        self._loaded.pop(function, None)
+        self._pickled.pop(message.function, None)
+        self._loaded.pop(message.function, None)
 
     def load(self, function: str) -> Any:
         """Return the function or class; those with references inside are unpickled for each call."""

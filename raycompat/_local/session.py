@@ -22,8 +22,15 @@ from raycompat._local.call_runner import LocalRunner
 from raycompat._local.code import Code
 from raycompat._local.groups import LocalGroups
 from raycompat._local.sender import LocalTasks
+from raycompat._messages.actors import FreeName, KillActor
+from raycompat._messages.base import FromCaller, handled
+from raycompat._messages.calls import Cancel
+from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
+from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
+from raycompat._messages.objects import Pin, ReleaseKeys, Sync
+from raycompat._messages.watching import Measured, Tracked
 from raycompat._protocol import failures, ids, segment
-from raycompat._protocol.operations import Request, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
@@ -34,14 +41,7 @@ if TYPE_CHECKING:
 _ADDRESS, _IP = "local://127.0.0.1:0", "127.0.0.1"
 
 #: Messages that need no answer and change nothing: calls have ended, and one process knows all objects.
-_WITHOUT_EFFECT = (
-    ToScheduler.CANCEL,
-    ToScheduler.MEASURED_BY_CALLER,
-    ToScheduler.NAMES_FRAMEWORK,
-    ToScheduler.PIN,
-    ToScheduler.SYNC,
-    ToScheduler.TRACKED_BY_CALLER,
-)
+_WITHOUT_EFFECT = (Cancel, Measured, NamesFramework, Pin, Sync, Tracked)
 
 
 class LocalSession(Session):
@@ -91,16 +91,18 @@ class LocalSession(Session):
         self.local_channels: dict[str, LocalActor] = {}
         self._resources = dict(resources)
         self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalRunner(self)))
-        self._messages: dict[str, Callable[..., Any]] = {
-            ToScheduler.EXPORT: self.code.add,
-            ToScheduler.FORGET_CODE: self.code.forget,
-            ToScheduler.KILL_ACTOR: self.actors.kill,
-            ToScheduler.FREE_NAME: self.actors.free_name,
-            ToScheduler.CREATE_GROUP: self.groups.create,
-            ToScheduler.REMOVE_GROUP: self._remove_group,
-            ToScheduler.AWAIT_GROUP: self._settle_group,
-            "client-releases-keys": self._released,
-        }
+        self._handlers = dict(
+            [
+                handled(Export, self.code.add),
+                handled(ForgetCode, self.code.forget),
+                handled(KillActor, self.actors.kill),
+                handled(FreeName, lambda message: self.actors.free_name(message.key)),
+                handled(CreateGroup, lambda message: self.groups.create(message.spec)),
+                handled(RemoveGroup, self._remove_group),
+                handled(AwaitGroup, self._settle_group),
+                handled(ReleaseKeys, self._released),
+            ]
+        )
         self._requests: dict[str, Callable[..., Any]] = {
             Request.STATE: self._state,
             Request.RESOURCES: self._all_resources,
@@ -133,14 +135,14 @@ class LocalSession(Session):
         """The id of this process, where the scheduler would know it."""
         return "local"
 
-    def send(self, operation: str, **message: Any) -> None:
+    def send(self, message: FromCaller) -> None:
         """Handle a message to the scheduler at once."""
-        if self.closed or operation in _WITHOUT_EFFECT:
+        if self.closed or isinstance(message, _WITHOUT_EFFECT):
             return
-        handle = self._messages.get(operation)
+        handle = self._handlers.get(message.op)
         if handle is None:
-            self._refuse(operation)
-        handle(**message)
+            self._refuse(message.op)
+        handle(**vars(message))
 
     def rpc(self, request: Request, /, **fields: Any) -> Any:
         """Answer a request to the scheduler."""
@@ -176,17 +178,18 @@ class LocalSession(Session):
         super()._remove_segments()
         segment.remove_all(self.home.place.directories, self.home.place.store)
 
-    def _released(self, keys: list[str]) -> None:
-        for key in keys:
+    def _released(self, message: ReleaseKeys) -> None:
+        for key in message.keys:
             self.actors.released(key)
 
-    def _remove_group(self, group: str) -> None:
-        self.groups.remove(group)
-        self.actors.end_in_group(group)
+    def _remove_group(self, message: RemoveGroup) -> None:
+        self.groups.remove(message.group)
+        self.actors.end_in_group(message.group)
 
-    def _settle_group(self, group: str) -> None:
+    def _settle_group(self, message: AwaitGroup) -> None:
+        group = message.group
         error = failures.group_removed() if self.groups.is_removed(group) else None
-        placement_groups.on_ready(self, group, error)
+        placement_groups.on_ready(self, GroupReady(group, error))
 
     def _state(self) -> dict[str, Any]:
         home = self.home

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.actors import ActorAlive, ActorEnded, ActorRestarting, RestartActor
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import executor_messages, failures
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import to_wire
 
 if TYPE_CHECKING:
@@ -58,17 +58,13 @@ class Actors:
                 left = spec["max_restarts"] - grant["num_restarts"]
                 again = actor.error is None and not running.ended
                 if not again or (left <= 0 and spec["max_restarts"] >= 0):
-                    message = {"op": ToScheduler.ACTOR_ENDED, "key": key, "error": error}
-                    self._node.tell(message)
+                    self._node.tell(ActorEnded(key, error))
                     return None
                 grant["num_restarts"] += 1
-                message = {"op": ToScheduler.ACTOR_RESTARTING, "key": key, "error": error}
-                self._node.tell(message)
+                self._node.tell(ActorRestarting(key, error))
         except RuntimeEnvFailed as failed:
             text = f"Could not create the actor because its runtime environment failed:\n{failed}"
-            message = {"op": ToScheduler.ACTOR_ENDED, "key": key}
-            message["error"] = failures.runtime_env_failed(text)
-            self._node.tell(message)
+            self._node.tell(ActorEnded(key, failures.runtime_env_failed(text)))
         finally:
             self._node.calls.drop(running)
             self.by_key.pop(key, None)
@@ -96,14 +92,8 @@ class Actors:
             actor.error = outcome[1]
             executor.leave()
             return actor.error
-        message = {
-            "op": ToScheduler.ACTOR_ALIVE,
-            "key": key,
-            "pid": executor.pid,
-            "socket": self._node.sockets[key],
-            "incarnation": running.grant["num_restarts"],
-        }
-        self._node.tell(message)
+        socket_name, restarts = self._node.sockets[key], running.grant["num_restarts"]
+        self._node.tell(ActorAlive(key, executor.pid, socket_name, incarnation=restarts))
         code = await asyncio.shield(executor.ended)
         return actor.error or self._why_it_died(running, actor, f"it ended {describe_exit(code)}.")
 
@@ -132,9 +122,9 @@ class Actors:
         if actor is not None:
             actor.error = error
 
-    def restart(self, key: str) -> None:
+    def restart(self, message: RestartActor) -> None:
         """End an actor's process; it starts again if restarts are left."""
-        actor = self.by_key.get(key)
+        actor = self.by_key.get(message.key)
         if actor is not None:
             actor.is_killed = True
             self._node.pool.kill(actor.executor)

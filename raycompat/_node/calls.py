@@ -7,11 +7,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.calls import CancelCall, CancelDirect, Credit, End, Freed, GrantCall
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._protocol import executor_messages, failures
 from raycompat._protocol.call_spec import Grant
-from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -52,34 +52,35 @@ class Calls:
         self._node = node
         self.granted: dict[str, Running] = {}
 
-    def grant(self, grant: Grant) -> None:
+    def grant(self, message: GrantCall) -> None:
         """Record the resources of a call, which Dask will start."""
-        self.granted[grant["key"]] = Running(grant)
+        self.granted[message.grant["key"]] = Running(message.grant)
 
-    def cancel(self, key: str, force: bool, recursive: bool, error: bytes | None = None) -> None:
+    def cancel(self, message: CancelCall) -> None:
         """Cancel a call, or fail it with the given error."""
-        running = self.granted.get(key)
+        running = self.granted.get(message.key)
         if running is None:
             return
         running.cancelled = True
-        running.failure = error
+        running.failure = message.error
         if running.executor is None:
             return
-        if force:
+        if message.force:
             self._node.pool.kill(running.executor)
         else:
-            running.executor.send(executor_messages.CANCEL, key, recursive)
+            running.executor.send(executor_messages.CANCEL, message.key, message.recursive)
 
-    def cancel_direct(self, party: str, key: str, force: bool, recursive: bool) -> None:
+    def cancel_direct(self, message: CancelDirect) -> None:
         """End a call that was sent to an actor or a lease; by force, the executor too."""
+        party, key = message.party, message.key
         holder = self._node.actors.by_key.get(party) or self.granted.get(party)
         executor = holder.executor if holder is not None else None
         if executor is None:
             return
-        if force:
+        if message.force:
             self._node.pool.background(self._kill_if_running(executor, party, key))
         else:
-            executor.send(executor_messages.CANCEL, key, recursive)
+            executor.send(executor_messages.CANCEL, key, message.recursive)
 
     async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
         question = f"{lease} {key}"
@@ -91,14 +92,16 @@ class Calls:
         except ExecutorDied as died:
             logger.debug("%s was ended by force: it ended %s", key, died)
 
-    def credit(self, key: str, num_received: int, is_wanted: bool) -> None:
+    def credit(self, message: Credit) -> None:
         """Pass the acknowledgement of items on to a generator."""
-        running = self.granted.get(key)
+        running = self.granted.get(message.key)
         if running is not None and running.executor is not None:
-            running.executor.send(executor_messages.CREDIT, key, num_received, is_wanted)
+            about = (message.key, message.num_received, message.is_wanted)
+            running.executor.send(executor_messages.CREDIT, *about)
 
-    def end(self, key: str, error: bytes | None = None, gracefully: bool = False) -> None:
-        """End a call that no process needs any more, or an actor that must die with `error`."""
+    def end(self, message: End) -> None:
+        """End a call that no process needs any more, or an actor that must die with an error."""
+        key, error = message.key, message.error
         running = self.granted.get(key)
         if running is None:
             return
@@ -108,7 +111,7 @@ class Calls:
             actor.error = error or actor.error
             if error is None:
                 actor.executor.leave()
-            elif gracefully:
+            elif message.gracefully:
                 self._node.pool.end(actor.executor)
             else:
                 self._node.pool.kill(actor.executor)
@@ -132,7 +135,7 @@ class Calls:
         """Free a call's GPUs when its process, which uses their memory, has ended."""
         if process is not None:
             await asyncio.wait([process.ended], timeout=LEAVE_S)
-        self._node.tell({"op": ToScheduler.FREED, "key": key})
+        self._node.tell(Freed(key))
 
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]

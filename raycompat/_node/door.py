@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 
+from raycompat._messages.nodes import Unfit
 from raycompat._protocol import task_bodies
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def node_plugin() -> distributed.WorkerPlugin:
     """Return the plugin. Registering it a second time has no effect."""
-    unfit, wanted, named = str(ToScheduler.UNFIT), VERSION, task_bodies.PLUGIN_NAME
+    unfit, wanted, named = Unfit.op, VERSION, task_bodies.PLUGIN_NAME
 
     class NodePlugin(distributed.WorkerPlugin):  # a local class: it is pickled with its code
         name = named

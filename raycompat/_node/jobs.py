@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
@@ -40,8 +41,9 @@ class Jobs:
         #: The executors to which each function was sent.
         self._receivers: dict[str, weakref.WeakSet[Executor]] = {}
 
-    def begin(self, job: str, namespace: str, setup: dict[str, Any]) -> None:
+    def begin(self, message: BeginJob) -> None:
         """Record a new driver, with the settings for the executors of its job."""
+        job, setup = message.job, message.setup
         if self._take_back is None:
             self._take_back = adapter.send_batches_at_once(self._node.worker)
         if setup["log_to_driver"]:
@@ -50,7 +52,7 @@ class Jobs:
             **{name: value for name, value in setup.items() if name != "program"},
             **pickle.loads(setup["program"]),
             "job": job,
-            "namespace": namespace,
+            "namespace": message.namespace,
             "node_id": self._node.id,
             "node_pid": os.getpid(),
             "node_paths": import_paths.of_this_process(),
@@ -72,14 +74,15 @@ class Jobs:
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
 
-    def note_framework(self, job: str, framework: str) -> None:
+    def note_framework(self, message: NamesFramework) -> None:
         """Fork the job's new executors with a framework imported from now on."""
-        if job in self.setups:
-            setup = self.setups[job]
-            setup["frameworks"] = sorted({*setup["frameworks"], framework})
+        if message.job in self.setups:
+            setup = self.setups[message.job]
+            setup["frameworks"] = sorted({*setup["frameworks"], message.framework})
 
-    def end(self, job: str, for_good: bool) -> None:
+    def end(self, message: JobEnded) -> None:
         """Forget a job. If it has detached actors, only its driver and tasks end."""
+        job = message.job
         self._node.logs.unfollow(job)
         setup = self.setups.get(job)
         driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
@@ -87,7 +90,7 @@ class Jobs:
         is_there = any((each["driver_host"], each["driver_pid"]) == driver for each in others)
         if driver is not None and driver[0] == self._node.store.place.host and not is_there:
             self._node.store.clean_up_after(driver[1])
-        if for_good:
+        if message.for_good:
             self._functions.clear()  # other jobs fetch their functions again
             self._receivers.clear()
             self.setups.pop(job, None)
@@ -132,10 +135,10 @@ class Jobs:
         """Return the kind of executor that a call needs: its job and runtime environment."""
         return (grant["job"], grant["runtime_env"])
 
-    def forget_code(self, functions: list[str]) -> None:
+    def forget_code(self, message: ForgetFunctions) -> None:
         """Forget functions and classes that no call needs any more, in the executors too."""
         gone: dict[Executor, list[str]] = {}
-        for function in functions:
+        for function in message.functions:
             self._functions.pop(function, None)
             for executor in self._receivers.pop(function, ()):
                 gone.setdefault(executor, []).append(function)

@@ -7,11 +7,11 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.leases import LeaseAlive, LeaseEnded, Revoke
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import END_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import executor_messages, failures
-from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -44,8 +44,7 @@ class Leases:
             error = failures.runtime_env_failed(str(failed))
         finally:
             self._node.calls.drop(running)
-        message = {"op": ToScheduler.LEASE_ENDED, "key": key, "owner": running.grant["owner"]}
-        self._node.tell({**message, "how": how, "error": error})
+        self._node.tell(LeaseEnded(key, running.grant["owner"], how, error))
         return None
 
     async def _serve(self, running: Running) -> tuple[str, bool]:
@@ -83,16 +82,15 @@ class Leases:
         running, socket_name = self._node.calls.granted.get(key), self._node.sockets.get(key)
         if running is None or socket_name is None:
             return
-        message = {"op": ToScheduler.LEASE_ALIVE, "key": key, "owner": running.grant["owner"]}
-        self._node.tell({**message, "socket": socket_name})
+        self._node.tell(LeaseAlive(key, running.grant["owner"], socket_name))
 
-    def revoke(self, key: str) -> None:
+    def revoke(self, message: Revoke) -> None:
         """End a lease after the running call, because others wait."""
-        running = self._node.calls.granted.get(key)
+        running = self._node.calls.granted.get(message.key)
         if running is not None:
             running.cancelled = True
             if running.executor is not None:
-                running.executor.send(executor_messages.REVOKE, key)
+                running.executor.send(executor_messages.REVOKE, message.key)
 
     def abandon(self, running: Running, executor: Executor) -> None:
         """End a lease whose caller has ended; end the executor too if it runs a call."""

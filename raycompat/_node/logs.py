@@ -20,12 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from raycompat._messages.base import FromNode
+from raycompat._messages.logs import FlushOutput, OutputFlushed, OutputPiece, OutputPrinted
 from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
 from raycompat._protocol import ids
-from raycompat._protocol.operations import ToScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Logs:
     """All outputs of a node's executors."""
 
     def __init__(
-        self, directory: Path, node_id: str, ip: str, tell: Callable[[dict[str, Any]], None]
+        self, directory: Path, node_id: str, ip: str, tell: Callable[[FromNode], None]
     ) -> None:
         self.directory = directory
         self._node_id, self._ip = node_id, ip
@@ -283,9 +283,8 @@ class Logs:
     def _send_piece(self, sender: _Sender, output: ExecutorOutput, piece: Piece) -> None:
         cost = len(piece.data) + _MESSAGE_BYTES
         sender.in_flight += cost
-        message = {"op": ToScheduler.LOG, "job": sender.job, "ip": self._ip, "cost": cost}
-        about = {"pid": output.pid, "stream": output.stream, **piece._asdict()}
-        self._tell({**message, **about})
+        about = (sender.job, self._ip, cost, output.pid, output.stream)
+        self._tell(OutputPiece(*about, piece.name, piece.data, piece.ends))
 
     def _leave_out(self, sender: _Sender, output: ExecutorOutput) -> None:
         num_bytes = output.skip()
@@ -307,24 +306,24 @@ class Logs:
 
     # --- messages from drivers ------------------------------------------------------------------
 
-    def printed(self, job: str, cost: int) -> None:
+    def printed(self, message: OutputPrinted) -> None:
         """Handle a driver's report that it has printed some output."""
-        sender = self._senders.get(job)
+        sender = self._senders.get(message.job)
         if sender is not None:
-            sender.in_flight -= cost
+            sender.in_flight -= message.cost
             self._advance(sender)
 
-    def flush(self, job: str, token: int) -> None:
+    def flush(self, message: FlushOutput) -> None:
         """Answer when all output of the job so far is sent."""
-        sender = self._senders.get(job)
+        sender = self._senders.get(message.job)
         if sender is None:
-            self._tell({"op": ToScheduler.LOGS_FLUSHED, "token": token})
+            self._tell(OutputFlushed(message.token))
             return
         ours = {each for each in self._outputs.values() if each.sender is sender}
         for output in ours:
             output.drain()
         goals = {each: each.spool.end for each in {*ours, *sender.waiting} if each.has_more}
-        sender.goals[token] = goals
+        sender.goals[message.token] = goals
         for output in goals:
             self.send(output, ends_line=True)
         self._answer(sender)
@@ -333,7 +332,7 @@ class Logs:
         for token, goals in list(sender.goals.items()):
             if all(output.position >= goal for output, goal in goals.items()):
                 del sender.goals[token]
-                self._tell({"op": ToScheduler.LOGS_FLUSHED, "token": token})
+                self._tell(OutputFlushed(token))
 
 
 def _setting(variable: str, default: int, least: int) -> int:

@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.watching import Look, NodeLooked
 from raycompat._protocol import executor_messages
-from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
@@ -41,18 +41,16 @@ class Looks:
         self._node = node
         self._looks: dict[int, _Look] = {}
 
-    def look(self, token: int, most: int) -> None:
-        """Ask all executors; answer when they have answered.
-
-        Each lists at most `most` of its calls, and as many objects.
-        """
+    def look(self, message: Look) -> None:
+        """Ask all executors; answer when they have answered."""
+        token = message.token
         asked = dict.fromkeys(self._node.pool.idle, "")
         for key, each in self._node.calls.granted.items():
             if each.executor is not None:
                 asked[each.executor] = key
         look = self._looks[token] = _Look(asked)
         for executor in asked:
-            executor.send(executor_messages.LOOK, token, most)
+            executor.send(executor_messages.LOOK, token, message.most)
         loop = asyncio.get_running_loop()
         look.timer = loop.call_later(_ANSWER_S, self._answer, token)
         if not asked:
@@ -89,7 +87,6 @@ class Looks:
             return
         assert look.timer is not None
         look.timer.cancel()
-        message = {"op": ToScheduler.LOOKED, "token": token}
         found = {
             "running": look.running,
             "callers": look.callers,
@@ -97,7 +94,7 @@ class Looks:
             "executors": self._node.pool.describe(),
             "ended": self._node.pool.describe_ended(),
         }
-        self._node.tell({**message, "found": found})
+        self._node.tell(NodeLooked(token, found))
 
     def close(self) -> None:
         """Drop all questions."""

@@ -9,10 +9,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.base import handled
+from raycompat._messages.nodes import Dismiss, Gone, NodeReady, Resign
 from raycompat._node.forkserver_client import ForkserverDied
 from raycompat._node.node import Node
 from raycompat._protocol import task_bodies
-from raycompat._protocol.operations import ToNode, ToScheduler
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -69,7 +70,7 @@ class Membership:
         self._is_leaving = False
         self.node = node = Node(worker)
         node.start()
-        handlers = {**node.stream_handlers(), ToNode.DISMISS: self._dismissed}
+        handlers = {**node.stream_handlers(), **dict([handled(Dismiss, self._dismissed)])}
         self._messages = list(handlers)
         self._take_back = [
             adapter.add_handlers(worker.stream_handlers, adapter.guarded(handlers)),
@@ -84,7 +85,7 @@ class Membership:
 
     def announce(self) -> None:
         """Report the node to the scheduler."""
-        self.node.tell({"op": ToScheduler.NODE, "info": self.node.info})
+        self.node.tell(NodeReady(self.node.info))
 
     def stay(self) -> None:
         """Remain a node, because the plugin was only replaced."""
@@ -106,13 +107,13 @@ class Membership:
     def _resign(self) -> None:
         """Ask to be dismissed: until then, the scheduler may send messages, and calls run here."""
         if self._is_leaving:
-            self.node.tell({"op": ToScheduler.RESIGN})
+            self.node.tell(Resign())
 
-    def _dismissed(self) -> None:
+    def _dismissed(self, message: Dismiss) -> None:
         if self._is_leaving:
             self.end()
             shutil.rmtree(self.node.logs.directory, ignore_errors=True)
-            adapter.tell_scheduler(self._worker, {"op": ToScheduler.GONE})
+            adapter.tell_scheduler(self._worker, Gone())
         else:  # the plugin has come again
             self.announce()
 

@@ -22,6 +22,25 @@ import psutil
 
 from raycompat import _dask_adapter as adapter
 from raycompat import _transfer
+from raycompat._messages.actors import RestartActor
+from raycompat._messages.base import FromNode, Handler, handled
+from raycompat._messages.calls import (
+    Blocked,
+    CancelCall,
+    CancelDirect,
+    Credit,
+    End,
+    GrantCall,
+    ItemMade,
+    Result,
+    Unblocked,
+)
+from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
+from raycompat._messages.leases import LeaseTrimmed, Revoke
+from raycompat._messages.logs import FlushOutput, OutputPrinted
+from raycompat._messages.objects import Discard, NotAdopted
+from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
+from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded, Spans, Tracked
 from raycompat._node import accelerators, labels
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
@@ -39,7 +58,7 @@ from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import executor_messages, failures, ids, liveness
-from raycompat._protocol.operations import Request, ToNode, ToScheduler, ask
+from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import NODE_ID_LABEL, TYPE_LABEL
@@ -109,7 +128,7 @@ class Node:
         self._gpu_watch = GpuWatch(
             accelerators.watched_ids(),
             self._gpus_held,
-            lambda gpus: self.tell({"op": ToScheduler.GPUS, "gpus": gpus}),
+            lambda gpus: self.tell(Gpus(gpus)),
         )
 
     def _gpus_held(self) -> dict[int, list[int]]:
@@ -155,7 +174,7 @@ class Node:
         shutil.rmtree(self._spill_directory, ignore_errors=True)
         self._is_closed = True  # the last output has been sent
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: FromNode) -> None:
         """Send a message to the scheduler plugin; fail the call of one that cannot be encoded."""
         if self._is_closed:
             return
@@ -164,35 +183,36 @@ class Node:
         except OSError:  # the connection is closed
             raise
         except Exception as error:
-            logger.error("raycompat could not send the message %s: %s", message["op"], error)
-            if message["op"] in (ToScheduler.RESULT, ToScheduler.ITEM):
-                about = {name: message[name] for name in ("key", "owner")}
+            logger.error("raycompat could not send the message %s: %s", message.op, error)
+            if isinstance(message, Result | ItemMade):
                 failure = failures.unwritable("The answer of the call", repr(error))
-                self.tell({"op": ToScheduler.RESULT, **about, "pid": None, "error": failure})
+                self.tell(Result(message.key, message.owner, pid=None, error=failure))
 
-    def stream_handlers(self) -> dict[str, Callable[..., None]]:
+    def stream_handlers(self) -> dict[str, Handler]:
         """Return the handler of each kind of message from the scheduler plugin."""
         calls, jobs, logs, relays = self.calls, self.jobs, self.logs, self.relays
-        return {
-            ToNode.JOB: jobs.begin,
-            ToNode.JOB_ENDED: jobs.end,
-            ToNode.NAMES_FRAMEWORK: jobs.note_framework,
-            ToNode.FORGET_CODE: jobs.forget_code,
-            ToNode.GRANT: calls.grant,
-            ToNode.CANCEL: calls.cancel,
-            ToNode.CANCEL_DIRECT: calls.cancel_direct,
-            ToNode.CREDIT: calls.credit,
-            ToNode.END: calls.end,
-            ToNode.REVOKE: self.leases.revoke,
-            ToNode.RESTART_ACTOR: self.actors.restart,
-            ToNode.DISCARD: self.store.discard,
-            ToNode.LOG_PRINTED: logs.printed,
-            ToNode.FLUSH_LOGS: logs.flush,
-            ToNode.LOOK: self.looks.look,
-            ToNode.RELAY_OPEN: relays.open,
-            ToNode.RELAY_DATA: relays.write,
-            ToNode.RELAY_CLOSE: relays.close,
-        }
+        return dict(
+            [
+                handled(BeginJob, jobs.begin),
+                handled(JobEnded, jobs.end),
+                handled(NamesFramework, jobs.note_framework),
+                handled(ForgetFunctions, jobs.forget_code),
+                handled(GrantCall, calls.grant),
+                handled(CancelCall, calls.cancel),
+                handled(CancelDirect, calls.cancel_direct),
+                handled(Credit, calls.credit),
+                handled(End, calls.end),
+                handled(Revoke, self.leases.revoke),
+                handled(RestartActor, self.actors.restart),
+                handled(Discard, lambda message: self.store.discard(message.wire)),
+                handled(OutputPrinted, logs.printed),
+                handled(FlushOutput, logs.flush),
+                handled(Look, self.looks.look),
+                handled(RelayOpen, relays.open),
+                handled(RelayData, relays.write),
+                handled(RelayClose, relays.close),
+            ]
+        )
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the handlers of requests from callers."""
@@ -270,8 +290,7 @@ class Node:
             return self.store.adopt(wire)
         except FileNotFoundError as error:
             owner_died = failures.owner_died(key)
-            message = {"op": ToScheduler.NOT_ADOPTED, "key": key, "error": owner_died}
-            self.tell(message)
+            self.tell(NotAdopted(key, owner_died))
             text = "the value of a put is lost, because the process that put it has ended"
             raise CallFailed(owner_died, text) from error
 
@@ -293,13 +312,13 @@ class Node:
     def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
         match operation, *rest:
             case (executor_messages.BLOCKED,):
-                self.tell({"op": ToScheduler.BLOCKED, "key": key})
+                self.tell(Blocked(key))
             case (executor_messages.UNBLOCKED,):
-                self.tell({"op": ToScheduler.UNBLOCKED, "key": key})
+                self.tell(Unblocked(key))
             case (executor_messages.LEASED,):
                 self.leases.begun(key)
             case (executor_messages.TRIMMED, units):
-                self.tell({"op": ToScheduler.LEASE_TRIMMED, "key": key, "units": units})
+                self.tell(LeaseTrimmed(key, units))
             case (executor_messages.ITEM, index, wire):
                 self._on_item(key, index, wire)
             case (executor_messages.NEED_FUNCTION,):
@@ -315,22 +334,16 @@ class Node:
         """Pass on a report for the state API, metrics and the pages."""
         match operation, *rest:
             case (executor_messages.SPANS, spans):
-                self._on_spans(executor, key, spans)
+                self.tell(Spans(key, executor.pid, executor.kind[0], spans))
             case (executor_messages.RUNNING, token, running, description):
                 self.looks.on_answer(executor, token, running, description)
             case (executor_messages.MEASURED, measured):
                 executor.measures_as = key
-                message = {"op": ToScheduler.MEASURED, "process": key, "job": executor.kind[0]}
-                self.tell({**message, "measured": measured})
+                self.tell(Measured(key, executor.kind[0], measured))
             case (executor_messages.TRACKED, records):
-                self.tell({"op": ToScheduler.TRACKED, "process": key, "records": records})
+                self.tell(Tracked(records))
             case _:
                 logger.error("an executor sent a message of the unknown kind %r", operation)
-
-    def _on_spans(self, executor: Executor, key: str, spans: list[tuple[Any, ...]]) -> None:
-        message = {"op": ToScheduler.SPANS, "key": key, "pid": executor.pid}
-        message["job"] = executor.kind[0]
-        self.tell({**message, "spans": spans})
 
     def _on_end(self, executor: Executor) -> None:
         if executor.exit_code == 0 and executor.kind[0] in self.jobs.setups:
@@ -339,23 +352,15 @@ class Node:
             self.store.clean_up_after(executor.pid)
         self.looks.lose(executor)
         if executor.measures_as:
-            message = {"op": ToScheduler.PROCESS_ENDED, "process": executor.measures_as}
-            self.tell(message)
+            self.tell(ProcessEnded(executor.measures_as))
 
     def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
         running = self.calls.granted.get(key)
         if running is None:
             return
         self.store.hand_over(wire, running.grant["owner"])
-        message = {
-            "op": ToScheduler.ITEM,
-            "key": key,
-            "owner": running.grant["owner"],
-            "item": ids.return_key(key, index),
-            "index": index,
-            "wire": wire,
-        }
-        self.tell(message)
+        item = ids.return_key(key, index)
+        self.tell(ItemMade(key, running.grant["owner"], item, index, wire))
 
     # --- memory ---------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 from raycompat._protocol import peer
-from raycompat._protocol.operations import ToScheduler
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -82,23 +82,24 @@ class Relays:
 
     # --- callers through the scheduler ----------------------------------------------------------
 
-    def open(self, relay: str, actor: str) -> None:
-        """Start forwarding the frames that arrive for `relay`."""
+    def open(self, message: RelayOpen) -> None:
+        """Start forwarding the frames that arrive for a relay."""
+        relay = message.relay
         incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._incoming[relay] = incoming
-        task = asyncio.ensure_future(self._run(relay, actor, incoming))
+        task = asyncio.ensure_future(self._run(relay, message.actor, incoming))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def write(self, relay: str, data: bytes) -> None:
+    def write(self, message: RelayData) -> None:
         """Forward frames of a caller."""
-        if relay in self._incoming:
-            self._incoming[relay].put_nowait(data)
+        if message.relay in self._incoming:
+            self._incoming[message.relay].put_nowait(message.data)
 
-    def close(self, relay: str) -> None:
+    def close(self, message: RelayClose) -> None:
         """End a relay that its caller has closed."""
-        if relay in self._incoming:
-            self._incoming[relay].put_nowait(None)
+        if message.relay in self._incoming:
+            self._incoming[message.relay].put_nowait(None)
 
     async def _run(self, relay: str, actor: str, incoming: asyncio.Queue[bytes | None]) -> None:
         streams = await self._connect(actor)
@@ -121,8 +122,7 @@ class Relays:
         writer.close()
 
     def _tell(self, relay: str, data: bytes | None) -> None:
-        message = {"op": ToScheduler.RELAY_DATA, "relay": relay, "data": data}
-        adapter.tell_scheduler(self._worker, message)
+        adapter.tell_scheduler(self._worker, RelayAnswer(relay, data))
 
     def close_all(self) -> None:
         """End all relays, because the node closes."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.calls import Result, Tried
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import executor_messages, failures
-from raycompat._protocol.operations import ToScheduler
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class Tasks:
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
-            message = {"op": ToScheduler.TRIED, "key": grant["key"], "retries": retries}
-            self._node.tell(message)
+            self._node.tell(Tried(grant["key"], retries))
 
     @staticmethod
     def _owner_died(key: str) -> tuple[Any, ...]:
@@ -100,14 +99,13 @@ class Tasks:
     def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]
         pid = running.process.pid if running.process is not None else None
-        report = {"op": ToScheduler.RESULT, "key": key, "owner": owner, "pid": pid}
         if outcome[0] == executor_messages.FAILED:
             error, text = outcome[1], outcome[2]
-            self._node.tell({**report, "error": error})
+            self._node.tell(Result(key, owner, pid, error=error))
             raise CallFailed(error, text)
         _, values, phases = outcome
         stored = self._keep(values)
-        self._node.tell({**report, "values": values, "phases": phases})
+        self._node.tell(Result(key, owner, pid, values, phases=phases))
         return stored
 
     def _keep_results(self, key: str, wires: list[Any]) -> Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from raycompat._messages.actors import ActorState
+
 
 @dataclass(slots=True)
 class ActorRow:
@@ -40,16 +42,17 @@ class ActorRow:
     #: Clients that are notified of changes.
     watchers: set[str] = field(default_factory=set)
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> ActorState:
         """Return the report for its callers."""
-        return {
-            "state": self.state,
-            "address": self.address,
-            "host": self.host,
-            "socket": self.socket,
-            "incarnation": self.incarnation,
-            "error": self.error,
-        }
+        return ActorState(
+            key=self.key,
+            state=self.state,
+            address=self.address or "",
+            host=self.host,
+            socket=self.socket,
+            incarnation=self.incarnation,
+            error=self.error,
+        )
 
 
 class ActorDirectory:

@@ -7,9 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.actors import (
+    ActorAlive,
+    ActorBuilt,
+    ActorEnded,
+    ActorRestarting,
+    FreeName,
+    KillActor,
+    RestartActor,
+    UnwatchActor,
+    WatchActor,
+)
+from raycompat._messages.calls import End
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
-from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 from raycompat._scheduler.endings import group_of
@@ -116,12 +127,13 @@ class Actors:
             self._directory.forget(key)
             self._parts.notify_change()
 
-    def withdraw(self, client: str, key: str) -> None:
+    def withdraw(self, client: str, message: FreeName) -> None:
         """Handle a client's message that it will not submit an actor."""
-        self.free_name(key)
+        self.free_name(message.key)
 
-    def watch(self, client: str, key: str) -> None:
+    def watch(self, client: str, message: WatchActor) -> None:
         """Report an actor's state to a client, now and after every change."""
+        key = message.key
         row = self._directory.rows.get(key)
         if row is None:
             error = failures.actor_died("The actor is dead, and all references were removed.", key)
@@ -129,37 +141,41 @@ class Actors:
         row.watchers.add(client)
         self._report(client, row)
 
-    def unwatch(self, client: str, key: str) -> None:
+    def unwatch(self, client: str, message: UnwatchActor) -> None:
         """Stop the reports to a client."""
-        row = self._directory.rows.get(key)
+        row = self._directory.rows.get(message.key)
         if row is not None:
             row.watchers.discard(client)
 
     def _report(self, client: str, row: ActorRow) -> None:
-        message = {"op": ToCaller.ACTOR_STATE, "key": row.key, **row.report()}
-        adapter.tell_client(self._scheduler, client, message)
+        adapter.tell_client(self._scheduler, client, row.report())
 
     def _report_to_all(self, row: ActorRow) -> None:
         for client in row.watchers:
             self._report(client, row)
 
-    def alive(self, worker: str, key: str, pid: int, socket: str, incarnation: int) -> None:
+    def alive(self, worker: str, message: ActorAlive) -> None:
         """Handle a node's report that an actor's process accepts calls."""
+        key = message.key
         call, row = self._parts.calls.by_key.get(key), self._directory.rows.get(key)
         if call is None or row is None or row.state == "DEAD":
             return
-        row.state, row.address, row.pid, row.socket = "ALIVE", worker, pid, socket
-        row.incarnation, row.host = incarnation, self._parts.nodes.info[worker]["place"][2]
+        row.state, row.address, row.pid, row.socket = "ALIVE", worker, message.pid, message.socket
+        row.incarnation, row.host = message.incarnation, self._parts.nodes.info[worker]["place"][2]
         self._parts.endings.actor_came(row, call)
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._parts.ledger.shrink(call.holding, keep)
-        adapter.tell_client(self._scheduler, call.owner, {"op": ToCaller.ACTOR_ALIVE, "key": key})
+        adapter.tell_client(self._scheduler, call.owner, ActorBuilt(key))
         self._report_to_all(row)
         self._parts.dispatcher.soon()
 
-    def restarting(self, worker: str, key: str, error: bytes) -> None:
+    def restarting(self, worker: str, message: ActorRestarting) -> None:
         """Handle a node's report that an actor's process has ended and another one starts."""
+        self.restarts(message.key, message.error)
+
+    def restarts(self, key: str, error: bytes) -> None:
+        """Record that an actor's process has ended and that another one starts."""
         row = self._directory.rows.get(key)
         if row is not None and row.state != "DEAD":
             row.error = error
@@ -168,9 +184,9 @@ class Actors:
             row.incarnation += 1
             self._report_to_all(row)
 
-    def ended(self, worker: str, key: str, error: bytes) -> None:
+    def ended(self, worker: str, message: ActorEnded) -> None:
         """Handle a node's report that an actor has ended for good."""
-        self.bury(key, error)
+        self.bury(message.key, message.error)
 
     def forget(self, key: str, owner: str) -> None:
         """Remove an actor that has no references any more."""
@@ -184,19 +200,19 @@ class Actors:
             self._parts.endings.actor_left(self.rows[key])
         self._directory.forget(key)
 
-    def kill(self, client: str, key: str, no_restart: bool) -> None:
+    def kill(self, client: str, message: KillActor) -> None:
         """End an actor, or its process, on request of a client."""
+        key = message.key
         row = self._directory.rows.get(key)
         if row is None or key not in self._parts.calls.by_key:
             return
         if row.state == "DEAD":  # its name may still be taken
-            if no_restart:
+            if message.no_restart:
                 self._directory.bury(key, row.error or b"", frees_name=True)
             return
-        if not no_restart:
+        if not message.no_restart:
             if row.address is not None:
-                again = {"op": ToNode.RESTART_ACTOR, "key": key}
-                adapter.tell_worker(self._scheduler, row.address, again)
+                adapter.tell_worker(self._scheduler, row.address, RestartActor(key))
             return
         self.end(key, failures.actor_killed(key), frees_name=True)
 
@@ -209,8 +225,7 @@ class Actors:
             return
         address = call.address
         if address is not None:  # first: the end of a detached actor's task lets its process leave
-            message = {"op": ToNode.END, "key": key, "error": error, "gracefully": gracefully}
-            adapter.tell_worker(self._scheduler, address, message)
+            adapter.tell_worker(self._scheduler, address, End(key, error, gracefully))
         self.bury(key, error, frees_name=frees_name)
         if address is None:
             self._parts.calls.fail(key, error)

@@ -15,9 +15,29 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.calls import (
+    Blocked,
+    Cancel,
+    CancelByLease,
+    CancelCall,
+    CancelDirect,
+    Credit,
+    Disown,
+    Done,
+    End,
+    EndedByLease,
+    Freed,
+    Item,
+    ItemMade,
+    Result,
+    Schedule,
+    Submit,
+    Tried,
+    Unblocked,
+)
+from raycompat._messages.objects import Adopt
 from raycompat._protocol import failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
-from raycompat._protocol.operations import ToCaller, ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Phases
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
@@ -84,9 +104,9 @@ class Calls:
 
     # --- submission -----------------------------------------------------------------------------
 
-    def submit(self, client: str, calls: list[CallSpec]) -> None:
+    def submit(self, client: str, message: Submit) -> None:
         """Add calls; report those that fail to the client."""
-        for spec in calls:
+        for spec in message.calls:
             payload = spec["payload"]
             spec["payload"] = b""
             try:
@@ -241,7 +261,7 @@ class Calls:
         """Tell a node that it need not run a call; False if it has left, or is about to."""
         goes_on = adapter.goes_on(self._scheduler, address)
         if goes_on:
-            adapter.tell_worker(self._scheduler, address, {"op": ToNode.END, "key": key})
+            adapter.tell_worker(self._scheduler, address, End(key))
         return goes_on
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
@@ -286,7 +306,7 @@ class Calls:
             is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
             call.is_doomed = is_last or row.state == "DEAD"
             if not call.is_doomed:
-                self._parts.actors.restarting("", key, error)
+                self._parts.actors.restarts(key, error)
         if call.is_doomed:
             self._soon(self._end_doomed, key, error)
 
@@ -348,19 +368,18 @@ class Calls:
             self.fail(key, failures.owner_died(key))
         return has_ended
 
-    def ended_by_lease(
-        self, client: str, key: str, wires: Any, worker: str, error: bytes | None
-    ) -> None:
+    def ended_by_lease(self, client: str, message: EndedByLease) -> None:
         """Handle the end of a call that its owner ran by a lease."""
+        key, wires = message.key, message.wires or []
         call = self.by_key.get(key)
         if call is None or call.owner != client or not call.runs_by_lease:
-            for wire in wires or ():
-                self._parts.objects.discard(worker, wire)
-        elif error is not None:
+            for wire in wires:
+                self._parts.objects.discard(message.worker, wire)
+        elif message.error is not None:
             call.runs_by_lease = False
-            self.fail(key, error)
+            self.fail(key, message.error)
         else:
-            call.runs_by_lease, call.results = False, (worker, wires)
+            call.runs_by_lease, call.results = False, (message.worker, wires)
             for wire in wires:
                 self._parts.objects.pins.add(key, wire[-1])
             self._go_on(key)
@@ -372,8 +391,11 @@ class Calls:
                 if wire[0] == "segment":
                     yield wire[1]
 
-    def schedule(self, client: str, key: str, retries: int) -> None:
+    def schedule(self, client: str, message: Schedule) -> None:
         """Run a call that its owner does not run by a lease any more."""
+        self._schedule(client, message.key, message.retries)
+
+    def _schedule(self, client: str, key: str, retries: int) -> None:
         call = self.by_key.get(key)
         if call is None:  # its announcement was refused, because an argument was lost
             self._parts.tell_owner(client, key, failures.object_lost(key), unknown=True)
@@ -387,9 +409,9 @@ class Calls:
             call.runs_by_lease = False
             self.fail(key, failures.owner_died(key))
         else:
-            self.schedule(client, key, call.retries - (call.retries > 0))
+            self._schedule(client, key, call.retries - (call.retries > 0))
 
-    def disown(self, client: str) -> None:
+    def disown(self, client: str, message: Disown) -> None:
         """Give the actors of a process that exits normally to its driver."""
         for key, call in list(self.of_owner(client).items()):
             job = self._parts.jobs.open.get(call.spec["job"])
@@ -400,70 +422,61 @@ class Calls:
 
     # --- reports from nodes ---------------------------------------------------------------------
 
-    def result(
-        self,
-        worker: str,
-        key: str,
-        owner: str,
-        pid: int | None,
-        phases: tuple[float, ...] = (),
-        **outcome: Any,
-    ) -> None:
+    def result(self, worker: str, message: Result) -> None:
         """Pass on how a call has ended on a node.
 
         Its resources are free before its owner hears of it, although Dask reports the end later: the
         owner's next call may need them, and have another choice if they are not free.
         """
+        key, error = message.key, message.error
         if (call := self.by_key.get(key)) is not None:
-            call.pid, call.phases = pid, Phases(*phases)
+            call.pid, call.phases = message.pid, Phases(*message.phases)
             if call.address == worker:
                 self._release(key, call)
-        if "error" in outcome and key in self.by_key:
-            self._parts.objects.errors[key] = outcome["error"]
-        adapter.tell_client(self._scheduler, owner, {"op": ToCaller.DONE, "key": key, **outcome})
+            if error is not None:
+                self._parts.objects.errors[key] = error
+        done = Done(key, values=message.values, error=error)
+        adapter.tell_client(self._scheduler, message.owner, done)
 
-    def item(self, worker: str, key: str, owner: str, item: str, index: int, wire: Any) -> None:
+    def item(self, worker: str, message: ItemMade) -> None:
         """Pass on an item from a generator."""
+        wire, owner = message.wire, message.owner
         large = wire[0] == "segment"
-        if key not in self.by_key or owner not in self._scheduler.clients:
+        if message.key not in self.by_key or owner not in self._scheduler.clients:
             if large:
                 self._parts.objects.discard(worker, wire)
             return
         if large:
-            self._parts.objects.adopt(owner, item, wire, worker)
-        adapter.tell_client(
-            self._scheduler,
-            owner,
-            {"op": ToCaller.ITEM, "key": key, "index": index, "wire": wire, "stored": large},
-        )
+            self._parts.objects.adopt(owner, Adopt(message.item, wire, worker))
+        item = Item(message.key, message.index, wire, stored=large)
+        adapter.tell_client(self._scheduler, owner, item)
 
-    def credit(self, client: str, key: str, **credit: Any) -> None:
+    def credit(self, client: str, message: Credit) -> None:
         """Pass on the acknowledgement of items to a generator."""
-        call = self.by_key.get(key)
+        call = self.by_key.get(message.key)
         if call is not None and call.address is not None:
-            message = {"op": ToNode.CREDIT, "key": key, **credit}
             adapter.tell_worker(self._scheduler, call.address, message)
 
-    def tried(self, worker: str, key: str, retries: int) -> None:
+    def tried(self, worker: str, message: Tried) -> None:
         """Handle a node's report that it retries a call, with the retries that are left."""
-        call = self.by_key.get(key)
+        call = self.by_key.get(message.key)
         if call is None:
             return
-        call.retries = retries
-        self._parts.endings.tried(key, worker)
+        call.retries = message.retries
+        self._parts.endings.tried(message.key, worker)
         if call.holding is not None:  # its process may have died while the call waited
             self._parts.ledger.take_back_cpu(call.holding, entirely=True)
 
-    def blocked(self, worker: str, key: str) -> None:
+    def blocked(self, worker: str, message: Blocked) -> None:
         """Lend the CPU of a call that waits in `get`."""
-        call = self.by_key.get(key)
+        call = self.by_key.get(message.key)
         if call is not None and call.holding is not None:
             self._parts.ledger.lend_cpu(call.holding)
             self._parts.dispatcher.soon()
 
-    def unblocked(self, worker: str, key: str) -> None:
+    def unblocked(self, worker: str, message: Unblocked) -> None:
         """Return a lent CPU to its call; for a while, the node may have more calls than CPUs."""
-        call = self.by_key.get(key)
+        call = self.by_key.get(message.key)
         if call is not None and call.holding is not None:
             self._parts.ledger.take_back_cpu(call.holding)
             if self._parts.ledger.is_overdrawn(call.holding.node_id):
@@ -482,8 +495,9 @@ class Calls:
                 adapter.park(self._scheduler, key)
                 self._soon(self._go_on, key)
 
-    def freed(self, worker: str, key: str) -> None:
+    def freed(self, worker: str, message: Freed) -> None:
         """Free the GPUs of a call: the process that used their memory has ended."""
+        key = message.key
         lingering = self._lingering.get((worker, key))
         call = self.by_key.get(key)
         if lingering:
@@ -515,38 +529,32 @@ class Calls:
         elif call.address is None:
             self.fail(key, error)
         else:
-            message = {"op": ToNode.CANCEL, "key": key, "force": True, "recursive": False}
-            adapter.tell_worker(self._scheduler, call.address, {**message, "error": error})
+            message = CancelCall(key, force=True, recursive=False, error=error)
+            adapter.tell_worker(self._scheduler, call.address, message)
 
-    def cancel(self, client: str, key: str, force: bool, recursive: bool) -> None:
+    def cancel(self, client: str, message: Cancel) -> None:
         """Cancel a call on request of a client; notify the process that runs it."""
+        key = message.key
         call = self.by_key.get(key)
+        by_owner = CancelByLease(key, message.recursive)
         if call is not None and call.runs_by_lease and call.owner != client:
-            message = {"op": ToCaller.CANCEL_BY_LEASE, "key": key, "recursive": recursive}
-            adapter.tell_client(self._scheduler, call.owner, message)
+            adapter.tell_client(self._scheduler, call.owner, by_owner)
             return
         if key in self._parts.objects.promises:
-            message = {"op": ToCaller.CANCEL_BY_LEASE, "key": key, "recursive": recursive}
-            adapter.tell_client(self._scheduler, self._parts.objects.promises[key], message)
+            adapter.tell_client(self._scheduler, self._parts.objects.promises[key], by_owner)
         if call is None:
             return
         call.is_cancelled = True
         if call.address is None:
             self.fail(key, failures.cancelled(key))
         else:
-            message = {
-                "op": ToNode.CANCEL,
-                "key": key,
-                "force": force,
-                "recursive": recursive,
-            }
-            adapter.tell_worker(self._scheduler, call.address, message)
+            on_node = CancelCall(key, message.force, message.recursive)
+            adapter.tell_worker(self._scheduler, call.address, on_node)
 
-    def cancel_direct(self, client: str, party: str, **message: Any) -> None:
-        """Ask the process of an actor or a lease, `party`, to end one of its calls."""
-        call = self.by_key.get(party)
+    def cancel_direct(self, client: str, message: CancelDirect) -> None:
+        """Ask the process of an actor or a lease to end one of its calls."""
+        call = self.by_key.get(message.party)
         if call is not None and call.address is not None:
-            message |= {"op": ToNode.CANCEL_DIRECT, "party": party}
             adapter.tell_worker(self._scheduler, call.address, message)
 
     @staticmethod

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.calls import GrantCall
 from raycompat._protocol.call_spec import Grant
-from raycompat._protocol.operations import ToNode
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._scheduler.lines import Line, Lines, Site
@@ -158,7 +158,7 @@ class Dispatcher:
             kind=call.spec["kind"],
             results=results,
         )
-        adapter.tell_worker(self._scheduler, address, {"op": ToNode.GRANT, "grant": dict(grant)})
+        adapter.tell_worker(self._scheduler, address, GrantCall(grant))
         adapter.release_to(self._scheduler, key, address)
 
     def pending(self) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.calls import FailedCall
+from raycompat._messages.watching import Spans
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Failure, Ran, Span
@@ -29,9 +30,10 @@ class Endings:
         #: The calls of each actor that have ended, by its key, until it is forgotten.
         self.calls_of_actors: dict[str, Function] = {}
 
-    def on_spans(self, worker: str, key: str, pid: int, job: str, spans: list[Any]) -> None:
-        """Record ended calls of an actor or a lease, `key`, as its process reports them."""
-        ended = [Span.from_wire(each) for each in spans]
+    def on_spans(self, worker: str, message: Spans) -> None:
+        """Record ended calls of an actor or a lease, as its process reports them."""
+        key, pid = message.key, message.pid
+        ended = [Span.from_wire(each) for each in message.spans]
         self._parts.run_times.show(worker, key, pid, ended)
         party = self._parts.calls.by_key.get(key)
         is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
@@ -48,7 +50,7 @@ class Endings:
             calls = EndedCalls(
                 name=span.name,
                 type="ACTOR_TASK" if is_actor else "NORMAL_TASK",
-                job=job,
+                job=message.job,
                 actor=key.rpartition("-")[2] if is_actor else None,
                 group=group_of(party),
                 resources=resources,
@@ -63,18 +65,12 @@ class Endings:
             if of_actor is not None:
                 of_actor.add(calls, time.time())
 
-    def on_failed_call(
-        self,
-        client: str,
-        key: str,
-        name: str,
-        job: str,
-        party: str | None,
-        group: str | None,
-        resources: dict[str, int],
-        failure: Sequence[str],
-    ) -> None:
+    def on_failed_call(self, client: str, message: FailedCall) -> None:
         """Record a failed call that only its caller knows of."""
+        key, name, party = message.key, message.name, message.party
+        group = message.group
+        if party is not None:
+            group = group_of(self._parts.calls.by_key.get(party))
         now = time.time()
         function = key.rpartition("-")[0]
         self.history.add_one(
@@ -83,13 +79,13 @@ class Endings:
             now,
             name=name,
             type="NORMAL_TASK" if party is None else "ACTOR_TASK",
-            job=job,
+            job=message.job,
             actor=None if party is None else party.rpartition("-")[2],
-            group=group if party is None else group_of(self._parts.calls.by_key.get(party)),
-            resources=ResourceSet.from_units(resources).amounts(),
+            group=group,
+            resources=ResourceSet.from_units(message.resources).amounts(),
             address="",
             pid=None,
-            failure=Failure(*failure),
+            failure=Failure(*message.failure),
             function="" if party is not None or function == name else function,
         )
 

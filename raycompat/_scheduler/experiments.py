@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from raycompat._messages.watching import Tracked
 from raycompat._protocol import tracked
 
 #: The most experiments, and trials of all of them. Beyond this, the oldest experiments are removed.
@@ -94,13 +95,9 @@ class Experiments:
         #: The trials with curves; the one that reported last is at the end.
         self._with_curves: OrderedDict[tuple[str, str], Trial] = OrderedDict()
 
-    def on_node_report(self, worker: str, process: str, records: list[Any]) -> None:
-        """Enter the records of a process of a node."""
-        self._enter(records)
-
-    def on_caller_report(self, client: str, process: str, records: list[Any]) -> None:
-        """Enter the records of a driver."""
-        self._enter(records)
+    def on_report(self, sender: str, message: Tracked) -> None:
+        """Enter the records of a process."""
+        self._enter(message.records)
 
     def job_ended(self, job: str) -> None:
         """End the experiments of a job."""

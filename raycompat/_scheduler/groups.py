@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
 from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec
-from raycompat._protocol.operations import ToCaller
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, LabelRule
 from raycompat._scheduler.affinity import admitted
@@ -110,8 +110,11 @@ class Groups:
 
     # --- requests from callers ------------------------------------------------------------------
 
-    def create(self, client: str, spec: GroupSpec) -> None:
+    def create(self, client: str, message: CreateGroup) -> None:
         """Add a group."""
+        self._create(message.spec)
+
+    def _create(self, spec: GroupSpec) -> None:
         bundles = [ResourceSet.from_units(units) for units in spec["bundles"]]
         selectors = [label_selector.rules(each) for each in spec["label_selectors"]]
         number = len(bundles)
@@ -132,7 +135,7 @@ class Groups:
             await self._parts.changed.wait()
         if self._find(spec["name"], spec["namespace"]) is not None:
             return False
-        self.create(client, spec)
+        self._create(spec)
         return True
 
     def _find(self, name: str, namespace: str) -> Group | None:
@@ -169,8 +172,9 @@ class Groups:
             "progress": progress,
         }
 
-    def tell_when_ready(self, client: str, group: str) -> None:
+    def tell_when_ready(self, client: str, message: AwaitGroup) -> None:
         """Notify a client when all bundles of a group are reserved, or when it was removed."""
+        group = message.group
         row = self._rows.get(group)
         if row is None:
             self._tell(client, group, failures.group_removed())
@@ -180,8 +184,7 @@ class Groups:
             row.awaited_by.add(client)
 
     def _tell(self, client: str, group: str, error: bytes | None) -> None:
-        message = {"op": ToCaller.GROUP_READY, "group": group, "error": error}
-        adapter.tell_client(self._scheduler, client, message)
+        adapter.tell_client(self._scheduler, client, GroupReady(group, error))
 
     def _tell_all(self, row: Group, error: bytes | None = None) -> None:
         clients, row.awaited_by = row.awaited_by, set()
@@ -256,9 +259,9 @@ class Groups:
         """Return whether a group was removed, or never existed."""
         return group not in self._rows
 
-    def remove(self, client: str, group: str) -> None:
+    def remove(self, client: str, message: RemoveGroup) -> None:
         """Remove a group, and end its calls."""
-        self._remove(group)
+        self._remove(message.group)
 
     def _remove(self, group: str) -> None:
         row = self._rows.pop(group, None)

@@ -12,7 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import ToCaller
+from raycompat._messages.jobs import Detached
+from raycompat._messages.nodes import Gone
 from raycompat._protocol.task_bodies import PLUGIN_NAME
 from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.objects import LOADS
@@ -107,7 +108,7 @@ class Guest:
         """Note that a worker was dismissed, which may still send messages."""
         self._leaving.add(worker)
 
-    def node_is_gone(self, worker: str) -> None:
+    def node_is_gone(self, worker: str, message: Gone) -> None:
         """Handle the last message of a worker that was dismissed."""
         self._leaving.discard(worker)
         self._parts.notify_change()
@@ -154,10 +155,9 @@ class Guest:
         parts, scheduler = self._parts, self._scheduler
         for name in (DETACHED, PINS, LOADS):
             adapter.forget_client(scheduler, name)
-        message = {"op": ToCaller.DETACHED, "text": text}
         ours = [each for each in scheduler.clients if adapter.is_our_client(each)]
         for client in ours:
-            adapter.tell_client(scheduler, client, message)
+            adapter.tell_client(scheduler, client, Detached(text))
         await asyncio.gather(*(adapter.close_client(scheduler, each) for each in ours))
         while parts.jobs.open or any(each in scheduler.clients for each in ours):
             await parts.changed.wait()

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import ToCaller, ToNode
+from raycompat._messages.jobs import (
+    BeginJob,
+    Export,
+    ForgetCode,
+    ForgetFunctions,
+    HomeMoved,
+    JobEnded,
+    NamesFramework,
+)
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._scheduler.functions import Functions
 
@@ -77,12 +85,12 @@ class Jobs:
             default=None,
         )
         node = {"address": job.home, **nodes[job.home]} if job.home is not None else None
-        adapter.tell_client(self._scheduler, job.client, {"op": ToCaller.HOME, "node": node})
+        adapter.tell_client(self._scheduler, job.client, HomeMoved(node))
 
     def end_if_done(self, job: Job) -> None:
         """End a job whose driver has ended, when it has no detached actors."""
         goes_on = self._parts.actors.has_detached(job.job)
-        message = {"op": ToNode.JOB_ENDED, "job": job.job, "for_good": not goes_on}
+        message = JobEnded(job.job, for_good=not goes_on)
         if not goes_on:
             self._parts.actors.job_ended(job.job)
         for worker in self._parts.nodes.info:
@@ -98,37 +106,33 @@ class Jobs:
         self._parts.guest.session_ended()
         self._parts.notify_change()
 
-    def begin(self, client: str, job: str, namespace: str, setup: dict[str, Any]) -> None:
+    def begin(self, client: str, message: BeginJob) -> None:
         """Add a driver's job, and send its settings to all nodes."""
         # The client may have connected before this plugin was registered.
         adapter.send_client_batches_at_once(self._scheduler, client)
         self._parts.guest.session_began()
-        self.open[job] = opened = Job(job, client, namespace, setup, setup["home"])
+        setup = message.setup
+        opened = Job(message.job, client, message.namespace, setup, setup["home"])
+        self.open[opened.job] = opened
         if opened.home not in self._parts.nodes.info:
             self._find_home(opened)
         for worker in self._parts.nodes.info:
             adapter.tell_worker(self._scheduler, worker, self._message(opened))
         self._parts.notify_change()
 
-    def _message(self, job: Job) -> dict[str, Any]:
-        shows_output = (
-            job.setup["log_to_driver"] and not job.orphaned
-        )  # an ended driver reads no output
-        return {
-            "op": ToNode.JOB,
-            "job": job.job,
-            "namespace": job.namespace,
-            "setup": {**job.setup, "log_to_driver": shows_output},
-        }
+    def _message(self, job: Job) -> BeginJob:
+        # An ended driver reads no output.
+        shows_output = job.setup["log_to_driver"] and not job.orphaned
+        return BeginJob(job.job, job.namespace, {**job.setup, "log_to_driver": shows_output})
 
-    def export(self, client: str, job: str, function: str, code: bytes) -> None:
+    def export(self, client: str, message: Export) -> None:
         """Store a function or class, which a job's calls name by its id."""
-        if job in self.open:  # otherwise its last executors are ending
-            self.functions.export(job, function, code)
+        if message.job in self.open:  # otherwise its last executors are ending
+            self.functions.export(message.job, message.function, message.code)
 
-    def forget_code(self, client: str, job: str, function: str) -> None:
+    def forget_code(self, client: str, message: ForgetCode) -> None:
         """Forget a function or class when all its calls have ended."""
-        self.functions.forget(function)
+        self.functions.forget(message.function)
 
     def _note_forgotten(self, function: str) -> None:
         if not self._forgotten:
@@ -137,16 +141,15 @@ class Jobs:
 
     def _let_nodes_forget(self) -> None:
         functions, self._forgotten = self._forgotten, []
-        message = {"op": ToNode.FORGET_CODE, "functions": functions}
+        message = ForgetFunctions(functions)
         for worker in self._parts.nodes.info:
             adapter.tell_worker(self._scheduler, worker, message)
 
-    def note_framework(self, client: str, job: str, framework: str) -> None:
+    def note_framework(self, client: str, message: NamesFramework) -> None:
         """Notify all nodes, also later ones, that a job's code uses a framework."""
-        if job in self.open:
-            setup = self.open[job].setup
-            setup["frameworks"] = sorted({*setup["frameworks"], framework})
-            message = {"op": ToNode.NAMES_FRAMEWORK, "job": job, "framework": framework}
+        if message.job in self.open:
+            setup = self.open[message.job].setup
+            setup["frameworks"] = sorted({*setup["frameworks"], message.framework})
             for worker in self._parts.nodes.info:
                 adapter.tell_worker(self._scheduler, worker, message)
 

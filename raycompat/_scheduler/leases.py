@@ -15,7 +15,15 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import ToCaller, ToNode
+from raycompat._messages.leases import (
+    LeaseAlive,
+    LeaseEnded,
+    LeaseGranted,
+    LeaseOver,
+    LeaseTrimmed,
+    Pressure,
+    Revoke,
+)
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 if TYPE_CHECKING:
@@ -160,8 +168,7 @@ class Leases:
             is_pressed = len(waiting) > (owner in waiting)  # others wait too
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
-                message = {"op": ToCaller.PRESSURE, "is_on": is_pressed}
-                adapter.tell_client(self._scheduler, owner, message)
+                adapter.tell_client(self._scheduler, owner, Pressure(is_pressed))
 
     def begin_round(self) -> None:
         """Prepare for a round of `make_room`, during which no request is granted."""
@@ -297,37 +304,32 @@ class Leases:
     def _revoke(self, held: Held) -> None:
         del self._held[held.key]
         self._helpful.clear()
-        message = {"op": ToNode.REVOKE, "key": held.key}
-        adapter.tell_worker(self._scheduler, held.address, message)
+        adapter.tell_worker(self._scheduler, held.address, Revoke(held.key))
 
     # --- reports from nodes and clients ---------------------------------------------------------
 
-    def alive(self, worker: str, key: str, owner: str, socket: str) -> None:
+    def alive(self, worker: str, message: LeaseAlive) -> None:
         """Handle a node's report that an executor accepts a client's calls."""
+        key = message.key
         if key in self._held:
             self._held[key] = replace(self._held[key], since=time.monotonic())
-        message = {
-            "op": ToCaller.LEASE_ALIVE,
-            "key": key,
-            "address": worker,
-            "host": self._parts.nodes.info[worker]["place"][2],
-            "socket": socket,
-            "incarnation": 0,
-        }
-        adapter.tell_client(self._scheduler, owner, message)
+        host = self._parts.nodes.info[worker]["place"][2]
+        granted = LeaseGranted(key, worker, host, message.socket)
+        adapter.tell_client(self._scheduler, message.owner, granted)
 
-    def trimmed(self, worker: str, key: str, units: int) -> None:
-        """Handle a node's report that a lease needs only `units` of what varies from now on."""
+    def trimmed(self, worker: str, message: LeaseTrimmed) -> None:
+        """Handle a node's report that a lease needs less of what varies from now on."""
+        key = message.key
         call = self._parts.calls.by_key.get(key)
         if call is None or call.holding is None or call.address != worker:
             return
-        request = LeaseKind.of(call.request).with_units(units)
+        request = LeaseKind.of(call.request).with_units(message.units)
         call.holding = self._parts.ledger.shrink(call.holding, request)
         if key in self._held:
             self._held[key] = replace(self._held[key], request=request)
         self._parts.dispatcher.soon()
 
-    def ended(self, worker: str, key: str, owner: str, how: str, error: bytes | None) -> None:
-        """Handle a node's report that a lease has ended; `how` describes the end of its process."""
-        message = {"op": ToCaller.LEASE_ENDED, "key": key, "how": how, "error": error}
-        adapter.tell_client(self._scheduler, owner, message)
+    def ended(self, worker: str, message: LeaseEnded) -> None:
+        """Handle a node's report that a lease has ended."""
+        over = LeaseOver(message.key, message.how, message.error)
+        adapter.tell_client(self._scheduler, message.owner, over)

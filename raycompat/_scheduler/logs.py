@@ -7,7 +7,18 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import Request, ToCaller, ToNode, ToScheduler
+from raycompat._messages.base import Handler, handled_from
+from raycompat._messages.logs import (
+    FlushLogs,
+    FlushOutput,
+    LogsAwaited,
+    LogsFlushed,
+    OutputFlushed,
+    OutputPiece,
+    OutputPrinted,
+    Printed,
+)
+from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -27,39 +38,40 @@ class Logs:
         #: The client of each flush, and the nodes that have not answered yet, by token.
         self._flushes: dict[int, tuple[str, set[str]]] = {}
 
-    def handlers(self) -> dict[str, Any]:
+    def handlers(self) -> list[tuple[str, Handler]]:
         """Return the handlers of the streams' messages."""
-        return {
-            ToScheduler.LOG: self.to_driver,
-            ToScheduler.LOG_PRINTED: self._printed,
-            ToScheduler.FLUSH_LOGS: self._flush,
-            ToScheduler.LOGS_FLUSHED: self._flushed,
-        }
+        return [
+            handled_from(OutputPiece, self._to_driver),
+            handled_from(Printed, self._printed),
+            handled_from(FlushLogs, self._flush),
+            handled_from(OutputFlushed, self._flushed),
+        ]
 
-    def to_driver(self, job: str, worker: str = "", **message: Any) -> None:
+    def _to_driver(self, worker: str, message: OutputPiece) -> None:
         """Send output of a job to its driver."""
-        if job in self._parts.jobs.open:
-            message |= {"op": ToCaller.LOG, "worker": worker}
-            adapter.tell_client(self._scheduler, self._parts.jobs.open[job].client, message)
+        message.node = worker
+        self._show(message)
 
     def tell(self, job: str, line: str) -> None:
         """Send a line of raycompat to a driver, to print."""
-        self.to_driver(
-            job, stream="stderr", name="", pid=0, ip="", data=line.encode(), ends=True, cost=0
-        )
+        piece = OutputPiece(job, "", 0, 0, "stderr", "", data=line.encode(), ends=True)
+        self._show(piece)
 
-    def _printed(self, client: str, worker: str, job: str, cost: int) -> None:
-        if worker in self._parts.nodes.info:
-            message = {"op": ToNode.LOG_PRINTED, "job": job, "cost": cost}
-            adapter.tell_worker(self._scheduler, worker, message)
+    def _show(self, piece: OutputPiece) -> None:
+        if piece.job in self._parts.jobs.open:
+            adapter.tell_client(self._scheduler, self._parts.jobs.open[piece.job].client, piece)
 
-    def _flush(self, client: str, job: str) -> None:
+    def _printed(self, client: str, message: Printed) -> None:
+        if message.worker in self._parts.nodes.info:
+            printed = OutputPrinted(message.job, message.cost)
+            adapter.tell_worker(self._scheduler, message.worker, printed)
+
+    def _flush(self, client: str, message: FlushLogs) -> None:
         """Ask all nodes for the output of a job; answer when they have sent it."""
         token = next(self._tokens)
         self._flushes[token] = (client, set(self._parts.nodes.info))
-        message = {"op": ToNode.FLUSH_LOGS, "job": job, "token": token}
         for worker in self._parts.nodes.info:
-            adapter.tell_worker(self._scheduler, worker, message)
+            adapter.tell_worker(self._scheduler, worker, FlushOutput(message.job, token))
         self._answer(token)
         self._tell_that_it_comes(token)
 
@@ -69,10 +81,13 @@ class Logs:
             return
         client, workers = self._flushes[token]
         if all(map(self._parts.liveness.hears, workers)):
-            adapter.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_AWAITED})
+            adapter.tell_client(self._scheduler, client, LogsAwaited())
         asyncio.get_running_loop().call_later(_AWAITED_S, self._tell_that_it_comes, token)
 
-    def _flushed(self, worker: str, token: int) -> None:
+    def _flushed(self, worker: str, message: OutputFlushed) -> None:
+        self._note_flushed(worker, message.token)
+
+    def _note_flushed(self, worker: str, token: int) -> None:
         if token in self._flushes:
             self._flushes[token][1].discard(worker)
             self._answer(token)
@@ -81,7 +96,7 @@ class Logs:
         client, workers = self._flushes[token]
         if not workers:
             del self._flushes[token]
-            adapter.tell_client(self._scheduler, client, {"op": ToCaller.LOGS_FLUSHED})
+            adapter.tell_client(self._scheduler, client, LogsFlushed())
 
     async def names(self, node: str, pattern: str) -> dict[str, Any]:
         """Return the names of a node's files that match a pattern."""
@@ -109,7 +124,7 @@ class Logs:
     def lose_node(self, worker: str) -> None:
         """Stop waiting for a node that has left."""
         for token in list(self._flushes):
-            self._flushed(worker, token)
+            self._note_flushed(worker, token)
 
     def lose_client(self, client: str) -> None:
         """Remove the flushes of a client that has left."""

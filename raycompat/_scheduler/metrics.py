@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 
@@ -72,24 +73,20 @@ class Metrics:
         """Stop publishing."""
         adapter.withdraw_metrics(self._collector)
 
-    def on_node_report(self, worker: str, process: str, job: str, measured: list[Any]) -> None:
-        """Record values from a process of a node."""
-        self._enter(worker, process, job, measured)
+    def on_report(self, sender: str, message: Measured) -> None:
+        """Record values from a driver or from a process of a node."""
+        self._enter(sender, message.process, message.job, message.measured)
 
-    def on_caller_report(self, client: str, process: str, job: str, measured: list[Any]) -> None:
-        """Record values from a driver."""
-        self._enter(client, process, job, measured)
-
-    def process_ended(self, worker: str, process: str) -> None:
+    def process_ended(self, worker: str, message: ProcessEnded) -> None:
         """Handle a node's report that a process which recorded values has ended."""
-        self._processes.pop(process, None)
+        self._processes.pop(message.process, None)
 
     def lose(self, source: str) -> None:
         """Record that the processes of a node or client that has left have ended."""
         for process in [each for each, of in self._processes.items() if of == source]:
             del self._processes[process]
 
-    def _enter(self, source: str, process: str, job: str, measured: list[Any]) -> None:
+    def _enter(self, source: str, process: str, job: str, measured: list[tuple[Any, ...]]) -> None:
         now = time.monotonic()
         for wire, tags, value, buckets in measured:
             about = about_from_wire(wire)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat import _security
-from raycompat._protocol.operations import ToNode
+from raycompat._messages.nodes import Dismiss, NodeReady, Resign, Unfit
+from raycompat._messages.watching import Gpus
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler import dashboard
 
@@ -51,8 +52,9 @@ class Nodes:
         """Whether a driver waits for nodes."""
         return self._num_awaiting > 0
 
-    def ready(self, worker: str, info: dict[str, Any]) -> None:
+    def ready(self, worker: str, message: NodeReady) -> None:
         """Handle a worker's report that it is a node, with its resources."""
+        info = message.info
         self._unfit.pop(worker, None)
         self.info[worker] = info
         total = ResourceSet.from_units(info["total"])
@@ -62,22 +64,22 @@ class Nodes:
         self._parts.notify_change()
         self._parts.dispatcher.soon()
 
-    def on_gpus(self, worker: str, gpus: list[dict[str, Any]]) -> None:
+    def on_gpus(self, worker: str, message: Gpus) -> None:
         """Record what the GPUs of a node do now; it reports all that it can use."""
         if worker in self.info:
             own = self._parts.ledger.gpus_of(worker)
-            self.info[worker]["gpus"] = [each for each in gpus if each["index"] in own]
+            self.info[worker]["gpus"] = [each for each in message.gpus if each["index"] in own]
 
-    def unfit(self, worker: str, reason: str) -> None:
+    def unfit(self, worker: str, message: Unfit) -> None:
         """Handle a report that a worker cannot be a node; notify all drivers."""
-        self._unfit[worker] = reason
-        line = f"raycompat: the Dask worker {worker} is not a node: {reason}"
+        self._unfit[worker] = message.reason
+        line = f"raycompat: the Dask worker {worker} is not a node: {message.reason}"
         logger.error(line)
         for job in self._parts.jobs.open:
             self._parts.logs.tell(job, line)
         self._parts.notify_change()
 
-    def resigned(self, worker: str) -> None:
+    def resigned(self, worker: str, message: Resign) -> None:
         """Handle a worker's wish to be a node no more, because its plugin was removed."""
         if not self._parts.guest.is_detaching():  # otherwise it is dismissed with the others
             self.dismiss(worker)
@@ -87,7 +89,7 @@ class Nodes:
         if worker in self.info:
             self.left(worker)
             self._parts.guest.expect_end_of(worker)
-            adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISMISS})
+            adapter.tell_worker(self._scheduler, worker, Dismiss())
 
     def expect_return(self, seconds: float) -> None:
         """Note that nodes that leave now may come back within a time: most are started again."""

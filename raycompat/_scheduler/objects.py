@@ -14,10 +14,24 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.objects import (
+    Adopt,
+    Borrow,
+    Discard,
+    Fulfil,
+    GiveAgain,
+    Load,
+    NotAdopted,
+    ObjectFreed,
+    Pick,
+    Pin,
+    Promise,
+    Unload,
+    WatchObject,
+)
 from raycompat._protocol import failures, task_bodies
 from raycompat._protocol.grouped_dict import GroupedDict
-from raycompat._protocol.operations import ToCaller, ToNode
-from raycompat._protocol.values import CallFailed
+from raycompat._protocol.values import CallFailed, Wire
 from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.restarts import cause
 
@@ -56,8 +70,9 @@ class Objects:
         #: The clients that wait until objects are not needed any more, by key.
         self._watched: dict[str, str] = {}
 
-    def borrow(self, client: str, key: str) -> None:
+    def borrow(self, client: str, message: Borrow) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
+        key = message.key
         if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
             if key in self._unneeded:
@@ -66,39 +81,39 @@ class Objects:
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
-    def adopt(self, client: str, key: str, wire: Any, worker: str) -> None:
+    def adopt(self, client: str, message: Adopt) -> None:
         """Let a node store a value that a process of its host has written."""
-        if adapter.known(self._scheduler, key):  # yielded again by a retried generator
-            self._scheduler.client_desires_keys([key], client)
-            self.discard(worker, wire)
+        if adapter.known(self._scheduler, message.key):  # yielded again by a retried generator
+            self._scheduler.client_desires_keys([message.key], client)
+            self.discard(message.worker, message.wire)
         else:
-            self.promise(client, key)
-            self.fulfil(client, key, wire, worker)
+            self.promise(client, Promise(message.key))
+            self.fulfil(client, Fulfil(message.key, message.wire, message.worker))
 
-    def promise(self, client: str, key: str) -> None:
+    def promise(self, client: str, message: Promise) -> None:
         """Add a value that the client will make: a task that runs when the value arrives."""
+        key = message.key
         self.promises[key] = client
         adapter.add_task(self._scheduler, client, key, task_bodies.adopt, ((),), (), parked=True)
 
-    def fulfil(
-        self, client: str, key: str, wire: Any, worker: str, error: bytes | None = None
-    ) -> None:
+    def fulfil(self, client: str, message: Fulfil) -> None:
         """Fulfil a promise with a value or an error."""
+        key, wire = message.key, message.wire
         if key not in self.promises:
             if wire is not None:
-                self.discard(worker, wire)
+                self.discard(message.worker, wire)
             return
-        if error is not None:
-            self.break_promise(key, error)
+        if wire is None:
+            self.break_promise(key, message.error or failures.object_lost(key))
             return
-        keeper = self.keeper(worker, [wire])
+        keeper = self.keeper(message.worker, [wire])
         if keeper is not None:
             del self.promises[key]
             self._given[key] = (client, keeper, wire)
             adapter.fulfil(self._scheduler, key, task_bodies.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
         elif client in self._scheduler.clients:
-            adapter.tell_client(self._scheduler, client, {"op": ToCaller.GIVE_AGAIN, "key": key})
+            adapter.tell_client(self._scheduler, client, GiveAgain(key))
         else:
             self.break_promise(key, failures.owner_died(key))
 
@@ -113,20 +128,20 @@ class Objects:
             worker = next(iter(adapter.running_workers(self._scheduler)), worker)
         return worker if worker in self._scheduler.workers else None
 
-    def not_adopted(self, worker: str, key: str, error: bytes) -> None:
+    def not_adopted(self, worker: str, message: NotAdopted) -> None:
         """Record the error of a task that adopts a value, before it fails."""
-        if adapter.known(self._scheduler, key):
-            self.errors[key] = error
+        if adapter.known(self._scheduler, message.key):
+            self.errors[message.key] = message.error
 
     def given_segments(self) -> Iterator[str]:
         """Iterate over the paths of the segments that no node has adopted yet."""
         wires = (given[2] for given in self._given.values() if given is not None)
         return (wire[1] for wire in wires if wire[0] == "segment")
 
-    def discard(self, worker: str, wire: Any) -> None:
+    def discard(self, worker: str, wire: Wire) -> None:
         """Ask a node to remove a value without references."""
         if worker in self._scheduler.workers:
-            adapter.tell_worker(self._scheduler, worker, {"op": ToNode.DISCARD, "wire": wire})
+            adapter.tell_worker(self._scheduler, worker, Discard(wire))
 
     def _break_promises_of(self, client: str) -> None:
         """Fail the promises of a client that has left."""
@@ -140,17 +155,19 @@ class Objects:
             self.errors[key] = error
             adapter.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
 
-    def pick(self, client: str, key: str, call: str, index: int) -> None:
+    def pick(self, client: str, message: Pick) -> None:
         """Make one of several results of a call a separate value."""
+        key, call, arguments = message.key, message.call, (message.index,)
         if adapter.known(self._scheduler, call):
             adapter.add_task(
-                self._scheduler, client, key, task_bodies.pick, (index,), (call,), parked=False
+                self._scheduler, client, key, task_bodies.pick, arguments, (call,), parked=False
             )
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
-    def load(self, client: str, key: str, source: str) -> None:
+    def load(self, client: str, message: Load) -> None:
         """Add a task for Dask's tasks that returns the object itself, not its stored form."""
+        key, source = message.key, message.source
         if adapter.known(self._scheduler, key):
             self._scheduler.client_desires_keys([key], client)
         elif adapter.known(self._scheduler, source):
@@ -162,13 +179,13 @@ class Objects:
         self._scheduler.client_desires_keys([key], LOADS)
         self._lingering[key] = client
 
-    def unload(self, client: str, keys: list[str]) -> None:
+    def unload(self, client: str, message: Unload) -> None:
         """Release tasks of a client when graphs with them have come.
 
         A graph can come after the release of a reference in it, by the same client too: Dask prepares
         it in a thread. Nothing says whether one is on its way at all.
         """
-        self._release_loads(client, keys, asyncio.get_running_loop().time())
+        self._release_loads(client, message.keys, asyncio.get_running_loop().time())
 
     def _release_loads(self, client: str, keys: list[str], since: float) -> None:
         loop = asyncio.get_running_loop()
@@ -217,22 +234,23 @@ class Objects:
         Called while Dask removes the client.
         """
         self._break_promises_of(client)
-        self.unload(client, [key for key, owner in self._lingering.items() if owner == client])
+        keys = [key for key, owner in self._lingering.items() if owner == client]
+        self.unload(client, Unload(keys))
 
-    def pin(self, client: str, carrier: str, keys: list[str]) -> None:
+    def pin(self, client: str, message: Pin) -> None:
         """Keep the objects to which a value refers as long as the value."""
-        if adapter.known(self._scheduler, carrier):
-            self.pins.add(carrier, keys)
+        if adapter.known(self._scheduler, message.carrier):
+            self.pins.add(message.carrier, message.keys)
 
-    def watch(self, client: str, key: str) -> None:
+    def watch(self, client: str, message: WatchObject) -> None:
         """Report to a client when no process needs an object any more."""
+        key = message.key
         self._watched[key] = client
         if not adapter.known(self._scheduler, key):
             self._report_freed(key)
 
     def _report_freed(self, key: str) -> None:
-        message = {"op": ToCaller.OBJECT_FREED, "key": key}
-        adapter.tell_client(self._scheduler, self._watched.pop(key), message)
+        adapter.tell_client(self._scheduler, self._watched.pop(key), ObjectFreed(key))
 
     def follow(self, key: str, start: str, finish: str) -> None:
         """Follow Dask: a value was stored, lost or forgotten. Called during the transition."""
@@ -271,7 +289,7 @@ class Objects:
             client, worker, wire = given
             self.promises[key] = client
             adapter.park(self._scheduler, key)
-            self.fulfil(client, key, wire, worker)
+            self.fulfil(client, Fulfil(key, wire, worker))
         else:
             self.errors[key] = error = failures.object_lost(key, cause())
             adapter.fail(self._scheduler, key, CallFailed(error, "the value was lost"))

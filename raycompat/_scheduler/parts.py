@@ -10,8 +10,64 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.actors import (
+    ActorAlive,
+    ActorEnded,
+    ActorRestarting,
+    FreeName,
+    KillActor,
+    UnwatchActor,
+    WatchActor,
+)
+from raycompat._messages.base import handled_from
+from raycompat._messages.calls import (
+    Blocked,
+    Cancel,
+    CancelDirect,
+    Credit,
+    Disown,
+    Done,
+    EndedByLease,
+    FailedCall,
+    Freed,
+    ItemMade,
+    Result,
+    Schedule,
+    Submit,
+    Tried,
+    Unblocked,
+)
+from raycompat._messages.groups import AwaitGroup, CreateGroup, RemoveGroup
+from raycompat._messages.jobs import BeginJob, Export, ForgetCode, NamesFramework
+from raycompat._messages.leases import LeaseAlive, LeaseEnded, LeaseTrimmed
+from raycompat._messages.logs import OutputPiece
+from raycompat._messages.nodes import Gone, NodeReady, Resign, Unfit
+from raycompat._messages.objects import (
+    Adopt,
+    Borrow,
+    Fulfil,
+    Load,
+    NotAdopted,
+    Pick,
+    Pin,
+    Promise,
+    Sync,
+    Synced,
+    Unload,
+    WatchObject,
+)
+from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
+from raycompat._messages.watching import (
+    CallerLooked,
+    Gpus,
+    Measured,
+    NodeLooked,
+    ProcessEnded,
+    Spans,
+    Tracked,
+)
 from raycompat._protocol import failures
-from raycompat._protocol.operations import Request, ToCaller, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
@@ -44,7 +100,7 @@ if TYPE_CHECKING:
 
 
 #: Messages that are of use also when their node has left: output, and the times of calls.
-_ALSO_LATE = (ToScheduler.LOG, ToScheduler.SPANS)
+_ALSO_LATE = (OutputPiece.op, Spans.op)
 
 
 class Parts:
@@ -84,70 +140,69 @@ class Parts:
         """Return the handler of each kind of message from clients and nodes."""
         actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
         leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
-        handlers: dict[str, Callable[..., None]] = {
-            ToScheduler.JOB: jobs.begin,
-            ToScheduler.EXPORT: jobs.export,
-            ToScheduler.FORGET_CODE: jobs.forget_code,
-            ToScheduler.NAMES_FRAMEWORK: jobs.note_framework,
-            ToScheduler.SUBMIT: calls.submit,
-            ToScheduler.ENDED_BY_LEASE: calls.ended_by_lease,
-            ToScheduler.FAILED_CALL: self.endings.on_failed_call,
-            ToScheduler.SCHEDULE: calls.schedule,
-            ToScheduler.CANCEL: calls.cancel,
-            ToScheduler.CANCEL_DIRECT: calls.cancel_direct,
-            ToScheduler.DISOWN: calls.disown,
-            ToScheduler.RESULT: calls.result,
-            ToScheduler.ITEM: calls.item,
-            ToScheduler.CREDIT: calls.credit,
-            ToScheduler.TRIED: calls.tried,
-            ToScheduler.FREED: calls.freed,
-            ToScheduler.BLOCKED: calls.blocked,
-            ToScheduler.UNBLOCKED: calls.unblocked,
-            ToScheduler.BORROW: objects.borrow,
-            ToScheduler.ADOPT: objects.adopt,
-            ToScheduler.PICK: objects.pick,
-            ToScheduler.LOAD: objects.load,
-            ToScheduler.UNLOAD: objects.unload,
-            ToScheduler.PROMISE: objects.promise,
-            ToScheduler.FULFIL: objects.fulfil,
-            ToScheduler.PIN: objects.pin,
-            ToScheduler.WATCH_OBJECT: objects.watch,
-            ToScheduler.NOT_ADOPTED: objects.not_adopted,
-            ToScheduler.SYNC: self._sync,
-            ToScheduler.KILL_ACTOR: actors.kill,
-            ToScheduler.FREE_NAME: actors.withdraw,
-            ToScheduler.WATCH_ACTOR: actors.watch,
-            ToScheduler.UNWATCH_ACTOR: actors.unwatch,
-            ToScheduler.ACTOR_ALIVE: actors.alive,
-            ToScheduler.ACTOR_RESTARTING: actors.restarting,
-            ToScheduler.ACTOR_ENDED: actors.ended,
-            ToScheduler.CREATE_GROUP: groups.create,
-            ToScheduler.REMOVE_GROUP: groups.remove,
-            ToScheduler.AWAIT_GROUP: groups.tell_when_ready,
-            ToScheduler.NODE: nodes.ready,
-            ToScheduler.UNFIT: nodes.unfit,
-            ToScheduler.RESIGN: nodes.resigned,
-            ToScheduler.GONE: self.guest.node_is_gone,
-            ToScheduler.GPUS: nodes.on_gpus,
-            ToScheduler.LEASE_ALIVE: leases.alive,
-            ToScheduler.LEASE_TRIMMED: leases.trimmed,
-            ToScheduler.LEASE_ENDED: leases.ended,
-            ToScheduler.RELAY_OPEN: relays.open,
-            ToScheduler.RELAY_DATA: relays.data,
-            ToScheduler.RELAY_CLOSE: relays.close,
-            ToScheduler.SPANS: self.endings.on_spans,
-            ToScheduler.LOOKED: self.surveys.on_node_report,
-            ToScheduler.MEASURED: self.metrics.on_node_report,
-            ToScheduler.PROCESS_ENDED: self.metrics.process_ended,
-            ToScheduler.MEASURED_BY_CALLER: self.metrics.on_caller_report,
-            ToScheduler.TRACKED: self.experiments.on_node_report,
-            ToScheduler.TRACKED_BY_CALLER: self.experiments.on_caller_report,
-            ToScheduler.CALLER_LOOKED: self.surveys.on_caller_report,
-            **self.logs.handlers(),
-        }
+        handlers = [
+            handled_from(BeginJob, jobs.begin),
+            handled_from(Export, jobs.export),
+            handled_from(ForgetCode, jobs.forget_code),
+            handled_from(NamesFramework, jobs.note_framework),
+            handled_from(Submit, calls.submit),
+            handled_from(EndedByLease, calls.ended_by_lease),
+            handled_from(FailedCall, self.endings.on_failed_call),
+            handled_from(Schedule, calls.schedule),
+            handled_from(Cancel, calls.cancel),
+            handled_from(CancelDirect, calls.cancel_direct),
+            handled_from(Disown, calls.disown),
+            handled_from(Result, calls.result),
+            handled_from(ItemMade, calls.item),
+            handled_from(Credit, calls.credit),
+            handled_from(Tried, calls.tried),
+            handled_from(Freed, calls.freed),
+            handled_from(Blocked, calls.blocked),
+            handled_from(Unblocked, calls.unblocked),
+            handled_from(Borrow, objects.borrow),
+            handled_from(Adopt, objects.adopt),
+            handled_from(Pick, objects.pick),
+            handled_from(Load, objects.load),
+            handled_from(Unload, objects.unload),
+            handled_from(Promise, objects.promise),
+            handled_from(Fulfil, objects.fulfil),
+            handled_from(Pin, objects.pin),
+            handled_from(WatchObject, objects.watch),
+            handled_from(NotAdopted, objects.not_adopted),
+            handled_from(Sync, self._sync),
+            handled_from(KillActor, actors.kill),
+            handled_from(FreeName, actors.withdraw),
+            handled_from(WatchActor, actors.watch),
+            handled_from(UnwatchActor, actors.unwatch),
+            handled_from(ActorAlive, actors.alive),
+            handled_from(ActorRestarting, actors.restarting),
+            handled_from(ActorEnded, actors.ended),
+            handled_from(CreateGroup, groups.create),
+            handled_from(RemoveGroup, groups.remove),
+            handled_from(AwaitGroup, groups.tell_when_ready),
+            handled_from(NodeReady, nodes.ready),
+            handled_from(Unfit, nodes.unfit),
+            handled_from(Resign, nodes.resigned),
+            handled_from(Gone, self.guest.node_is_gone),
+            handled_from(Gpus, nodes.on_gpus),
+            handled_from(LeaseAlive, leases.alive),
+            handled_from(LeaseTrimmed, leases.trimmed),
+            handled_from(LeaseEnded, leases.ended),
+            handled_from(RelayOpen, relays.open),
+            handled_from(RelayData, relays.to_node),
+            handled_from(RelayAnswer, relays.to_client),
+            handled_from(RelayClose, relays.close),
+            handled_from(Spans, self.endings.on_spans),
+            handled_from(NodeLooked, self.surveys.on_node_report),
+            handled_from(Measured, self.metrics.on_report),
+            handled_from(ProcessEnded, self.metrics.process_ended),
+            handled_from(Tracked, self.experiments.on_report),
+            handled_from(CallerLooked, self.surveys.on_caller_report),
+            *self.logs.handlers(),
+        ]
         return {
             operation: handler if operation in _ALSO_LATE else self._of_members(handler)
-            for operation, handler in handlers.items()
+            for operation, handler in handlers
         }
 
     def _of_members(self, handler: Callable[..., None]) -> Callable[..., None]:
@@ -243,9 +298,17 @@ class Parts:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    def tell_owner(self, owner: str, key: str, error: bytes, **more: bool) -> None:
+    def tell_owner(
+        self,
+        owner: str,
+        key: str,
+        error: bytes,
+        *,
+        dependency: bool = False,
+        unknown: bool = False,
+    ) -> None:
         """Report to a client that its call has failed."""
-        message = {"op": ToCaller.DONE, "key": key, "error": error, **more}
+        message = Done(key, error=error, dependency=dependency, unknown=unknown)
         adapter.tell_client(self.scheduler, owner, message)
 
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
@@ -254,9 +317,9 @@ class Parts:
             failure = failures.internal(f"The scheduler could not handle a message: {error!r}")
             self.tell_owner(message["client"], message["key"], failure, unknown=True)
 
-    def _sync(self, client: str, token: int) -> None:
+    def _sync(self, client: str, message: Sync) -> None:
         """Answer a client when all of its earlier messages were handled."""
-        adapter.tell_client(self.scheduler, client, {"op": ToCaller.SYNCED, "token": token})
+        adapter.tell_client(self.scheduler, client, Synced(message.token))
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
         """Return the segments that a node may still be asked to adopt; each has a client that asks.

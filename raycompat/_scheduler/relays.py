@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import ToCaller, ToNode
+from raycompat._messages.base import ToNode
+from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -19,56 +20,42 @@ class Relays:
         self._scheduler = parts.scheduler
         self._ends: dict[str, tuple[str, str]] = {}
 
-    def open(self, client: str, relay: str, actor: str) -> None:
+    def open(self, client: str, message: RelayOpen) -> None:
         """Connect a client to the node of an actor; if there is none, report the end at once."""
-        call = self._parts.calls.by_key.get(actor)
+        call = self._parts.calls.by_key.get(message.actor)
         address = call.address if call is not None else None
         if address is None or address not in self._scheduler.workers:
-            self._tell_client(client, relay, None)
+            adapter.tell_client(self._scheduler, client, RelayAnswer(message.relay, None))
             return
-        self._ends[relay] = (client, address)
-        self._tell_node(address, {"op": ToNode.RELAY_OPEN, "relay": relay, "actor": actor})
+        self._ends[message.relay] = (client, address)
+        self._tell_node(address, message)
 
-    def data(
-        self, relay: str, data: bytes | None, client: str | None = None, worker: str | None = None
-    ) -> None:
-        """Forward data from one end to the other."""
-        if client is not None and data is not None:
-            self.to_node(client, relay, data)
-        elif worker is not None:
-            self.to_client(worker, relay, data)
-
-    def to_node(self, client: str, relay: str, data: bytes) -> None:
+    def to_node(self, client: str, message: RelayData) -> None:
         """Forward data from a client."""
-        if relay in self._ends:
-            message = {"op": ToNode.RELAY_DATA, "relay": relay, "data": data}
-            self._tell_node(self._ends[relay][1], message)
+        if message.relay in self._ends:
+            self._tell_node(self._ends[message.relay][1], message)
 
-    def to_client(self, worker: str, relay: str, data: bytes | None) -> None:
+    def to_client(self, worker: str, message: RelayAnswer) -> None:
         """Forward data from a node; None is the end."""
-        if relay in self._ends:
-            self._tell_client(self._ends[relay][0], relay, data)
-            if data is None:
-                del self._ends[relay]
+        if message.relay in self._ends:
+            adapter.tell_client(self._scheduler, self._ends[message.relay][0], message)
+            if message.data is None:
+                del self._ends[message.relay]
 
-    def close(self, client: str, relay: str) -> None:
+    def close(self, client: str, message: RelayClose) -> None:
         """Close a relay that its client has closed."""
-        ends = self._ends.pop(relay, None)
+        ends = self._ends.pop(message.relay, None)
         if ends is not None:
-            self._tell_node(ends[1], {"op": ToNode.RELAY_CLOSE, "relay": relay})
+            self._tell_node(ends[1], message)
 
     def lose(self, end: str) -> None:
         """Close the relays of a client or node that has left."""
         for relay, (client, address) in list(self._ends.items()):
             if client == end:
-                self.close(client, relay)
+                self.close(client, RelayClose(relay))
             elif address == end:
-                self.to_client(address, relay, None)
+                self.to_client(address, RelayAnswer(relay, None))
 
-    def _tell_client(self, client: str, relay: str, data: bytes | None) -> None:
-        message = {"op": ToCaller.RELAY_DATA, "relay": relay, "data": data}
-        adapter.tell_client(self._scheduler, client, message)
-
-    def _tell_node(self, address: str, message: dict[str, Any]) -> None:
+    def _tell_node(self, address: str, message: ToNode) -> None:
         if address in self._scheduler.workers:
             adapter.tell_worker(self._scheduler, address, message)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol.operations import ToCaller, ToNode
+from raycompat._messages.watching import CallerLooked, Look, NodeLooked
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -105,11 +105,9 @@ class Surveys:
         survey = self._under_way[token] = _Survey(nodes | drivers, Findings())
         try:
             for node in nodes:
-                message = {"op": ToNode.LOOK, "token": token, "most": most}
-                adapter.tell_worker(self._scheduler, node, message)
+                adapter.tell_worker(self._scheduler, node, Look(token, most))
             for driver in drivers:
-                message = {"op": ToCaller.LOOK, "token": token, "most": most}
-                adapter.tell_client(self._scheduler, driver, message)
+                adapter.tell_client(self._scheduler, driver, Look(token, most))
             if survey.expected:
                 async with asyncio.timeout(_ANSWER_S):
                     await survey.is_complete.wait()
@@ -126,20 +124,20 @@ class Surveys:
         drivers = {job.client for job in self._parts.jobs.open.values()}
         return {client for client in drivers if client in self._scheduler.clients}
 
-    def on_node_report(self, worker: str, token: int, found: dict[str, Any]) -> None:
+    def on_node_report(self, worker: str, message: NodeLooked) -> None:
         """Handle a node's answer: the calls that run there, and the calls of its executors."""
-        survey = self._under_way.get(token)
+        survey, found = self._under_way.get(message.token), message.found
         if survey is not None:
             for caller in found.pop("callers"):
                 survey.findings.callers[f"{worker} {caller['pid']}"] = caller
             survey.findings.nodes[worker] = found
             survey.note(worker)
 
-    def on_caller_report(self, client: str, token: int, found: dict[str, Any]) -> None:
+    def on_caller_report(self, client: str, message: CallerLooked) -> None:
         """Handle a driver's answer: its calls and the objects that it refers to."""
-        survey = self._under_way.get(token)
+        survey = self._under_way.get(message.token)
         if survey is not None:
-            survey.findings.callers[client] = found
+            survey.findings.callers[client] = message.found
             survey.note(client)
 
     def lose(self, who: str) -> None:

@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.groups import CreateGroup
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.calls import Call
 from raycompat._scheduler.parts import Parts
@@ -44,9 +45,10 @@ class Cluster:
             for each in group
         ]
 
-    def handle(self, operation, **message):
-        """Handle a message from a client or a node."""
-        self.parts.stream_handlers()[operation](**message)
+    def handle(self, message, **sender):
+        """Handle a message as it comes from a `client` or from the `worker` of a node."""
+        fields = message.to_wire()
+        self.parts.stream_handlers()[fields.pop("op")](**fields, **sender)
 
     def add(self, key, owner, kind="task", num_cpus=1):
         """Add a call that waits, and return it."""
@@ -89,7 +91,7 @@ class Cluster:
             "strategy": "SPREAD",
             "job": JOB,
         }
-        self.parts.groups.create("client", spec)
+        self.handle(CreateGroup(spec), client="client")
         self.parts.groups.all()[-1].since -= 60
 
     def fill(self, kind="task"):

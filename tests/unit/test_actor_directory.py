@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._messages.actors import ActorState
 from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
 
 
@@ -59,14 +60,7 @@ def test_a_forgotten_actor_leaves_nothing():
 
 def test_a_report_says_all_that_a_caller_needs():
     row = ActorRow(key="A-1", job="j", state="ALIVE", address="tcp://a", host="h", socket="x")
-    assert row.report() == {
-        "state": "ALIVE",
-        "address": "tcp://a",
-        "host": "h",
-        "socket": "x",
-        "incarnation": 0,
-        "error": None,
-    }
+    assert row.report() == ActorState("A-1", "ALIVE", address="tcp://a", host="h", socket="x")
 
 
 @pytest.mark.parametrize("name", [None, ""])

@@ -11,6 +11,7 @@ import types
 import pytest
 
 from raycompat._caller import connections
+from raycompat._messages.leases import LeaseGranted
 from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Pump
 
@@ -75,7 +76,7 @@ def test_the_end_of_a_connection_comes_after_it(pump, monkeypatch):
             listener.accept()[0].close()
 
         monkeypatch.setattr(connections, "_reach", reach_one_that_leaves)
-        place = {"host": "here", "socket": name, "incarnation": 0}
+        place = LeaseGranted("lease-1", "tcp://node", host="here", socket=name)
         asyncio.run(connections.connect(session, place, party))
         assert party.is_over.wait(TIMEOUT_S)
     assert party.heard == ["connected", "disconnected"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._messages.watching import Tracked
 from raycompat._protocol import tracked
 from raycompat._scheduler import experiments
 from raycompat._scheduler.experiments import Curve, Experiments
@@ -31,7 +32,7 @@ def kept():
 
 
 def enter(table, *records):
-    table.on_caller_report("client", "process", [list(record) for record in records])
+    table.on_report("client", Tracked([list(record) for record in records]))
 
 
 def report(table, id_, trial, step, **figures):

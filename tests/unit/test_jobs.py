@@ -14,4 +14,4 @@ def test_a_new_node_sends_output_only_to_a_driver_that_is_there(has_left):
     setup = {"log_to_driver": True, "program": b""}
     job = Job("1", "client", "letters", setup, None, orphaned=has_left)
     message = Jobs(SimpleNamespace(scheduler=None))._message(job)
-    assert message["setup"] == {**setup, "log_to_driver": not has_left}
+    assert message.setup == {**setup, "log_to_driver": not has_left}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._scheduler import metrics
 from raycompat._scheduler.metrics import Metrics
 
@@ -28,13 +29,12 @@ class Cluster:
         monkeypatch.setattr(self.metrics, "_of_cluster", lambda *_: iter(()))
 
     def gauge(self, process, value, name="depth", job=JOB):
-        self.metrics.on_node_report(
-            NODE, process, job, [[["gauge", name, "", [], []], [], value, []]]
-        )
+        measured = [[["gauge", name, "", [], []], [], value, []]]
+        self.metrics.on_report(NODE, Measured(process, job, measured))
 
     def counter(self, route, value=1.0, job=JOB, description="Requests.", keys=("route",)):
         about = ["counter", "requests", description, list(keys), []]
-        self.metrics.on_node_report(NODE, "p", job, [[about, [route], value, []]])
+        self.metrics.on_report(NODE, Measured("p", job, [[about, [route], value, []]]))
 
     def families(self):
         return list(self.metrics.collect())
@@ -63,7 +63,7 @@ def cluster(monkeypatch):
 def test_the_gauges_of_an_ended_process_leave_two_minutes_after_their_last_report(cluster, how):
     cluster.gauge("a", 1)
     if how == "process":
-        cluster.metrics.process_ended(NODE, "a")
+        cluster.metrics.process_ended(NODE, ProcessEnded("a"))
     else:
         cluster.metrics.lose(NODE)
     cluster.now += 119
@@ -83,7 +83,7 @@ def test_a_sum_stays_until_all_its_jobs_have_ended(cluster):
     cluster.open["02000000"] = None
     cluster.counter("/a")
     cluster.counter("/a", job="02000000")
-    cluster.metrics.process_ended(NODE, "p")
+    cluster.metrics.process_ended(NODE, ProcessEnded("p"))
     del cluster.open[JOB]
     cluster.now += 1000
     assert cluster.values()["ray_requests_total", "/a"] == 2
@@ -94,7 +94,7 @@ def test_a_sum_stays_until_all_its_jobs_have_ended(cluster):
 def test_ended_series_make_room_for_new_ones_at_once(cluster):
     for process in "abc":
         cluster.gauge(process, 1)
-    cluster.metrics.process_ended(NODE, "b")
+    cluster.metrics.process_ended(NODE, ProcessEnded("b"))
     cluster.now += 1
     cluster.gauge("d", 1)
     assert cluster.shown() == {"a", "c", "d"}
@@ -143,7 +143,7 @@ def test_there_are_never_too_many_and_a_living_process_keeps_what_it_has(given):
                 cluster.gauge(what, 1)
                 kept |= {what} & {labels[-1] for _, labels in cluster.metrics._series}
             elif step == "end":
-                cluster.metrics.process_ended(NODE, what)
+                cluster.metrics.process_ended(NODE, ProcessEnded(what))
                 kept.discard(what)
             else:
                 cluster.now += what

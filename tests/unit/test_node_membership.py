@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from raycompat._messages.nodes import Unfit
 from raycompat._node import membership
 from raycompat._node.door import node_plugin
 from raycompat._node.forkserver_client import ForkserverDied
 from raycompat._protocol import task_bodies
-from raycompat._protocol.operations import ToScheduler
 
 
 class Worker:
@@ -42,7 +42,7 @@ def test_drivers_learn_why_a_worker_cannot_be_a_node(monkeypatch, error, reason)
     monkeypatch.setattr(membership, "Node", fail)
     asyncio.run(node_plugin().setup(worker))
     (message,) = worker.sent
-    assert message["op"] == ToScheduler.UNFIT
+    assert message["op"] == Unfit.op
     assert message["reason"].startswith(reason)
 
 
@@ -78,7 +78,7 @@ def test_a_worker_whose_forkserver_cannot_start_is_no_node(monkeypatch):
     monkeypatch.setattr(membership, "Node", NodeWithout)
     asyncio.run(node_plugin().setup(worker))
     reason = "could not start: ZeroDivisionError"
-    assert worker.sent == [{"op": str(ToScheduler.UNFIT), "reason": reason}]
+    assert worker.sent == [Unfit(reason).to_wire()]
     assert made.pop().ended
     assert worker not in task_bodies.runners
     assert worker.stream_handlers == worker.handlers == {}

@@ -11,8 +11,13 @@ import pytest
 from _plugin_parts import JOB, run
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.actors import ActorEnded
+from raycompat._messages.calls import Blocked, EndedByLease, Result, Schedule, Submit
+from raycompat._messages.groups import CreateGroup, RemoveGroup
+from raycompat._messages.jobs import JobEnded
+from raycompat._messages.nodes import NodeReady
 from raycompat._protocol import failures, ids
-from raycompat._protocol.operations import Request, ToNode, ToScheduler
+from raycompat._protocol.operations import Request
 from raycompat._protocol.spans import Span, pack
 from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler import nodes, run_times
@@ -127,13 +132,13 @@ def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
         del cluster.scheduler.workers["tcp://node-0"]
         late = {"worker": "tcp://node-0"}
         error = failures.actor_died("late", "A-1")
-        cluster.handle(ToScheduler.ACTOR_ENDED, key="A-1", error=error, **late)
+        cluster.handle(ActorEnded("A-1", error), **late)
         assert row.state == "ALIVE"
-        cluster.handle(ToScheduler.BLOCKED, key="waits", **late)
+        cluster.handle(Blocked("waits"), **late)
         assert not cluster.parts.ledger.is_lent(holding)
-        cluster.handle(ToScheduler.NODE, info={"version": "0"}, **late)
+        cluster.handle(NodeReady({"version": "0"}), **late)
         assert not cluster.parts.nodes._unfit
-        cluster.handle(ToScheduler.BLOCKED, key="waits", worker="tcp://node-1")
+        cluster.handle(Blocked("waits"), worker="tcp://node-1")
         assert cluster.parts.ledger.is_lent(holding)
 
     in_loop(test)
@@ -150,7 +155,7 @@ def test_a_call_that_dask_refuses_is_forgotten(in_loop, monkeypatch):
 
         monkeypatch.setattr(adapter, "add_task", refuse)
         cluster.scheduler.client_comms["driver"] = SimpleNamespace(closed=lambda: False)
-        cluster.parts.calls.submit("driver", [{**call, "runs_by_lease": False}])
+        cluster.parts.calls.submit("driver", Submit([{**call, "runs_by_lease": False}]))
         assert "f-1" not in cluster.parts.calls.by_key
         assert not cluster.parts.calls.of_owner("driver")
         ((client, message),) = cluster.sent
@@ -169,7 +174,7 @@ def test_nodes_are_told_once_when_the_last_detached_actor_of_a_driver_has_died(i
             cluster.parts.actors.rows[key] = row
         for key in list(cluster.parts.actors.rows):
             cluster.parts.actors.bury(key, failures.actor_killed(key))
-        told = [message for _, message in cluster.sent if message["op"] == ToNode.JOB_ENDED]
+        told = [message for _, message in cluster.sent if message["op"] == JobEnded.op]
         assert [message["for_good"] for message in told] == [True, True]  # for each of two nodes
         assert JOB not in cluster.parts.jobs.open
 
@@ -211,7 +216,7 @@ def test_what_a_call_held_is_free_before_its_owner_hears_of_the_end(in_loop):
         assert ledger.cluster_available() != ledger.cluster_total()
         on = cluster.parts.calls.by_key["call"].address
         cluster.scheduler.send_all = lambda *_: seen.append(ledger.cluster_available())
-        cluster.handle(ToScheduler.RESULT, worker=on, key="call", owner="owner", pid=1, values=[])
+        cluster.handle(Result("call", "owner", pid=1, values=[]), worker=on)
         assert seen == [ledger.cluster_total()]
         assert not cluster.parts.calls.holding
 
@@ -235,7 +240,7 @@ def test_results_that_a_paused_node_was_to_store_are_lost_with_it(in_loop):
             calls.follow("f-1", "no-worker", "no-worker")
 
         cluster.scheduler.transitions = keep_back
-        calls.ended_by_lease("driver", "f-1", [SEGMENT], lost, None)
+        calls.ended_by_lease("driver", EndedByLease("f-1", [SEGMENT], lost, None))
         for _ in range(5):
             await asyncio.sleep(0)
         assert kept_back == ["f-1"]  # it was tried once
@@ -288,7 +293,7 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
         calls = cluster.parts.calls
         spec = {"group": "g", "bundles": [{"CPU": 10_000}], "strategy": "PACK", "job": JOB}
         spec["label_selectors"] = []
-        cluster.parts.groups.create("driver", spec)
+        cluster.handle(CreateGroup(spec), client="driver")
         for key in ("f-1", "g-2", "h-3"):
             call = cluster.add(key, "driver")
             call.strategy = InGroup("g")
@@ -302,7 +307,7 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
 
         monkeypatch.setattr(adapter, "fail", fail)
         monkeypatch.setattr(adapter, "prefix_of", lambda scheduler, key: key)
-        cluster.handle(ToScheduler.REMOVE_GROUP, client="driver", group="g")
+        cluster.handle(RemoveGroup("g"), client="driver")
         assert failed == ["f-1", "h-3"]
         assert [row.id for row in cluster.parts.groups.removed()] == ["g"]
 
@@ -332,9 +337,9 @@ def test_a_call_that_cannot_be_announced_and_then_leaves_its_lease_fails(in_loop
         call = dict(cluster.add("another", "driver").spec)
         call |= {"key": "f-1", "payload": b"", "deps": ["lost-2"], "strategy": "DEFAULT"}
         call |= {"retries": 3, "runs_by_lease": True}
-        cluster.handle(ToScheduler.SUBMIT, client="driver", calls=[call])
+        cluster.handle(Submit([call]), client="driver")
         cluster.sent.clear()  # the lease may still run it
-        cluster.handle(ToScheduler.SCHEDULE, client="driver", key="f-1", retries=2)
+        cluster.handle(Schedule("f-1", retries=2), client="driver")
         ((client, message),) = cluster.sent
         assert (client, message["key"], message["unknown"]) == ("driver", "f-1", True)
 

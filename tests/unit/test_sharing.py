@@ -10,6 +10,8 @@ import pytest
 
 from raycompat._caller.home import Home
 from raycompat._caller.session import Session, Setup
+from raycompat._messages.base import FromCaller
+from raycompat._messages.objects import Fulfil, Sync, Synced
 from raycompat.exceptions import ObjectLostError, loads_error
 
 #: Seconds; nothing here takes long.
@@ -22,14 +24,14 @@ class SilentSession(Session):
     def __init__(self) -> None:
         home = cast("Home", types.SimpleNamespace(host="here"))
         self.has_asked = threading.Event()
-        self.sent: list[tuple[str, dict[str, object]]] = []
+        self.sent: list[FromCaller] = []
         super().__init__(
             Setup("job", "", home, "tcp://nowhere", is_driver=False, host="here", uses_leases=False)
         )
 
-    def send(self, operation: str, **message: object) -> None:
-        self.sent.append((operation, message))
-        if operation == "raycompat-sync":
+    def send(self, message: FromCaller) -> None:
+        self.sent.append(message)
+        if isinstance(message, Sync):
             self.has_asked.set()
 
 
@@ -46,10 +48,10 @@ def handing_over():
 
 def test_a_reference_is_handed_over_when_the_scheduler_has_heard_of_it(handing_over):
     session, thread = handing_over
-    session.sharing.on_synced(0)
+    session.sharing.on_synced(Synced(0))
     thread.join(0.05)
     assert thread.is_alive()
-    session.sharing.on_synced(1)
+    session.sharing.on_synced(Synced(1))
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
 
@@ -67,8 +69,8 @@ def test_a_value_that_is_not_here_any_more_is_lost_for_those_who_wait_for_it():
     """Its references here were dropped, while another process had one, and its node died."""
     session = SilentSession()
     session.sharing.give_again("put-1")
-    ((operation, message),) = session.sent
-    assert operation == "raycompat-fulfil"
-    assert message["key"] == "put-1"
+    (message,) = session.sent
+    assert isinstance(message, Fulfil)
+    assert message.key == "put-1"
     with pytest.raises(ObjectLostError):
-        raise loads_error(cast("bytes", message["error"]))
+        raise loads_error(cast("bytes", message.error))
