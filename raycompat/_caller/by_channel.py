@@ -334,7 +334,7 @@ class Channel(DirectSender):
             if call.waits_for_restart or self._queue.pop(call.key, None) is None:
                 continue
             restarts = "The actor is restarting"
-            self._fail(call, self._unavailable(restarts, self._report["error"]))
+            self._fail(call, self._unavailable(restarts, self._report.error))
 
     def _unavailable(self, why: str, reported: bytes | None) -> bytes:
         reason = failures.reason_of(reported) if reported is not None else ""
