@@ -1,13 +1,15 @@
 """Distributions of actions, in numpy for acting; the losses have the same formulas in TensorFlow.
 
-``logits`` are unnormalized logarithms of chances, of shape (rows, choices). The parameters of normal
-distributions are means and logarithms of standard deviations, one after the other, of shape
-(rows, 2 * numbers).
+A layout says of which parts an action consists: choices, numbers, or several of either, which are
+independent of each other. ``logits`` are unnormalized logarithms of chances, of shape
+(rows, choices). The parameters of normal distributions are means and logarithms of standard deviations,
+one after the other, of shape (rows, 2 * numbers).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,49 @@ from numpy.typing import NDArray
 _HALF_LOG_2_PI = 0.5 * float(np.log(2 * np.pi))
 #: Limits of the logarithm of a standard deviation, so that its exponential stays finite.
 LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class Part(NamedTuple):
+    """A part of an action.
+
+    Parameters
+    ----------
+    is_discrete : bool
+        Whether it is one of several choices; if not, it is one or more numbers.
+    size : int
+        How many choices there are, or how many numbers.
+    """
+
+    is_discrete: bool
+    size: int
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers a network gives for it."""
+        return self.size if self.is_discrete else 2 * self.size
+
+    @property
+    def width(self) -> int:
+        """How many columns it has in an array of actions."""
+        return 1 if self.is_discrete else self.size
+
+
+#: The parts of an action. An array of actions of one discrete part has the shape (rows,) and an integer
+#: dtype; all others have the shape (rows, the sum of the parts' widths) and dtype float32.
+Layout = tuple[Part, ...]
+
+
+class Distribution(Protocol):
+    """A distribution of actions for each row."""
+
+    def mode(self) -> NDArray[Any]:
+        """Return the likeliest actions."""
+
+    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Return random actions."""
+
+    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return the logarithms of the actions' chances or densities, of shape (rows,)."""
 
 
 class Categorical:
@@ -27,11 +72,6 @@ class Categorical:
 
     def __init__(self, logits: NDArray[Any]) -> None:
         self.logits = logits
-
-    @staticmethod
-    def num_parameters(num_choices: int) -> int:
-        """Return how many numbers a network gives for it."""
-        return num_choices
 
     def mode(self) -> NDArray[Any]:
         """Return the likeliest actions."""
@@ -65,11 +105,6 @@ class DiagonalGaussian:
         self.mean, log_std = np.split(parameters, 2, axis=-1)
         self.log_std = np.clip(log_std, *LOG_STD_RANGE)
 
-    @staticmethod
-    def num_parameters(num_choices: int) -> int:
-        """Return how many numbers a network gives for it."""
-        return 2 * num_choices
-
     def mode(self) -> NDArray[Any]:
         """Return the likeliest actions."""
         return self.mean
@@ -88,41 +123,127 @@ class DiagonalGaussian:
         return found
 
 
-def distribution_class(is_discrete: bool) -> type[Categorical] | type[DiagonalGaussian]:
-    """Return the distribution of an action space."""
-    return Categorical if is_discrete else DiagonalGaussian
+class Independent:
+    """Several parts, each independent of the others.
+
+    Parameters
+    ----------
+    layout : tuple of Part
+    parameters : array of float32, shape (rows, parameters of all parts)
+    """
+
+    def __init__(self, layout: Layout, parameters: NDArray[Any]) -> None:
+        self._layout = layout
+        self._parts = [
+            distribution_of((part,), columns)
+            for part, columns in zip(layout, _columns(layout, parameters), strict=True)
+        ]
+
+    def mode(self) -> NDArray[Any]:
+        """Return the likeliest actions."""
+        return _joined([part.mode() for part in self._parts])
+
+    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Return random actions."""
+        return _joined([part.sample(rng) for part in self._parts])
+
+    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return the logarithms of the actions' chances and densities, multiplied."""
+        begin, found = 0, np.zeros(len(actions), np.float32)
+        for part, distribution in zip(self._layout, self._parts, strict=True):
+            own = actions[:, begin : begin + part.width]
+            found += distribution.log_probability(
+                own[:, 0].astype(np.int64) if part.is_discrete else own
+            )
+            begin += part.width
+        return found
 
 
-# The same in TensorFlow, for losses.
+def distribution_of(layout: Layout, parameters: NDArray[Any]) -> Distribution:
+    """Return the distributions with these parameters, an array of shape (rows, numbers)."""
+    if len(layout) > 1:
+        return Independent(layout, parameters)
+    return Categorical(parameters) if layout[0].is_discrete else DiagonalGaussian(parameters)
 
 
-def tf_log_probability(is_discrete: bool, parameters: Any, actions: Any) -> Any:
+def num_parameters(layout: Layout) -> int:
+    """Return how many numbers a network gives for an action."""
+    return sum(part.num_parameters for part in layout)
+
+
+def _columns(layout: Layout, parameters: Any) -> list[Any]:
+    """Return the parameters of each part."""
+    found, begin = [], 0
+    for part in layout:
+        found.append(parameters[:, begin : begin + part.num_parameters])
+        begin += part.num_parameters
+    return found
+
+
+def _joined(actions: list[NDArray[Any]]) -> NDArray[Any]:
+    columns = [each[:, None] if each.ndim == 1 else each for each in actions]
+    return np.concatenate([each.astype(np.float32) for each in columns], axis=1)
+
+
+# The same in TensorFlow, for losses. Of several parts, the values are added.
+
+
+def tf_log_probability(layout: Layout, parameters: Any, actions: Any) -> Any:
     """Return the logarithms of chances or densities, a tensor of shape (rows,)."""
     import tensorflow as tf
 
-    if is_discrete:
+    if len(layout) == 1:
+        return _tf_log_probability(layout[0], parameters, actions)
+    found, begin = 0.0, 0
+    for part, columns in zip(layout, _columns(layout, parameters), strict=True):
+        own = actions[:, begin : begin + part.width]
+        own = tf.cast(own[:, 0], tf.int32) if part.is_discrete else own
+        found += _tf_log_probability(part, columns, own)
+        begin += part.width
+    return found
+
+
+def tf_entropy(layout: Layout, parameters: Any) -> Any:
+    """Return the entropies, a tensor of shape (rows,), in nats."""
+    return _sum_of_parts(_tf_entropy, layout, parameters)
+
+
+def tf_kl_divergence(layout: Layout, parameters: Any, others: Any) -> Any:
+    """Return how far `others` are from the distributions of `parameters`, a tensor of shape (rows,)."""
+    return _sum_of_parts(_tf_kl_divergence, layout, parameters, others)
+
+
+def _sum_of_parts(function: Callable[..., Any], layout: Layout, *parameters: Any) -> Any:
+    if len(layout) == 1:
+        return function(layout[0], *parameters)
+    columns = [_columns(layout, each) for each in parameters]
+    return sum(function(part, *own) for part, *own in zip(layout, *columns, strict=True))
+
+
+def _tf_log_probability(part: Part, parameters: Any, actions: Any) -> Any:
+    import tensorflow as tf
+
+    if part.is_discrete:
         return -tf.nn.sparse_softmax_cross_entropy_with_logits(actions, parameters)
     mean, log_std = _tf_gaussian(parameters)
     each = -0.5 * ((actions - mean) / tf.exp(log_std)) ** 2 - log_std - _HALF_LOG_2_PI
     return tf.reduce_sum(each, -1)
 
 
-def tf_entropy(is_discrete: bool, parameters: Any) -> Any:
-    """Return the entropies, a tensor of shape (rows,), in nats."""
+def _tf_entropy(part: Part, parameters: Any) -> Any:
     import tensorflow as tf
 
-    if is_discrete:
+    if part.is_discrete:
         logs = tf.nn.log_softmax(parameters)
         return -tf.reduce_sum(tf.exp(logs) * logs, -1)
     _, log_std = _tf_gaussian(parameters)
     return tf.reduce_sum(log_std + 0.5 + _HALF_LOG_2_PI, -1)
 
 
-def tf_kl_divergence(is_discrete: bool, parameters: Any, others: Any) -> Any:
-    """Return how far `others` are from the distributions of `parameters`, a tensor of shape (rows,)."""
+def _tf_kl_divergence(part: Part, parameters: Any, others: Any) -> Any:
     import tensorflow as tf
 
-    if is_discrete:
+    if part.is_discrete:
         logs, other_logs = tf.nn.log_softmax(parameters), tf.nn.log_softmax(others)
         return tf.reduce_sum(tf.exp(logs) * (logs - other_logs), -1)
     mean, log_std = _tf_gaussian(parameters)

@@ -39,6 +39,12 @@ class RunningStatistics:
         """Count what another has counted."""
         self._merge(other.count, other.mean, other._squares)
 
+    def copy(self) -> RunningStatistics:
+        """Return a copy, which counts by itself."""
+        found = RunningStatistics(self.mean.shape)
+        found.merge(self)
+        return found
+
     def _merge(self, count: int, mean: NDArray[Any], squares: NDArray[Any]) -> None:
         total = self.count + count
         if not count:

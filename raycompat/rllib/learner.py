@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,40 @@ class Learner:
         for variable, value in zip(self._optimizer.variables, state["optimizer"], strict=True):
             variable.assign(value)
         self._rate = float(self._optimizer.learning_rate.numpy())
+
+
+def compiled_for_any_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function compiled by TensorFlow once, at its first call, for arrays of any length.
+
+    The number of rows differs from batch to batch where agents come and go; compiling for each number
+    takes seconds.
+
+    Parameters
+    ----------
+    function : callable
+        Its arguments are arrays, or dicts of them. The first axis of each may have any length; the
+        second of an array of integers with two axes, too (the rows of minibatches).
+    """
+    import tensorflow as tf
+
+    compiled: list[Any] = []
+
+    def spec(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: spec(each) for name, each in value.items()}
+        array = np.asarray(value)
+        shape: list[int | None] = list(array.shape)
+        shape[:1] = [None] * len(shape[:1])
+        if array.ndim == 2 and np.issubdtype(array.dtype, np.integer):
+            shape = [None, None]
+        return tf.TensorSpec(shape, array.dtype)
+
+    def call(*args: Any) -> Any:
+        if not compiled:
+            compiled.append(tf.function(function, input_signature=[spec(each) for each in args]))
+        return compiled[0](*args)
+
+    return call
 
 
 def check_finite(statistics: dict[str, Any], what: str) -> None:

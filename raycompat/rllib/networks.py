@@ -7,6 +7,7 @@ act in a `tf.function`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -39,12 +40,15 @@ class Head:
         The widths of the layers of this output alone.
     scale : float
         The gain of the last layer's initial weights. Small: all outputs begin nearly equal.
+    num_free : int
+        How many further outputs are learned numbers that do not depend on the observation; 0 at first.
     """
 
     name: str
     num_outputs: int
     hiddens: tuple[int, ...] = ()
     scale: float = 1.0
+    num_free: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class NetworkSpec:
             (before + 1) * width
             for layers in self.dense_layers()
             for before, width in pairwise(layers)
-        )
+        ) + sum(head.num_free for head in self.heads)
 
     def dense_layers(self) -> list[list[int]]:
         """Return the widths along the trunk and along each head, the inputs' first."""
@@ -116,7 +120,7 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
     -------
     list of array of float32
         A kernel of shape (inputs, outputs) and a bias for each layer, in the order of
-        `NetworkSpec.dense_layers`.
+        `NetworkSpec.dense_layers`; after those of a head its free numbers, if it has some.
 
     Notes
     -----
@@ -127,11 +131,14 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
     gain = 1.0 if spec.activation == "linear" else float(np.sqrt(2))
     trunk, *heads = spec.dense_layers()
     scales = [gain, *(head.scale for head in spec.heads)]
-    for layers, last_scale in zip([trunk, *heads], scales, strict=True):
+    free = [0, *(head.num_free for head in spec.heads)]
+    for layers, last_scale, num_free in zip([trunk, *heads], scales, free, strict=True):
         for index in range(len(layers) - 1):
             scale = last_scale if index == len(layers) - 2 else gain
             weights.append(scale * _orthogonal(rng, layers[index], layers[index + 1]))
             weights.append(np.zeros(layers[index + 1], np.float32))
+        if num_free:
+            weights.append(np.zeros(num_free, np.float32))
     return weights
 
 
@@ -185,7 +192,11 @@ class NumpyForward:
             x = trunk
             for _ in head.hiddens:
                 x = self._activate(x @ next(weights) + next(weights))
-            outputs[head.name] = x @ next(weights) + next(weights)
+            x = x @ next(weights) + next(weights)
+            if head.num_free:
+                free = np.broadcast_to(next(weights), (len(x), head.num_free))
+                x = np.concatenate([x, free], axis=-1)
+            outputs[head.name] = x
         return outputs
 
 
@@ -216,7 +227,10 @@ class KerasNetwork:
             x = trunk
             for width in head.hiddens:
                 x = self._dense(x, width, spec.activation)
-            outputs[head.name] = self._dense(x, head.num_outputs, None, head.scale)
+            x = self._dense(x, head.num_outputs, None, head.scale)
+            if head.num_free:
+                x = self._added(_free_layer(self._keras)(head.num_free))(x)
+            outputs[head.name] = x
         self.model = self._keras.Model(inputs, outputs)
         self._variables = [variable for layer in self._layers for variable in layer.weights]
         self._read = _compiled_read(self._variables)
@@ -280,6 +294,25 @@ class KerasNetwork:
         """
         for variable, weight in zip(self._variables, weights, strict=True):
             variable.assign(weight)
+
+
+@functools.cache
+def _free_layer(keras: Any) -> type[Any]:
+    """Return the class of a layer that adds learned outputs, which are the same for each input."""
+
+    class Free(keras.layers.Layer):
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self._count = count
+
+        def build(self, input_shape: Any) -> None:
+            self.free = self.add_weight(shape=(self._count,), initializer="zeros", name="free")
+
+        def call(self, inputs: Any) -> Any:
+            rows = keras.ops.zeros_like(inputs[:, :1]) + self.free
+            return keras.ops.concatenate([inputs, rows], -1)
+
+    return Free
 
 
 def _compiled_read(variables: list[Any]) -> Any:

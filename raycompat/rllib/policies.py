@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raycompat.rllib.distributions import distribution_class
+from raycompat.rllib.distributions import Layout, distribution_of
 from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
 
 #: The columns that a policy needs of each step, by name; arrays of shape (rows, ...).
@@ -38,13 +38,13 @@ class StochasticPolicy:
     Parameters
     ----------
     network : NetworkSpec
-    is_discrete : bool
-        Whether actions are choices, not numbers.
+    layout : tuple of Part
+        Of actions.
     """
 
-    def __init__(self, network: NetworkSpec, is_discrete: bool) -> None:
+    def __init__(self, network: NetworkSpec, layout: Layout) -> None:
         self._forward = make_forward(network)
-        self._distribution = distribution_class(is_discrete)
+        self._layout = layout
         self._has_critic = any(head.name == "value" for head in network.heads)
 
     def act(
@@ -53,7 +53,7 @@ class StochasticPolicy:
         """Return actions; remember the parameters of their distributions, and the values."""
         outputs = self._forward(observations)
         parameters = outputs["policy"]
-        distribution = self._distribution(parameters)
+        distribution = distribution_of(self._layout, parameters)
         actions = distribution.sample(rng) if explore else distribution.mode()
         extras = {
             "parameters": parameters,
@@ -82,12 +82,12 @@ class EpsilonGreedyPolicy:
     ----------
     network : NetworkSpec
         With the head ``advantage``, and ``value`` where the network duels.
-    is_discrete : bool
-        Must be True.
+    layout : tuple of Part
+        Of actions: one discrete part.
     """
 
-    def __init__(self, network: NetworkSpec, is_discrete: bool) -> None:
-        assert is_discrete, "values are known of choices only"
+    def __init__(self, network: NetworkSpec, layout: Layout) -> None:
+        assert [part.is_discrete for part in layout] == [True], "values are known of choices only"
         self._forward = make_forward(network)
         self._epsilon = 0.0
 

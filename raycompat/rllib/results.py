@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-Episode = tuple[float, int]
+
+@dataclass(frozen=True)
+class AgentReturn:
+    """What an agent got in an episode that ended.
+
+    Parameters
+    ----------
+    agent, policy : str
+    value : float
+        The sum of its rewards.
+    length : int
+        How often it acted.
+    """
+
+    agent: str
+    policy: str
+    value: float
+    length: int
+
+
+@dataclass(frozen=True)
+class EndedEpisode:
+    """The sum of an episode's rewards, and its length; of several agents, what each got.
+
+    Parameters
+    ----------
+    value : float
+    length : int
+        In steps of the environment.
+    agents : tuple of AgentReturn
+        Empty for an environment of one agent.
+    """
+
+    value: float
+    length: int
+    agents: tuple[AgentReturn, ...] = ()
 
 
 class ResultDict(dict[str, Any]):
@@ -37,13 +74,13 @@ class EpisodeStatistics:
     """
 
     def __init__(self, window: int) -> None:
-        self._last: deque[Episode] = deque(maxlen=window)
-        self.new: list[Episode] = []
+        self._last: deque[EndedEpisode] = deque(maxlen=window)
+        self.new: list[EndedEpisode] = []
         self.num_episodes = 0
         self.num_steps = 0
         self.num_new_steps = 0
 
-    def add(self, episodes: list[Episode], num_steps: int) -> None:
+    def add(self, episodes: list[EndedEpisode], num_steps: int) -> None:
         """Count episodes that ended, and steps."""
         self.new += episodes
         self._last.extend(episodes)
@@ -60,6 +97,7 @@ class EpisodeStatistics:
         episodes = self.new if len(self.new) >= len(self._last) else list(self._last)
         return {
             **describe(episodes),
+            **describe_agents(episodes),
             "num_episodes": len(self.new),
             "num_episodes_lifetime": self.num_episodes,
             "num_env_steps_sampled": self.num_new_steps,
@@ -82,11 +120,10 @@ class EpisodeStatistics:
         self.begin_iteration()
 
 
-def describe(episodes: list[Episode]) -> dict[str, float]:
+def describe(episodes: list[EndedEpisode]) -> dict[str, float]:
     """Return mean, minimum and maximum of returns and lengths; NaN without an episode."""
-    if not episodes:
-        episodes = [(float("nan"), float("nan"))]  # type: ignore[list-item]
-    returns, lengths = np.array(episodes, np.float64).T
+    pairs: list[tuple[float, float]] = [(each.value, each.length) for each in episodes]
+    returns, lengths = np.array(pairs or [(math.nan, math.nan)], np.float64).T
     return {
         "episode_return_mean": float(returns.mean()),
         "episode_return_min": float(returns.min()),
@@ -97,10 +134,44 @@ def describe(episodes: list[Episode]) -> dict[str, float]:
     }
 
 
+def describe_agents(episodes: list[EndedEpisode]) -> dict[str, dict[str, float]]:
+    """Return the mean returns of agents and policies, and of policies minimum and maximum.
+
+    An agent's return is the sum of its rewards in an episode. ``module_episode_returns_mean`` is of the
+    sums over the agents of a policy in an episode; ``policy_reward_mean``, ``_min`` and ``_max``, the
+    names until 2024, are of each agent alone.
+    """
+    by_agent: dict[str, list[float]] = {}
+    by_policy: dict[str, list[float]] = {}
+    by_module: dict[str, list[float]] = {}
+    for episode in episodes:
+        sums: dict[str, float] = {}
+        for each in episode.agents:
+            by_agent.setdefault(each.agent, []).append(each.value)
+            by_policy.setdefault(each.policy, []).append(each.value)
+            sums[each.policy] = sums.get(each.policy, 0.0) + each.value
+        for policy, value in sums.items():
+            by_module.setdefault(policy, []).append(value)
+    if not by_agent:
+        return {}
+    return {
+        "agent_episode_returns_mean": {k: float(np.mean(v)) for k, v in by_agent.items()},
+        "module_episode_returns_mean": {k: float(np.mean(v)) for k, v in by_module.items()},
+        "policy_reward_mean": {k: float(np.mean(v)) for k, v in by_policy.items()},
+        "policy_reward_min": {k: float(np.min(v)) for k, v in by_policy.items()},
+        "policy_reward_max": {k: float(np.max(v)) for k, v in by_policy.items()},
+    }
+
+
+_OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
+
+
 def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result with the names that it had from 2017 to 2024, too."""
     runners = result["env_runners"]
-    policy = result["learners"]["default_policy"]
+    learners = result["learners"]
+    only = learners.get("default_policy", {}) if len(learners) == 1 else {}
+    policies = {name: {**each, "learner_stats": each} for name, each in learners.items()}
     old = {
         "episode_reward_mean": runners["episode_return_mean"],
         "episode_reward_min": runners["episode_return_min"],
@@ -108,7 +179,8 @@ def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
         "episode_len_mean": runners["episode_len_mean"],
         "episodes_this_iter": runners["num_episodes"],
         "timesteps_this_iter": runners["num_env_steps_sampled"],
-        "info": {**policy, "learner": {"default_policy": policy}},
+        "info": {**only, "learner": policies},
+        **{name: runners.get(name, {}) for name in _OF_POLICIES},
     }
     evaluation = result.get("evaluation")
     if evaluation is not None:
@@ -118,5 +190,6 @@ def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
             "episode_reward_mean": of_evaluation["episode_return_mean"],
             "episode_reward_min": of_evaluation["episode_return_min"],
             "episode_reward_max": of_evaluation["episode_return_max"],
+            **{name: of_evaluation.get(name, {}) for name in _OF_POLICIES},
         }
     return {**old, **result}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from raycompat.rllib.distributions import Layout, Part
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 
 
@@ -94,6 +95,7 @@ class ActionDecoder:
     Parameters
     ----------
     space : gymnasium.Space
+        Discrete, Box, MultiDiscrete, MultiBinary, or a Tuple or Dict of these.
     normalize : bool, default True
         Stretch -1 to 1 to the limits of a bounded box.
     clip : bool, default False
@@ -101,32 +103,26 @@ class ActionDecoder:
 
     Attributes
     ----------
-    is_discrete : bool
-    num_choices : int
-        How many actions there are, or how many numbers an action has.
+    layout : tuple of Part
+        The parts of an action.
 
     Raises
     ------
     UnsupportedSpaceException
-        When the space is neither Discrete nor Box.
+        When the space is something else.
     """
 
     def __init__(
         self, space: gymnasium.Space[Any], normalize: bool = True, clip: bool = False
     ) -> None:
         self.space = space
-        self.is_discrete = isinstance(space, spaces.Discrete)
-        if isinstance(space, spaces.Discrete):
-            self.num_choices = int(space.n)
-            return
-        if not isinstance(space, spaces.Box):
-            raise UnsupportedSpaceException(
-                f"Actions of {space!r}: expected a Discrete or a Box space. A gymnasium.ActionWrapper "
-                "can make one of it."
-            )
-        self.num_choices = int(np.prod(space.shape))
-        self._normalizes = normalize and bool(space.is_bounded("both"))
-        self._clips = clip or self._normalizes
+        self._leaves = [_leaf(each, space, normalize, clip) for each in _leaves_of(space)]
+        self.layout: Layout = tuple(part for leaf in self._leaves for part in leaf.parts)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether an action is one of several choices."""
+        return len(self.layout) == 1 and self.layout[0].is_discrete
 
     def __call__(self, actions: NDArray[Any]) -> list[Any]:
         """Return the environment's actions.
@@ -134,15 +130,90 @@ class ActionDecoder:
         Parameters
         ----------
         actions : array
-            Of shape (actions,) and dtype int64; or of shape (actions, num_choices) and dtype float32.
+            See `Layout`.
         """
-        space = self.space
-        if isinstance(space, spaces.Discrete):
-            return [int(action) + int(space.start) for action in actions]
-        assert isinstance(space, spaces.Box)
+        if len(self._leaves) == 1 and not isinstance(self.space, spaces.Dict | spaces.Tuple):
+            return self._leaves[0](actions)
+        if actions.ndim == 1:
+            actions = actions[:, None]
+        columns, begin = [], 0
+        for leaf in self._leaves:
+            width = sum(part.width for part in leaf.parts)
+            columns.append(leaf(actions[:, begin : begin + width]))
+            begin += width
+        return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
+
+
+class _Choice:
+    """Actions of a Discrete space."""
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        self.parts = [Part(True, int(space.n))]
+        self._start = int(space.start)
+
+    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+        return [int(action) + self._start for action in actions.reshape(-1)]
+
+
+class _Choices:
+    """Actions of a MultiDiscrete or MultiBinary space."""
+
+    def __init__(self, space: gymnasium.Space[Any], sizes: NDArray[Any], starts: Any) -> None:
+        self.parts = [Part(True, int(size)) for size in sizes.reshape(-1)]
+        self._space, self._starts = space, starts
+
+    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+        shaped = actions.reshape(len(actions), *(self._space.shape or ()))
+        return list((shaped.astype(np.int64) + self._starts).astype(self._space.dtype))
+
+
+class _Numbers:
+    """Actions of a Box space."""
+
+    def __init__(self, space: spaces.Box, normalize: bool, clip: bool) -> None:
+        self.parts = [Part(False, int(np.prod(space.shape)))]
+        self._space = space
+        self._normalizes = normalize and bool(space.is_bounded("both"))
+        self._clips = clip or self._normalizes
+
+    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+        space = self._space
         shaped = np.asarray(actions).reshape(len(actions), *space.shape)
         if self._normalizes:
             shaped = space.low + (shaped + 1) * 0.5 * (space.high - space.low)
         if self._clips:
             shaped = np.clip(shaped, space.low, space.high)
         return list(shaped.astype(space.dtype))
+
+
+def _leaf(leaf: Any, whole: Any, normalize: bool, clip: bool) -> _Choice | _Choices | _Numbers:
+    if isinstance(leaf, spaces.Discrete):
+        return _Choice(leaf)
+    if isinstance(leaf, spaces.MultiDiscrete):
+        return _Choices(leaf, np.asarray(leaf.nvec), np.asarray(leaf.start))
+    if isinstance(leaf, spaces.MultiBinary):
+        return _Choices(leaf, np.full(leaf.shape, 2), 0)
+    if isinstance(leaf, spaces.Box):
+        return _Numbers(leaf, normalize, clip)
+    raise UnsupportedSpaceException(
+        f"Actions of {whole!r}: expected a Discrete, Box, MultiDiscrete or MultiBinary space, or a "
+        "Tuple or Dict of these. A gymnasium.ActionWrapper can make one of it."
+    )
+
+
+def _leaves_of(space: Any) -> list[Any]:
+    """Return the spaces within dicts and tuples, in their order."""
+    if isinstance(space, spaces.Tuple):
+        return [leaf for each in space.spaces for leaf in _leaves_of(each)]
+    if isinstance(space, spaces.Dict):
+        return [leaf for each in space.spaces.values() for leaf in _leaves_of(each)]
+    return [space]
+
+
+def _nested(space: Any, values: Iterator[Any]) -> Any:
+    """Return an action of a space from those of its leaves."""
+    if isinstance(space, spaces.Tuple):
+        return tuple(_nested(each, values) for each in space.spaces)
+    if isinstance(space, spaces.Dict):
+        return {name: _nested(each, values) for name, each in space.spaces.items()}
+    return next(values)

@@ -368,7 +368,7 @@ def test_runners_are_actors(name, cluster):
     assert result["num_healthy_workers"] == 2
     assert result.timesteps_total > 0
     # The counts of the runners' filters are added up in one filter.
-    assert algorithm._filter.statistics.count >= result.timesteps_total
+    assert algorithm._acting["default_policy"].filter.statistics.count >= result.timesteps_total
     algorithm.stop()
 
 
@@ -530,7 +530,7 @@ def test_a_population_copies_weights_and_changes_the_learning_rate(cluster, tmp_
         algorithm.started_with = sum_of(algorithm)
 
     def note(algorithm, result, **kwargs):
-        rate = algorithm._learner._optimizer.learning_rate.numpy()
+        rate = algorithm.learners["default_policy"].learner._optimizer.learning_rate.numpy()
         result["rate"] = float(rate)
         result["started_with"] = getattr(algorithm, "started_with", None)
         result["score"] = algorithm.config.lr

@@ -114,7 +114,7 @@ def one_call():
     analysis = tune.run(
         Countdown,
         name="countdown",
-        config={"start": tune.function(lambda spec: 3)},
+        config={"start": tune.sample_from(lambda spec: 3)},
         trial_resources={"cpu": 1},
         repeat=2,
         upload_dir=RESULTS,

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat.rllib.algorithms.ppo import adapted_kl_coeff, minibatches
-from raycompat.rllib.distributions import Categorical, DiagonalGaussian
+from raycompat.rllib.distributions import Categorical, DiagonalGaussian, Part
 from raycompat.rllib.evolution import ascent_direction, centered_ranks, make_noise, noise_size
 from raycompat.rllib.filters import MeanStdFilter, RunningStatistics, make_filter
 from raycompat.rllib.networks import Head, NetworkSpec, NumpyForward, initial_weights
 from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer, SumTree
-from raycompat.rllib.results import EpisodeStatistics, ResultDict
+from raycompat.rllib.results import EndedEpisode, EpisodeStatistics, ResultDict
 from raycompat.rllib.returns import discounted_sums, generalized_advantages, n_step_transitions
 from raycompat.rllib.schedules import check_schedule, scheduled
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
@@ -259,7 +259,25 @@ def test_numbers_become_actions():
         [0.0, 9.0]
     ]
     with pytest.raises(UnsupportedSpaceException, match="ActionWrapper"):
-        ActionDecoder(spaces.MultiBinary(2))
+        ActionDecoder(spaces.Text(2))
+
+
+def test_choices_numbers_and_both_become_actions():
+    several = ActionDecoder(spaces.MultiDiscrete([2, 3], start=[0, 5]))
+    assert several.layout == (Part(True, 2), Part(True, 3))
+    assert several(np.array([[1.0, 2.0]], np.float32))[0].tolist() == [1, 7]
+    assert ActionDecoder(spaces.MultiBinary(2))(np.array([[1.0, 0.0]]))[0].tolist() == [1, 0]
+    nested = spaces.Dict(
+        a=spaces.Tuple([spaces.Discrete(4, start=1), spaces.Box(-1.0, 1.0, (2,))]),
+        b=spaces.Discrete(2),
+    )
+    both = ActionDecoder(nested)
+    assert both.layout == (Part(True, 4), Part(False, 2), Part(True, 2))
+    (action,) = both(np.array([[3.0, 0.5, 9.0, 1.0]], np.float32))
+    assert (action["a"][0], action["a"][1].tolist(), action["b"]) == (4, [0.5, 1.0], 1)
+    assert nested.contains(action)
+    one = ActionDecoder(spaces.Tuple([spaces.Discrete(3)]))
+    assert one(np.array([2])) == [(2,)]
 
 
 def test_results_are_read_by_key_and_attribute():
@@ -271,10 +289,10 @@ def test_results_are_read_by_key_and_attribute():
 
 def test_means_are_of_the_last_episodes_or_of_all_new_ones():
     statistics = EpisodeStatistics(window=2)
-    statistics.add([(1.0, 1), (2.0, 1), (6.0, 1)], 3)
+    statistics.add([EndedEpisode(1.0, 1), EndedEpisode(2.0, 1), EndedEpisode(6.0, 1)], 3)
     assert statistics.described()["episode_return_mean"] == 3.0
     statistics.begin_iteration()
-    statistics.add([(8.0, 1)], 1)
+    statistics.add([EndedEpisode(8.0, 1)], 1)
     found = statistics.described()
     assert (found["episode_return_mean"], found["num_episodes"]) == (7.0, 1)
     assert (found["num_env_steps_sampled"], found["num_env_steps_sampled_lifetime"]) == (1, 4)

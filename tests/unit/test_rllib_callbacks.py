@@ -5,15 +5,17 @@ import pytest
 
 from raycompat._missing import MissingName
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms.ppo import PPOConfig
 from raycompat.rllib.callbacks import RLlibCallback
-from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState
+from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.episode import (
     EpisodeRecord,
     LoggedMetrics,
     MetricsLogger,
     describe_records,
 )
+from raycompat.rllib.env.runner import EnvRunnerSpec, RunnerState
 from raycompat.rllib.networks import Head, NetworkSpec, initial_weights
 from raycompat.rllib.policies import StochasticPolicy
 
@@ -40,18 +42,19 @@ class Count:
 def runner_with(*hooks, num_envs=1):
     heads = (Head("policy", 2), Head("value", 1))
     network = NetworkSpec((1,), heads)
+    env = Count({})
+    plan = PolicyPlan(StochasticPolicy, network, env.observation_space, env.action_space)
     spec = EnvRunnerSpec(
         Count,
         "Count",
         {},
         num_envs,
         0,
-        StochasticPolicy,
-        network,
+        {"default_policy": plan},
         1,
         make_hooks=lambda: list(hooks),
     )
-    return EnvRunner(spec), RunnerState(initial_weights(network, 1))
+    return EnvRunner(spec), RunnerState({"default_policy": initial_weights(network, 1)})
 
 
 def test_callbacks_see_each_episode_from_its_beginning_to_its_end():

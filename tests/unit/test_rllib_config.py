@@ -124,7 +124,7 @@ def test_what_does_not_happen_here_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"multiagent": {"policies": {"a": None}}}, "learns for one agent"),
+        ({"multiagent": {"observation_fn": print}}, "Agents see what the environment returns"),
         ({"output": "/tmp/out"}, "recorded steps"),
         ({"input": "/tmp/in"}, "recorded steps"),
         ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),
@@ -163,8 +163,6 @@ def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
     assert "log_level" in caplog.text
     assert "learn in TensorFlow" in caplog.text
     assert "'use_lstm'" not in caplog.text
-    with pytest.raises(UnsupportedRayFeatureError, match="one agent"):
-        config.multi_agent(policies={"a", "b"})
     with pytest.raises(ValueError, match="multi_agent: unknown options 'polices'"):
         config.multi_agent(polices={})
 

@@ -11,6 +11,7 @@ from raycompat.rllib.algorithms.ppo import ppo_loss
 from raycompat.rllib.distributions import (
     Categorical,
     DiagonalGaussian,
+    Part,
     tf_entropy,
     tf_kl_divergence,
     tf_log_probability,
@@ -26,7 +27,7 @@ from raycompat.rllib.networks import (
 )
 
 HALF = np.log(np.array([[0.5, 0.5]], np.float32))
-OPTIONS = {"is_discrete": True, "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
+OPTIONS = {"layout": (Part(True, 2),), "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -68,7 +69,7 @@ def test_the_actor_critic_loss_by_hand():
         targets=np.array([5.0], np.float32),
     )
     outputs = constants(policy=HALF, value=np.array([[2.0]], np.float32))
-    total, _ = actor_critic_loss(outputs, batch, True, 0.5, 0.1)
+    total, _ = actor_critic_loss(outputs, batch, (Part(True, 2),), 0.5, 0.1)
     assert float(total) == pytest.approx(2 * np.log(2) + 0.5 * 4.5 - 0.1 * np.log(2))
 
 
@@ -90,20 +91,16 @@ def test_values_targets_and_losses_of_q_learning_by_hand():
 @pytest.mark.parametrize("cls", [Categorical, DiagonalGaussian])
 def test_tensorflow_and_numpy_agree(cls):
     rng = np.random.default_rng(0)
-    is_discrete = cls is Categorical
+    layout = (Part(True, 4),) if cls is Categorical else (Part(False, 2),)
     parameters, others = rng.standard_normal((2, 2000, 4)).astype(np.float32) * 0.5
     distribution, other = cls(parameters), cls(others)
     actions = distribution.sample(rng)
     logs = distribution.log_probability(actions)
-    assert tf_log_probability(is_discrete, parameters, actions).numpy() == pytest.approx(
-        logs, abs=1e-4
-    )
+    assert tf_log_probability(layout, parameters, actions).numpy() == pytest.approx(logs, abs=1e-4)
     # Means over samples: of -log p the entropy, of log p - log q the divergence.
-    assert tf_entropy(is_discrete, parameters).numpy().mean() == pytest.approx(
-        -logs.mean(), abs=0.1
-    )
+    assert tf_entropy(layout, parameters).numpy().mean() == pytest.approx(-logs.mean(), abs=0.1)
     divergence = (logs - other.log_probability(actions)).mean()
-    assert tf_kl_divergence(is_discrete, parameters, others).numpy().mean() == pytest.approx(
+    assert tf_kl_divergence(layout, parameters, others).numpy().mean() == pytest.approx(
         divergence, abs=0.15
     )
 

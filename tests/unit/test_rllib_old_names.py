@@ -70,12 +70,11 @@ def test_simple_q_is_of_2013():
         ("algorithms.SAC", "It is an algorithm that raycompat does not have"),
         ("algorithms.sac.SACConfig", "It is an algorithm that raycompat does not have"),
         ("agents.impala.ImpalaTrainer", "It is an algorithm that raycompat does not have"),
-        ("env.multi_agent_env.MultiAgentEnv", "one agent"),
-        ("env.MultiAgentEnv", "one agent"),
+        ("env.ExternalMultiAgentEnv", "one agent"),
         ("models.tf.tf_modelv2.TFModelV2", "Keras"),
-        ("policy.policy.Policy", "machinery"),
+        ("policy.torch_policy.TorchPolicy", "machinery"),
         ("connectors.env_to_module.FlattenObservations", "connectors"),
-        ("offline.json_reader.JsonReader", "recorded"),
+        ("offline.dataset_reader.DatasetReader", "recorded"),
         ("optimizers.SyncSamplesOptimizer", "machinery"),
         ("utils.exploration.EpsilonGreedy", "exploration"),
     ],
@@ -102,11 +101,10 @@ def test_marks_of_ray_leave_what_they_mark():
         assert f(1) == 1
     with pytest.raises(ValueError, match="old is old"):
         name("utils.deprecation.deprecation_warning")("old", error=True)
-    several = name("env.multi_agent_env.make_multi_agent")("CartPole-v1")
-    with pytest.raises(UnsupportedRayFeatureError, match="one agent"):
-        several()
-    with pytest.raises(UnsupportedRayFeatureError, match="Keras models"):
-        name("core.rl_module.RLModule")()
+    with pytest.raises(UnsupportedRayFeatureError, match="made by its algorithm"):
+        name("agents.ppo.ppo_tf_policy.PPOTFPolicy")()
+    with pytest.raises(UnsupportedRayFeatureError, match="own"):
+        name("agents.ppo.PPOTFPolicy").with_updates(loss_fn=None)
     assert name("core.DEFAULT_MODULE_ID") == "default_policy"
     with pytest.raises(UnsupportedRayFeatureError, match="one file"):
         name("core.COMPONENT_LEARNER") + "/x"
@@ -141,7 +139,7 @@ def test_keys_of_results_have_names():
     result = name("results.with_old_names")(
         {
             "env_runners": {
-                **name("results.describe")([(2.0, 3)]),
+                **name("results.describe")([name("results.EndedEpisode")(2.0, 3)]),
                 "num_episodes": 1,
                 "num_env_steps_sampled": 3,
             },

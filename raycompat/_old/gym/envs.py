@@ -9,8 +9,9 @@ from typing import Any
 
 from raycompat._old.gym import registration
 from raycompat._old.gym.adapters import class_of_its_time
+from raycompat._old.gym.registration import make, register, registry, spec
 
-__all__ = ["registration"]
+__all__ = ["make", "register", "registration", "registry", "spec"]
 
 #: Python looks for ``gym.envs.classic_control`` only below a package.
 __path__: list[str] = []

@@ -12,7 +12,6 @@ from typing import Any
 
 import raycompat as ray
 from raycompat import tune
-from raycompat.exceptions import UnsupportedRayFeatureError
 
 _RETURN = "env_runners/episode_return_mean"
 _STEPS = "env_runners/num_env_steps_sampled_lifetime"
@@ -212,12 +211,6 @@ def _set_options(config: Any, args: argparse.Namespace) -> None:
     config.framework(args.framework)
     if args.env is not None and config.env is None:
         config.environment(args.env)
-    if args.num_agents:
-        raise UnsupportedRayFeatureError(
-            f"--num-agents={args.num_agents}",
-            "An algorithm learns for one agent",
-            "wrap it into a gymnasium.Env of one agent",
-        )
     given = {
         "num_env_runners": args.num_env_runners,
         "num_envs_per_env_runner": args.num_envs_per_env_runner,

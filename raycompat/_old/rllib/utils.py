@@ -76,25 +76,6 @@ def override(parent_cls: Any) -> Callable[[_F], _F]:
     return lambda method: method
 
 
-def make_multi_agent(env_name_or_creator: Any) -> Any:
-    """Return a class of an environment with several agents, which refuses when an object is made.
-
-    Programs make the class for a branch that they do not always take.
-
-    Parameters
-    ----------
-    env_name_or_creator : str or callable
-        The environment that each agent plays in.
-    """
-    from raycompat._missing import MissingName
-
-    return MissingName(
-        f"ray.rllib.env.multi_agent_env.make_multi_agent({env_name_or_creator!r})",
-        "An algorithm learns for one agent",
-        "wrap it into a gymnasium.Env of one agent",
-    )
-
-
 def marked(obj: _F) -> _F:
     """Return a class or function as it is, which a decorator of Ray's marks for readers.
 

@@ -15,15 +15,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.distributions import tf_entropy, tf_log_probability
-from raycompat.rllib.env.env_runner import EnvRunner, RunnerState, Sample
-from raycompat.rllib.learner import Learner, check_finite
+from raycompat.rllib.distributions import Layout, tf_entropy, tf_log_probability
+from raycompat.rllib.env.env_runner import EnvRunner
+from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from raycompat.rllib.env.runner import Columns, Runner, RunnerState, Sample
+from raycompat.rllib.learner import check_finite, compiled_for_any_rows
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights
+from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import generalized_advantages
 from raycompat.rllib.schedules import scheduled
 
@@ -85,7 +88,7 @@ class A2CConfig(A3CConfig):
 def actor_critic_loss(
     outputs: dict[str, Any],
     batch: dict[str, Any],
-    is_discrete: bool,
+    layout: Layout,
     vf_loss_coeff: float,
     entropy_coeff: Any,
 ) -> tuple[Any, dict[str, Any]]:
@@ -97,7 +100,8 @@ def actor_critic_loss(
         The heads ``policy``, of shape (rows, parameters), and ``value``, of shape (rows, 1).
     batch : dict of tensors, of shape (rows, ...)
         ``actions``, ``advantages``, and ``targets`` of the critic.
-    is_discrete : bool
+    layout : tuple of Part
+        Of actions.
     vf_loss_coeff : float
     entropy_coeff : scalar
         How much a policy is rewarded for being random.
@@ -108,10 +112,10 @@ def actor_critic_loss(
     """
     import tensorflow as tf
 
-    logs = tf_log_probability(is_discrete, outputs["policy"], batch["actions"])
+    logs = tf_log_probability(layout, outputs["policy"], batch["actions"])
     policy_loss = -tf.reduce_mean(logs * batch["advantages"])
     vf_loss = 0.5 * tf.reduce_mean((outputs["value"][:, 0] - batch["targets"]) ** 2)
-    entropy = tf.reduce_mean(tf_entropy(is_discrete, outputs["policy"]))
+    entropy = tf.reduce_mean(tf_entropy(layout, outputs["policy"]))
     total = policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy
     return total, {
         "policy_loss": policy_loss,
@@ -121,11 +125,10 @@ def actor_critic_loss(
     }
 
 
-def learned_batch(samples: list[Sample], gamma: float, lambda_: float) -> dict[str, NDArray[Any]]:
+def learned_batch(samples: list[Columns], gamma: float, lambda_: float) -> Columns:
     """Return the valid steps of samples in one, with advantages and targets."""
     parts = []
-    for sample in samples:
-        columns = sample.columns
+    for columns in samples:
         advantages = generalized_advantages(
             columns["rewards"],
             columns["values"],
@@ -157,43 +160,119 @@ class GradientOptions:
     entropy_coeff: float
 
 
-class GradientRunner(EnvRunner):
-    """An env runner that computes the gradient of its samples."""
+#: The gradient of a policy, and the parts of its loss.
+Gradient = tuple[Weights, dict[str, float]]
+
+
+class GradientRunner(Runner):
+    """An env runner that computes the gradients of its samples."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._network = KerasNetwork(self.spec.network, self.spec.seed)
-        self._gradients = compiled_gradients(self._network, self._decode.is_discrete)
+        self._networks: dict[str, KerasNetwork] = {}
+        self._gradients: dict[str, Any] = {}
+        for name, plan in self.spec.policies.items():
+            acting = self.policies[name]
+            if plan.network is not None and isinstance(acting, ActingPolicy):
+                network = self._networks[name] = KerasNetwork(plan.network, self.spec.seed)
+                layout = acting.decode.layout
+                self._gradients[name] = compiled_gradients(network, layout)
 
     def compute_gradients(
-        self, num_steps: int, state: RunnerState, options: GradientOptions
-    ) -> tuple[Weights, dict[str, float], Sample]:
-        """Play, and return the gradient, the parts of the loss, and a sample of counts alone."""
-        sample = self.sample(num_steps, state)
-        batch = learned_batch([sample], options.gamma, options.lambda_)
-        self._network.set_weights(state.weights)
+        self, num_steps: int, state: RunnerState, options: dict[str, GradientOptions]
+    ) -> tuple[dict[str, Gradient], Sample]:
+        """Play, and return the gradients, and a sample of counts alone.
+
+        Parameters
+        ----------
+        num_steps : int
+        state : RunnerState
+        options : dict of GradientOptions
+            Of the policies that learn.
+        """
+        sample: Sample = self.sample(num_steps, state)  # type: ignore[attr-defined]
+        found = {}
+        for name, columns in sample.policies.items():
+            if name in options:
+                found[name] = self._gradient(name, columns, state, options[name])
+        return found, Sample({}, sample.num_steps, sample.episodes, sample.news, sample.left)
+
+    def _gradient(
+        self, name: str, columns: Columns, state: RunnerState, options: GradientOptions
+    ) -> Gradient:
+        batch = learned_batch([columns], options.gamma, options.lambda_)
+        self._networks[name].set_weights(state.weights[name])
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
-        gradients, parts = self._gradients(batch, *coefficients)
-        rewards = {"rewards": sample.columns["rewards"]}
-        counts = Sample(rewards, sample.episodes, sample.news, sample.left)
-        found = {name: float(value) for name, value in parts.items()}
-        return [gradient.numpy() for gradient in gradients], found, counts
+        gradients, parts = self._gradients[name](batch, *coefficients)
+        return [each.numpy() for each in gradients], {k: float(v) for k, v in parts.items()}
 
 
-def compiled_gradients(network: KerasNetwork, is_discrete: bool) -> Any:
+class EnvGradientRunner(GradientRunner, EnvRunner):
+    """Plays in environments of one agent."""
+
+
+class MultiAgentGradientRunner(GradientRunner, MultiAgentEnvRunner):
+    """Plays in environments of several agents."""
+
+
+def compiled_gradients(network: KerasNetwork, layout: Layout) -> Any:
     """Return the function that gives the gradient of a batch, and the parts of the loss."""
     import tensorflow as tf
 
-    @tf.function(reduce_retracing=True)
     def gradients(batch: dict[str, Any], vf_loss_coeff: Any, entropy_coeff: Any) -> Any:
         with tf.GradientTape() as tape:
             outputs = network(batch["observations"])
-            loss, parts = actor_critic_loss(
-                outputs, batch, is_discrete, vf_loss_coeff, entropy_coeff
-            )
+            loss, parts = actor_critic_loss(outputs, batch, layout, vf_loss_coeff, entropy_coeff)
         return tape.gradient(loss, network.variables), parts
 
-    return gradients
+    return compiled_for_any_rows(gradients)
+
+
+class ActorCriticLearner(KerasLearner):
+    """A policy and its critic, to which gradients are applied.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : NetworkSpec
+    seed : int
+    """
+
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        import tensorflow as tf
+
+        super().__init__(setup, network, seed)
+        self._apply = tf.function(self.learner.apply)
+        self._gradients = compiled_gradients(self.learner.network, self.layout)
+
+    @classmethod
+    def network_of(cls, setup: PolicySetup) -> NetworkSpec:
+        """Return a policy and a critic."""
+        return setup.actor_critic_network()
+
+    def options(self, num_steps: int) -> GradientOptions:
+        """Return the coefficients after a number of steps."""
+        settings = self.config
+        entropy_coeff = scheduled(settings.entropy_coeff, num_steps)
+        return GradientOptions(
+            settings.gamma, settings.lambda_, settings.vf_loss_coeff, entropy_coeff
+        )
+
+    def learn(self, parts: list[Columns], num_steps: int) -> dict[str, float]:
+        """Apply the gradient of all steps of samples."""
+        options = self.options(num_steps)
+        batch = learned_batch(parts, options.gamma, options.lambda_)
+        coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
+        gradients, found = self._gradients(batch, *coefficients)
+        return self.apply((gradients, {k: float(v) for k, v in found.items()}), num_steps)
+
+    def apply(self, gradient: tuple[Any, dict[str, float]], num_steps: int) -> dict[str, float]:
+        """Change the network by a gradient; return the parts of the loss, and the gradient's norm."""
+        gradients, parts = gradient
+        check_finite(parts, f"An actor-critic, after {num_steps} steps")
+        self.learner.set_learning_rate(scheduled(self.config.lr, num_steps))
+        norm = self._apply(gradients)
+        return {**parts, "gradients_norm": float(norm)}
 
 
 class A3C(Algorithm):
@@ -208,25 +287,9 @@ class A3C(Algorithm):
     """
 
     config_class: ClassVar[type[AlgorithmConfig]] = A3CConfig
-    runner_class: ClassVar[type[EnvRunner]] = GradientRunner
-
-    def network_spec(self) -> NetworkSpec:
-        """Return a policy and a critic."""
-        return self.actor_critic_spec()
-
-    def setup_learner(self) -> None:
-        """Make the network, and the function that applies gradients."""
-        import tensorflow as tf
-
-        self._learner = Learner(self._network, self._seed, self.config.grad_clip)
-        self._apply = tf.function(self._learner.apply)
-
-    def _options(self) -> GradientOptions:
-        settings = self.config
-        entropy_coeff = scheduled(settings.entropy_coeff, self.num_steps)
-        return GradientOptions(
-            settings.gamma, settings.lambda_, settings.vf_loss_coeff, entropy_coeff
-        )
+    learner_class: ClassVar[Any] = ActorCriticLearner
+    runner_class: ClassVar[type[Runner]] = EnvGradientRunner
+    multi_agent_runner_class: ClassVar[type[Runner]] = MultiAgentGradientRunner
 
     def training_step(self) -> dict[str, Any]:
         """Apply gradients as they come; the runners go on between training steps."""
@@ -235,41 +298,27 @@ class A3C(Algorithm):
         num_steps = 10 if fragment == "auto" else fragment
 
         def arguments() -> tuple[Any, ...]:
-            return num_steps, self.runner_state(), self._options()
+            options = {
+                name: learner.options(self.num_steps)
+                for name, learner in self.learners.items()
+                if self.is_trained(name)
+            }
+            return num_steps, self.runner_state(), options
 
-        found: dict[str, float] = {}
+        found: dict[str, dict[str, float]] = {}
         with self._timed("learner_update_timer"):
             for _ in range(settings.min_updates_per_iteration):
-                gradients, found, counts = self.env_runner_group.next_answer(
+                gradients, counts = self.env_runner_group.next_answer(
                     "compute_gradients", arguments
                 )
-                check_finite(found, f"{type(self).__name__}, after {self.num_steps} steps")
                 self.count(counts)
-                self._learner.set_learning_rate(scheduled(settings.lr, self.num_steps))
-                norm = self._apply(gradients)
-        return {**found, "gradients_norm": float(norm)}
+                for name, gradient in gradients.items():
+                    found[name] = self.learners[name].apply(gradient, self.num_steps)
+        return found
 
-    def get_learner_state(self) -> dict[str, Any]:
-        """Return the weights and the optimizer."""
-        return self._learner.get_state()
-
-    def set_learner_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_learner_state` returned."""
-        self._learner.set_state(state)
-        self.env_runner_group.forget_calls()  # Their gradients are of the old weights.
-
-    def current_weights(self) -> Weights:
-        """Return the weights of policy and critic."""
-        return self._learner.get_weights()
-
-    def set_current_weights(self, weights: Weights) -> None:
-        """Replace the weights of policy and critic."""
-        self._learner.network.set_weights(weights)
-        self.env_runner_group.forget_calls()  # Their gradients are of the old weights.
-
-    def get_module(self, module_id: str = "default_policy") -> Any:
-        """Return the network as a Keras model."""
-        return self._learner.network.model
+    def weights_changed(self) -> None:
+        """Forget the gradients in flight: they are of the old weights."""
+        self.env_runner_group.forget_calls()
 
 
 class A2C(A3C):
@@ -285,28 +334,17 @@ class A2C(A3C):
 
     config_class = A2CConfig
     runner_class = EnvRunner
-
-    def setup_learner(self) -> None:
-        """Make the network, and the functions that compute and apply gradients."""
-        super().setup_learner()
-        self._gradients = compiled_gradients(self._learner.network, self._decode.is_discrete)
+    multi_agent_runner_class = MultiAgentEnvRunner
 
     def training_step(self) -> dict[str, Any]:
         """Let all runners play and learn from their steps together, several times."""
-        settings = self.config
-        found: dict[str, float] = {}
-        for _ in range(settings.min_updates_per_iteration):
+        found: dict[str, dict[str, float]] = {}
+        for _ in range(self.config.min_updates_per_iteration):
             samples = self.sample(self._num_steps_together())
-            options = self._options()
-            batch = learned_batch(samples, options.gamma, options.lambda_)
-            coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
             with self._timed("learner_update_timer"):
-                gradients, parts = self._gradients(batch, *coefficients)
-                found = {name: float(value) for name, value in parts.items()}
-                check_finite(found, f"A2C, after {self.num_steps} steps")
-                self._learner.set_learning_rate(scheduled(settings.lr, self.num_steps))
-                norm = self._apply(gradients)
-        return {**found, "gradients_norm": float(norm)}
+                for name, parts in self.to_learn(samples).items():
+                    found[name] = self.learners[name].learn(parts, self.num_steps)
+        return found
 
     def _num_steps_together(self) -> int:
         settings = self.config

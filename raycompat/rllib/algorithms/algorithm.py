@@ -9,7 +9,7 @@ import pickle
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,11 +22,12 @@ import raycompat as ray
 from raycompat._old.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
+from raycompat.rllib.acting import ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
-from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
+from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
 from raycompat.rllib.env.episode import (
     EpisodeRecord,
@@ -35,11 +36,26 @@ from raycompat.rllib.env.episode import (
     call_hook,
     describe_records,
 )
-from raycompat.rllib.filters import RunningStatistics, make_filter
-from raycompat.rllib.networks import Head, NetworkSpec, Weights, default_filters
-from raycompat.rllib.policies import StochasticPolicy
-from raycompat.rllib.results import EpisodeStatistics, ResultDict, describe, with_old_names
-from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
+from raycompat.rllib.env.multi_agent_env import is_multi_agent
+from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
+from raycompat.rllib.networks import Weights
+from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.policy_of_algorithm import PolicyOfAlgorithm
+from raycompat.rllib.policy_spec import (
+    AgentSpaces,
+    PolicySpec,
+    check_mapping,
+    specs_of,
+    trained_policies,
+)
+from raycompat.rllib.results import (
+    EpisodeStatistics,
+    ResultDict,
+    describe,
+    describe_agents,
+    with_old_names,
+)
 from raycompat.tune import PlacementGroupFactory, Trainable
 from raycompat.util.tracking import Experiment
 
@@ -47,8 +63,6 @@ logger = logging.getLogger(__name__)
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
-POLICY_ID = "default_policy"
-
 
 #: The options, and the figures of the runners, that the dashboard shows.
 _SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
@@ -65,7 +79,7 @@ _SHOWN_OF_RUNNERS = (
 class Algorithm(Trainable):
     """An algorithm of reinforcement learning, with its policy and the processes that play.
 
-    Subclasses give `network_spec`, `training_step`, `get_learner_state` and `set_learner_state`.
+    Subclasses give `learner_class` and `training_step`.
 
     Parameters
     ----------
@@ -97,8 +111,10 @@ class Algorithm(Trainable):
 
     #: The class of its options.
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
-    policy_class: ClassVar[type[Any]] = StochasticPolicy
+    #: The class of what learns for a policy, see `PolicyLearner`.
+    learner_class: ClassVar[Any]
     runner_class: ClassVar[type[Any]] = EnvRunner
+    multi_agent_runner_class: ClassVar[type[Any]] = MultiAgentEnvRunner
     #: Options in place of those of `config_class`; for classes of earlier Rays.
     default_options: ClassVar[Mapping[str, Any]] = {}
 
@@ -133,7 +149,7 @@ class Algorithm(Trainable):
     # Setting up.
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Make the environments, the policy and the runners."""
+        """Make the environments, the policies and the runners."""
         self.config: Any = self._config_of(config["config"], config["env"])
         self.config.validate()
         self.config.freeze()
@@ -142,15 +158,14 @@ class Algorithm(Trainable):
         self._rng = np.random.default_rng([self._seed, 0])
         #: Returns an environment for an `EnvContext`.
         self.create_env = _with_horizon(env_creator(settings.env), settings.horizon)
-        probe = make_env(self.create_env, EnvContext(settings.env_config, 0), settings.env)
-        self.observation_space, self.action_space = _spaces(probe)
-        self._encode = ObservationEncoder(self.observation_space)
-        self._decode = ActionDecoder(
-            self.action_space, settings.normalize_actions, settings.clip_actions
-        )
-        self._network = self.network_spec()
-        self._policy = self.policy_class(self._network, self._decode.is_discrete)
-        self._filter = make_filter(settings.observation_filter, self._encode.shape)
+        self._mapping = check_mapping(settings.policy_mapping_fn)
+        self._setups: dict[str, PolicySetup] = {}
+        self._learner_classes: dict[str, Any] = {}
+        self._plans: dict[str, PolicyPlan] = {}
+        self._plan_policies()
+        self._acting = {name: plan.make() for name, plan in self._plans.items()}
+        own = [n for n, cls in self._learner_classes.items() if issubclass(cls, self.learner_class)]
+        self._trained = trained_policies(settings.policies_to_train, own)
         self._episodes = EpisodeStatistics(settings.metrics_num_episodes_for_smoothing)
         self._timers: dict[str, float] = {}
         self._evaluation_group: RunnerGroup | None = None
@@ -163,8 +178,75 @@ class Algorithm(Trainable):
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
         )
-        self.setup_learner()
+        #: What learns, by policy.
+        self.learners: dict[str, Any] = {
+            name: self._learner_classes[name](
+                setup, self._plans[name].network, self._seed + 7919 * index
+            )
+            for index, (name, setup) in enumerate(self._setups.items())
+        }
         self._call_hooks("on_algorithm_init")
+
+    def _plan_policies(self) -> None:
+        """Make an environment, and plan the policies for its spaces."""
+        settings = self.config
+        probe = make_env(self.create_env, EnvContext(settings.env_config, 0), settings.env)
+        try:
+            #: Whether the environment is one of several agents.
+            self.is_multi_agent = is_multi_agent(probe)
+            self.observation_space, self.action_space = (
+                probe.observation_space,
+                probe.action_space,
+            )
+            specs = specs_of(settings.policies)
+            if not self.is_multi_agent and list(specs) != [POLICY_ID]:
+                raise ValueError(
+                    f"policies={sorted(specs)}: the environment {settings.env!r} has one agent. Let "
+                    "its class derive from ray.rllib.env.multi_agent_env.MultiAgentEnv, or leave "
+                    "policies out."
+                )
+            spaces = AgentSpaces(probe, self._mapping)
+            for name, spec in specs.items():
+                found = (self.observation_space, self.action_space)
+                if self.is_multi_agent:
+                    found = spaces.of_policy(name, spec)
+                self._plan(name, spec, *found)
+        finally:
+            close = getattr(probe, "close", None)
+            if close is not None:
+                close()
+
+    def _plan(self, name: str, spec: PolicySpec, observation_space: Any, action_space: Any) -> None:
+        """Plan one policy: one that learns, or the rule of a user."""
+        config, rule = self.config.of_policy(name, spec)
+        if rule is not None:
+            self._plans[name] = PolicyPlan(
+                rule.cls, None, observation_space, action_space, options=rule.options
+            )
+            return
+        setup = PolicySetup(config, observation_space, action_space)
+        cls = self._learner_classes[name] = self._learner_class_of(config)
+        self._setups[name] = setup
+        self._plans[name] = setup.plan(cls.policy_class, cls.network_of(setup))
+
+    def _learner_class_of(self, config: AlgorithmConfig) -> Any:
+        """Return what learns for a policy: that of another algorithm where its class says so."""
+        named = config.algo_class
+        is_own = isinstance(config, self.config_class) or named is None
+        return self.learner_class if is_own or named is None else named.learner_class
+
+    def is_trained(self, name: str) -> bool:
+        """Return whether a policy learns."""
+        return name in self._trained
+
+    def to_learn(self, samples: list[Sample]) -> dict[str, list[Columns]]:
+        """Return the columns of samples for each policy that learns and has a valid step."""
+        found: dict[str, list[Columns]] = {}
+        for sample in samples:
+            for name, columns in sample.policies.items():
+                if name in self._trained:
+                    found.setdefault(name, []).append(columns)
+        return found
 
     def _affordable(self, wanted: int) -> int:
         """Return how many runners the cluster has room for; more would wait without limit."""
@@ -191,7 +273,10 @@ class Algorithm(Trainable):
             max_restarts=settings.max_num_env_runner_restarts,
             timeout_s=settings.sample_timeout_s,
         )
-        return RunnerGroup(partial(_make_runner, self.runner_class, spec), num_runners, options)
+        return RunnerGroup(partial(_make_runner, self._runner_class(), spec), num_runners, options)
+
+    def _runner_class(self) -> type[Any]:
+        return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
     def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
         settings = self.config
@@ -201,78 +286,23 @@ class Algorithm(Trainable):
             env_config=dict(settings.env_config),
             num_envs=num_envs,
             num_runners=num_runners,
-            policy_class=self.policy_class,
-            network=self._network,
+            policies=self._plans,
             seed=self._seed,
-            observation_filter=settings.observation_filter,
-            normalize_actions=settings.normalize_actions,
-            clip_actions=settings.clip_actions,
             clip_rewards=settings.clip_rewards or False,
             restarts_environments=settings.restart_failed_sub_environments,
             make_hooks=settings.hooks if settings.watches_episodes() else None,
+            policy_mapping_fn=self._mapping,
+            horizon=settings.horizon,
         )
-
-    def body_options(self) -> dict[str, Any]:
-        """Return the settings of the layers below the heads, from the model's options."""
-        model, shape = self.config.model, self._encode.shape
-        trunk = None
-        if model["custom_model"] is not None:
-            from raycompat.rllib.models.catalog import custom_trunk
-
-            trunk = custom_trunk(model["custom_model"], model["custom_model_config"])
-        given = model["conv_filters"]
-        filters = default_filters(shape) if given is None else tuple(map(tuple, given))
-        return {
-            "observation_shape": shape,
-            "activation": model["fcnet_activation"],
-            "conv_filters": filters,
-            "custom_trunk": trunk,
-        }
-
-    def actor_critic_spec(self) -> NetworkSpec:
-        """Return a network with the heads ``policy`` and ``value``.
-
-        They share layers if the model's option says so, or if there are filters or a custom model.
-        """
-        body, model = self.body_options(), self.config.model
-        hiddens = tuple(model["fcnet_hiddens"])
-        shares = bool(
-            model["vf_share_layers"] or body["conv_filters"] or body["custom_trunk"] is not None
-        )
-        own = () if shares else hiddens
-        num_outputs = self._decode.num_choices * (1 if self._decode.is_discrete else 2)
-        heads = (Head("policy", num_outputs, own, 0.01), Head("value", 1, own, 1.0))
-        return NetworkSpec(heads=heads, trunk=hiddens if shares else (), **body)
 
     # What subclasses give.
 
     @abstractmethod
-    def network_spec(self) -> NetworkSpec:
-        """Return the network of the policy."""
+    def training_step(self) -> dict[str, dict[str, Any]]:
+        """Sample and learn once; return what each policy's learning has to say."""
 
-    @abstractmethod
-    def setup_learner(self) -> None:
-        """Make what learns."""
-
-    @abstractmethod
-    def training_step(self) -> dict[str, Any]:
-        """Sample and learn once; return the learning part of the result."""
-
-    @abstractmethod
-    def get_learner_state(self) -> dict[str, Any]:
-        """Return what learns, the weights under the key ``weights`` among it."""
-
-    @abstractmethod
-    def set_learner_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_learner_state` returned."""
-
-    @abstractmethod
-    def current_weights(self) -> Weights:
-        """Return the weights of the policy."""
-
-    @abstractmethod
-    def set_current_weights(self, weights: Weights) -> None:
-        """Replace the weights of the policy."""
+    def weights_changed(self) -> None:
+        """Take note that weights were replaced."""
 
     def exploration(self) -> float:
         """Return the chance of a random action now."""
@@ -287,8 +317,9 @@ class Algorithm(Trainable):
 
     def runner_state(self) -> RunnerState:
         """Return weights, statistics and the chance of random actions, which runners play by."""
-        statistics = self._filter.statistics
-        return RunnerState(self.current_weights(), statistics, self.exploration())
+        weights = {name: learner.get_weights() for name, learner in self.learners.items()}
+        statistics = {name: acting.filter.statistics for name, acting in self._acting.items()}
+        return RunnerState(weights, statistics, self.exploration())
 
     def sample(self, num_steps: int) -> list[Sample]:
         """Let the runners sample at least this number of steps together; count episodes and steps."""
@@ -305,11 +336,18 @@ class Algorithm(Trainable):
     def count(self, sample: Sample) -> None:
         """Count the steps, episodes and observations of a sample."""
         self._episodes.add(sample.episodes, sample.num_steps)
-        if sample.news is not None and self._filter.statistics is not None:
-            self._filter.statistics.merge(sample.news)
+        for name, news in sample.news.items():
+            statistics = self._acting[name].filter.statistics
+            if news is not None and statistics is not None:
+                statistics.merge(news)
         if sample.left is not None:
             self._records += sample.left.records
             self._logged.add(sample.left.logged)
+
+    @property
+    def workers(self) -> RunnerGroup:
+        """The env runners: the name until 2024."""
+        return self.env_runner_group
 
     # Training.
 
@@ -335,7 +373,7 @@ class Algorithm(Trainable):
         }
         result: dict[str, Any] = {
             "env_runners": runners,
-            "learners": {POLICY_ID: statistics},
+            "learners": statistics,
             "num_env_steps_sampled_lifetime": self.num_steps,
             "num_healthy_workers": len(self.env_runner_group) * self.env_runner_group.is_remote,
             "num_env_runner_restarts": self.env_runner_group.num_restarts,
@@ -383,7 +421,7 @@ class Algorithm(Trainable):
             self._shown.trial("run", "RUNNING", parameters)
         figures = {
             **{each: result["env_runners"].get(each) for each in _SHOWN_OF_RUNNERS},
-            **result["learners"][POLICY_ID],
+            **_flat(result["learners"]),
             "runners": result["num_healthy_workers"],
             "runners started again": result["num_env_runner_restarts"],
             "steps": result["num_env_steps_sampled_lifetime"],
@@ -410,7 +448,11 @@ class Algorithm(Trainable):
         answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
         episodes = [episode for answer in answers for episode in answer]
         found: dict[str, Any] = {
-            "env_runners": {**describe(episodes), "num_episodes": len(episodes)}
+            "env_runners": {
+                **describe(episodes),
+                **describe_agents(episodes),
+                "num_episodes": len(episodes),
+            }
         }
         if settings.watches_episodes():
             found |= self._left_in(group)
@@ -432,8 +474,11 @@ class Algorithm(Trainable):
             raise ValueError(f"evaluation_config: {unknown}: expected 'explore' or 'env_config'.")
         spec = self._runner_spec(self.config.evaluation_num_env_runners, 1)
         spec.env_config.update(changes.get("env_config", {}))
-        make = partial(_make_evaluation_runner, spec, 100)
+        make = partial(_make_evaluation_runner, self._evaluation_class(), spec, 100)
         return RunnerGroup(make, self.config.evaluation_num_env_runners)
+
+    def _evaluation_class(self) -> type[Any]:
+        return MultiAgentEnvRunner if self.is_multi_agent else EnvRunner
 
     def _timed(self, name: str) -> _Timer:
         return _Timer(self._timers, name)
@@ -446,48 +491,131 @@ class Algorithm(Trainable):
 
     # Acting.
 
-    def compute_single_action(self, observation: Any, *, explore: bool | None = None) -> Any:
+    def compute_single_action(
+        self,
+        observation: Any,
+        state: Any = None,
+        *,
+        policy_id: str = POLICY_ID,
+        explore: bool | None = None,
+        full_fetch: bool = False,
+    ) -> Any:
         """Return the action for one observation.
 
         Parameters
         ----------
         observation : object
-            Of the environment's observation space.
+            Of the policy's observation space.
+        state : list, optional
+            Of a rule of a user, what it returned last.
+        policy_id : str, default "default_policy"
+            Which policy acts.
         explore : bool, optional
             Draw the action, instead of taking the best; by default as the config says.
+        full_fetch : bool, default False
+            Return a tuple of action, states and a dict, the form for policies with a state.
 
         Returns
         -------
         object
-            Of the environment's action space.
-        """
-        explore = self.config.explore if explore is None else explore
-        observations = self._filter(self._encode([observation]), update=False)
-        self._policy.set_weights(self.current_weights())
-        self._policy.set_exploration(self.exploration())
-        actions, _ = self._policy.act(observations, self._rng, bool(explore))
-        return self._decode(actions)[0]
+            Of the policy's action space.
 
-    def compute_action(self, observation: Any) -> Any:
-        """Return the action for one observation; the name until 2020."""
-        return self.compute_single_action(observation)
+        Raises
+        ------
+        ValueError
+            When there is no such policy.
+        """
+        explore = bool(self.config.explore if explore is None else explore)
+        acting = self._acting.get(policy_id)
+        if acting is None:
+            raise ValueError(
+                f"policy_id={policy_id!r}: the policies of this algorithm are {sorted(self._acting)}."
+            )
+        observations = acting.observe([observation], update=False)
+        if isinstance(acting, ActingRule):
+            states = [acting.initial_state() if state is None else list(state)]
+            actions, states = acting.choose(observations, states, explore)
+            return (actions[0], states[0], {}) if full_fetch or state is not None else actions[0]
+        acting.policy.set_weights(self.learners[policy_id].get_weights())
+        acting.policy.set_exploration(self.exploration())
+        found, extras = acting.act(observations, self._rng, explore)
+        action = acting.decode(found)[0]
+        if full_fetch or state is not None:
+            return action, [], {name: column[0] for name, column in extras.items()}
+        return action
+
+    def compute_action(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the action for one observation; the name of `compute_single_action` until 2020."""
+        return self.compute_single_action(observation, *args, **kwargs)
 
     def compute_actions(
-        self, observations: Mapping[Any, Any], *, explore: bool | None = None
+        self,
+        observations: Mapping[Any, Any],
+        *,
+        policy_id: str = POLICY_ID,
+        explore: bool | None = None,
     ) -> dict[Any, Any]:
         """Return the actions for several observations, by the same keys."""
         return {
-            key: self.compute_single_action(each, explore=explore)
+            key: self.compute_single_action(each, policy_id=policy_id, explore=explore)
             for key, each in observations.items()
         }
 
-    def get_weights(self) -> dict[str, Weights]:
-        """Return the policy's weights, a list of arrays, under ``default_policy``."""
-        return {POLICY_ID: self.current_weights()}
+    def get_policy(self, policy_id: str = POLICY_ID) -> PolicyOfAlgorithm:
+        """Return one of the policies, to act by it, or to read or replace its weights.
+
+        Parameters
+        ----------
+        policy_id : str, default "default_policy"
+
+        Raises
+        ------
+        ValueError
+            When there is no such policy.
+        """
+        if policy_id not in self._plans:
+            raise ValueError(
+                f"policy_id={policy_id!r}: the policies of this algorithm are {sorted(self._plans)}."
+            )
+        return PolicyOfAlgorithm(self, policy_id, self._plans[policy_id])
+
+    def get_module(self, module_id: str = POLICY_ID) -> Any:
+        """Return the network of a policy as a Keras model; None where it is none.
+
+        Raises
+        ------
+        ValueError
+            When there is no such policy.
+        """
+        return self.get_policy(module_id).model
+
+    def get_weights(self, policies: Iterable[str] | None = None) -> dict[str, Weights]:
+        """Return the weights of the policies, lists of arrays, by name.
+
+        Parameters
+        ----------
+        policies : iterable of str, optional
+            Default: all.
+        """
+        names = self.learners if policies is None else policies
+        return {name: self.learners[name].get_weights() for name in names}
 
     def set_weights(self, weights: Mapping[str, Weights]) -> None:
-        """Replace the policy's weights by what `get_weights` returned."""
-        self.set_current_weights(weights[POLICY_ID])
+        """Replace the weights of policies by what `get_weights` returned.
+
+        Raises
+        ------
+        ValueError
+            When a policy does not exist, or has other weights.
+        """
+        for name, own in weights.items():
+            if name not in self.learners:
+                raise ValueError(
+                    f"set_weights: {name!r} is not a policy with weights: expected one of "
+                    f"{sorted(self.learners)}."
+                )
+            self.learners[name].set_weights(own)
+        self.weights_changed()
 
     # Checkpoints.
 
@@ -500,8 +628,8 @@ class Algorithm(Trainable):
         return {
             "class": type(self),
             "config": self.config,
-            "learner": self.get_learner_state(),
-            "filter": self._filter.statistics,
+            "learners": {name: each.get_state() for name, each in self.learners.items()},
+            "filters": {name: each.filter.statistics for name, each in self._acting.items()},
             "episodes": self._episodes.get_state(),
             "rng": self._rng.bit_generator.state,
         }
@@ -510,16 +638,22 @@ class Algorithm(Trainable):
         """Take the state from a folder, or a dict."""
         state = checkpoint if isinstance(checkpoint, dict) else _read_state(Path(checkpoint))
         try:
-            self.set_learner_state(state["learner"])
+            if set(state["learners"]) != set(self.learners):
+                raise ValueError(
+                    f"its policies are {sorted(state['learners'])}, not {sorted(self.learners)}"
+                )
+            for name, own in state["learners"].items():
+                self.learners[name].set_state(own)
         except (KeyError, ValueError) as error:
             raise ValueError(
                 f"The checkpoint of {state['class'].__name__} does not fit {type(self).__name__} with "
                 f"this network: {error}. Use {type(self).__name__}.from_checkpoint(path), which takes "
                 "the config from the checkpoint, too."
             ) from error
-        statistics: RunningStatistics | None = state["filter"]
-        if statistics is not None:
-            self._filter.statistics = statistics
+        for name, statistics in state["filters"].items():
+            if statistics is not None:
+                self._acting[name].filter.statistics = statistics
+        self.weights_changed()
         self._episodes.set_state(state["episodes"])
         self._rng.bit_generator.state = state["rng"]
         self._call_hooks("on_checkpoint_loaded")
@@ -668,9 +802,17 @@ def _make_runner(cls: type[Any], spec: EnvRunnerSpec, index: int, is_replacement
 
 
 def _make_evaluation_runner(
-    spec: EnvRunnerSpec, first: int, index: int, is_replacement: bool
-) -> EnvRunner:
-    return EnvRunner(spec, first + index, is_replacement)
+    cls: type[Any], spec: EnvRunnerSpec, first: int, index: int, is_replacement: bool
+) -> Any:
+    return cls(spec, first + index, is_replacement)
+
+
+def _flat(learners: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return figures of learning, with the policy's name before each where there are several."""
+    if len(learners) == 1:
+        (found,) = learners.values()
+        return dict(found)
+    return {f"{name}/{key}": v for name, each in learners.items() for key, v in each.items()}
 
 
 def _with_horizon(
@@ -678,15 +820,14 @@ def _with_horizon(
 ) -> Callable[[EnvContext], Any]:
     if horizon is None:
         return create
-    return lambda context: gymnasium.wrappers.TimeLimit(of_today(create(context)), horizon)
 
+    def limited(context: EnvContext) -> Any:
+        env = create(context)
+        if is_multi_agent(env):  # the runner counts its steps
+            return env
+        return gymnasium.wrappers.TimeLimit(of_today(env), horizon)
 
-def _spaces(env: Any) -> tuple[Any, Any]:
-    spaces = env.observation_space, env.action_space
-    close = getattr(env, "close", None)
-    if close is not None:
-        close()
-    return spaces
+    return limited
 
 
 def _read_state(folder: Path) -> dict[str, Any]:

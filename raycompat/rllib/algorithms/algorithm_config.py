@@ -21,11 +21,13 @@ from raycompat.rllib.algorithms.old_keys import (
 )
 from raycompat.rllib.callbacks.callbacks import HOOKS, RUNNER_HOOKS, RLlibCallback, overridden
 from raycompat.rllib.filters import FILTERS
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.schedules import check_schedule
 
 if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
+    from raycompat.rllib.policy_spec import PolicySpec
 
 #: The options that all algorithms have, by the method that sets them, with their defaults.
 GROUPS: dict[str, dict[str, Any]] = {
@@ -80,7 +82,13 @@ GROUPS: dict[str, dict[str, Any]] = {
     "learners": {"num_learners": 0, "num_gpus_per_learner": 0},
     "resources": {"num_gpus": 0, "num_cpus_for_main_process": 1},
     "framework": {"framework_str": "tf2"},
-    "multi_agent": {},
+    "multi_agent": {
+        "policies": None,
+        "policy_mapping_fn": None,
+        "policies_to_train": None,
+        "algorithm_config_overrides_per_module": {},
+    },
+    "rl_module": {"rl_module_spec": None},
     "offline_data": {},
     "checkpointing": {},
     "experimental": {},
@@ -116,6 +124,7 @@ MODEL: dict[str, Any] = {
     "fcnet_activation": "tanh",
     "conv_filters": None,
     "vf_share_layers": False,
+    "free_log_std": False,
     "custom_model": None,
     "custom_model_config": {},
 }
@@ -266,6 +275,7 @@ class AlgorithmConfig:
             ``train_batch_size_per_learner`` (int, steps), or ``train_batch_size``. ``model`` (dict):
             ``fcnet_hiddens`` (list of int, default [256, 256]), ``fcnet_activation`` (default "tanh"),
             ``conv_filters`` (list of [filters, side, step]), ``vf_share_layers`` (bool),
+            ``free_log_std`` (bool: deviations of actions that do not depend on observations),
             ``custom_model``.
         """
         return self._set("training", options)
@@ -344,14 +354,20 @@ class AlgorithmConfig:
         """Return whether a callback sees the episodes that runners play."""
         return any(overridden(hook, RUNNER_HOOKS) for hook in self.hooks())
 
-    def rl_module(self, model_config: Any = None, **options: Any) -> Self:
+    def rl_module(
+        self, model_config: Any = None, rl_module_spec: Any = None, **options: Any
+    ) -> Self:
         """Set the network: ``model_config`` is what ``training(model=...)`` is.
 
         Parameters
         ----------
         model_config : dict, optional
+        rl_module_spec : RLModuleSpec or MultiRLModuleSpec, optional
+            Of one policy, or of several: their ``model_config``, or a class that acts by a rule.
         """
         self._refuse_unknown("rl_module", with_new_names(options), ())
+        if rl_module_spec is not None:
+            self.rl_module_spec = rl_module_spec
         return self if model_config is None else self.training(model=_as_dict(model_config))
 
     def learners(self, **options: Any) -> Self:
@@ -377,14 +393,62 @@ class AlgorithmConfig:
         return self._set("framework", options)
 
     def multi_agent(self, **options: Any) -> Self:
-        """Refuse several agents: an algorithm learns for one.
+        """Set which policies there are, and which agents act by them.
 
         Parameters
         ----------
         **options
-            Only those that ask for nothing are taken.
+            ``policies`` (list or set of names, or dict of `PolicySpec` by name): each has a network of
+            its own; by default there is ``default_policy``, which all agents share.
+            ``policy_mapping_fn`` (function of agent and episode): returns the name of an agent's
+            policy; it is called when the agent is first seen in an episode. ``policies_to_train``
+            (list, set, or function of a name; default all): the others keep their weights.
+            ``algorithm_config_overrides_per_module`` (dict by policy): options in place of the
+            algorithm's.
         """
         return self._set("multi_agent", options)
+
+    def of_policy(self, name: str, spec: PolicySpec) -> tuple[AlgorithmConfig, Rule | None]:
+        """Return the options of a policy; and its class and options if it acts by a rule.
+
+        Parameters
+        ----------
+        name : str
+        spec : PolicySpec
+        """
+        module = self.rl_module_spec
+        module = module.of_policy(name) if isinstance(module, MultiRLModuleSpec) else module
+        if module is not None and module.module_class is not None:
+            return self, Rule(module.module_class, module.model_config)
+        if is_rule(spec.policy_class):
+            return self, Rule(spec.policy_class, spec.config)
+        base = self._of_class(spec.policy_class)
+        overrides = self.algorithm_config_overrides_per_module.get(name)
+        own = [each for each in (spec.config, overrides) if each]
+        model = None if module is None else module.model_config
+        if not own and not model:
+            return base, None
+        config = base.copy(copy_frozen=False)
+        for each in own:
+            config.update_from_dict(each if isinstance(each, Mapping) else each.to_dict())
+        if model:
+            config.training(model=_as_dict(model))
+        config.validate()
+        return config, None
+
+    def _of_class(self, policy_class: Any) -> AlgorithmConfig:
+        """Return the config of the algorithm that a policy's class names; this one for its own."""
+        name = getattr(policy_class, "algorithm", "")
+        if not name:
+            return self
+        from raycompat.rllib.algorithms.registry import get_algorithm_class
+
+        named = get_algorithm_class(name)
+        if self.algo_class is not None and issubclass(self.algo_class, named):
+            return self
+        config = named.get_default_config()
+        config.observation_filter = self.observation_filter
+        return config
 
     def offline_data(self, **options: Any) -> Self:
         """Refuse recorded steps: algorithms learn from the environment that they play in.

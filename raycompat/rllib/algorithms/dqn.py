@@ -5,7 +5,7 @@ Mnih et al., "Playing Atari with deep reinforcement learning" (arXiv 1312.5602),
 replay (Schaul et al., arXiv 1511.05952) and returns of several steps. In each training step:
 
 1. The env runners play, now and then by a random action (`DQN.exploration`), and the steps go into the
-   replay buffer (`_remember`).
+   replay buffer (`DQNLearner.remember`).
 2. The network learns from the minibatches that are due (`q_targets`, `q_loss`), which are drawn
    together; the steps' priorities follow their errors.
 3. From time to time the target network, which gives the values of next observations, becomes a copy of
@@ -24,10 +24,11 @@ from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.env.env_runner import EnvRunnerSpec, Sample
-from raycompat.rllib.learner import Learner, check_finite
+from raycompat.rllib.env.runner import Columns, EnvRunnerSpec
+from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
 from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec, Weights
 from raycompat.rllib.policies import EpsilonGreedyPolicy
+from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
 from raycompat.rllib.returns import n_step_transitions
 from raycompat.rllib.schedules import scheduled
@@ -172,80 +173,51 @@ def q_loss(errors: Any, weights: Any, kind: str) -> Any:
     return tf.reduce_mean(weights * losses)
 
 
-class DQN(Algorithm):
-    """Deep Q-networks; see `Algorithm`.
+class DQNLearner(KerasLearner):
+    """Values of actions, which learn from a memory of steps.
 
     Parameters
     ----------
-    config : DQNConfig or dict, optional
-    env : str, class or callable, optional
-    logger_creator : optional
-        Has no effect.
+    setup : PolicySetup
+    network : NetworkSpec
+    seed : int
     """
 
-    config_class = DQNConfig
-    policy_class = EpsilonGreedyPolicy
+    policy_class: ClassVar[Any] = EpsilonGreedyPolicy
 
-    def network_spec(self) -> NetworkSpec:
-        """Return a trunk with a head for advantages, and one for the value if they duel."""
-        if not self._decode.is_discrete:
-            raise UnsupportedSpaceException(
-                f"DQN cannot choose from {self.action_space!r}: expected a Discrete space. PPO, A2C, "
-                "A3C and ES take boxes."
-            )
-        settings = self.config
-        hiddens = tuple(settings.hiddens)
-        heads = [Head("advantage", self._decode.num_choices, hiddens, 0.1)]
-        if settings.dueling:
-            heads.append(Head("value", 1, hiddens))
-        trunk = tuple(settings.model["fcnet_hiddens"])
-        return NetworkSpec(heads=tuple(heads), trunk=trunk, **self.body_options())
-
-    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
-        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
-
-    def setup_learner(self) -> None:
-        """Make the two networks, the buffer, and the function that learns from a minibatch."""
-        settings = self.config
-        self._learner = Learner(
-            self._network, self._seed, settings.grad_clip, settings.adam_epsilon
-        )
-        self._target = KerasNetwork(self._network, self._seed)
-        self._target.set_weights(self._learner.get_weights())
-        self._weights = self._learner.get_weights()
-        self._buffer = _make_buffer(settings.replay_buffer_config, [self._seed, 1])
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        super().__init__(setup, network, seed)
+        self._target = KerasNetwork(network, seed)
+        self._weights = self.learner.get_weights()
+        self._target.set_weights(self._weights)
+        self._buffer = _make_buffer(self.config.replay_buffer_config, [seed, 1])
         self._steps_at_target_update = 0
         self._num_target_updates = 0
         #: Minibatches that are due for the steps played; fractions are carried over.
         self._due = 0.0
-        self._update = _compiled_update(self._learner, self._target, settings)
+        self._update = _compiled_update(self.learner, self._target, self.config)
 
-    def exploration(self) -> float:
-        """Return the chance of a random action now."""
-        return scheduled(self.config.epsilon, self.num_steps)
+    def _adam(self) -> dict[str, Any]:
+        return {"epsilon": self.config.adam_epsilon}
 
-    def training_step(self) -> dict[str, Any]:
-        """Play some steps, and learn from the minibatches that are due."""
-        settings = self.config
-        fragment = settings.rollout_fragment_length
-        per_env = max(4, settings.n_step) if fragment == "auto" else fragment
-        num_envs = len(self.env_runner_group) * settings.num_envs_per_env_runner
-        before = self.num_steps
-        for sample in self.sample(per_env * num_envs):
-            self._remember(sample)
-        statistics = {}
-        if self.num_steps >= settings.num_steps_sampled_before_learning_starts:
-            with self._timed("learner_update_timer"):
-                statistics = self._learn(self.num_steps - before)
-        return {
-            **statistics,
-            "exploration": self.exploration(),
-            "num_target_updates": self._num_target_updates,
-        }
+    @classmethod
+    def network_of(cls, setup: PolicySetup) -> NetworkSpec:
+        """Return a trunk with a head for advantages, and one for the value if they duel."""
+        if not setup.decode.is_choice:
+            raise UnsupportedSpaceException(
+                f"DQN cannot choose from {setup.action_space!r}: expected a Discrete space. PPO, A2C, "
+                "A3C and ES take boxes."
+            )
+        settings = setup.config
+        hiddens = tuple(settings.hiddens)
+        heads = [Head("advantage", setup.decode.layout[0].size, hiddens, 0.1)]
+        if settings.dueling:
+            heads.append(Head("value", 1, hiddens))
+        trunk = tuple(settings.model["fcnet_hiddens"])
+        return NetworkSpec(heads=tuple(heads), trunk=trunk, **setup.body_options())
 
-    def _remember(self, sample: Sample) -> None:
-        """Put the valid steps into the buffer, each joined with those that follow it."""
-        columns = sample.columns
+    def remember(self, columns: Columns) -> int:
+        """Put the valid steps into the buffer, each joined with those that follow it; count them."""
         settings = self.config
         sums, last, discounts = n_step_transitions(
             columns["rewards"],
@@ -263,8 +235,22 @@ class DQN(Algorithm):
             "next_observations": columns["next_observations"][last, places],
         }
         self._buffer.add({name: each[columns["valid"]] for name, each in named.items()})
+        return int(columns["valid"].size)
 
-    def _learn(self, num_played: int) -> dict[str, Any]:
+    def learn(self, num_played: int, num_steps: int) -> dict[str, Any]:
+        """Learn from the minibatches that are due.
+
+        Parameters
+        ----------
+        num_played : int
+            Steps of this policy since the last call.
+        num_steps : int
+            All steps so far, for schedules.
+        """
+        statistics = self._learn_due(num_played, num_steps) if len(self._buffer) else {}
+        return {**statistics, "num_target_updates": self._num_target_updates}
+
+    def _learn_due(self, num_played: int, num_steps: int) -> dict[str, Any]:
         settings = self.config
         size = settings.train_batch_size_per_learner
         self._due += num_played * (settings.training_intensity or size) / size
@@ -272,7 +258,7 @@ class DQN(Algorithm):
         if not count:
             return {}
         self._due -= count
-        self._learner.set_learning_rate(scheduled(settings.lr, self.num_steps))
+        self.learner.set_learning_rate(scheduled(settings.lr, num_steps))
         batch = self._buffer.sample(count * size)
         indices = batch.pop("indices")
         # Rows were drawn from equal parts of the sum: every count-th makes a spread minibatch.
@@ -288,22 +274,22 @@ class DQN(Algorithm):
             "qf_mean": float(mean_q),
             "td_error_mean": float(np.abs(errors).mean()),
         }
-        check_finite(statistics, f"DQN, after {self.num_steps} steps")
-        if self.num_steps - self._steps_at_target_update >= settings.target_network_update_freq:
+        check_finite(statistics, f"DQN, after {num_steps} steps")
+        if num_steps - self._steps_at_target_update >= settings.target_network_update_freq:
+            self._steps_at_target_update = num_steps
             self._update_target(settings.tau)
-        self._weights = self._learner.get_weights()
+        self._weights = self.learner.get_weights()
         return statistics
 
     def _update_target(self, tau: float) -> None:
-        self._steps_at_target_update = self.num_steps
         self._num_target_updates += 1
-        pairs = zip(self._learner.get_weights(), self._target.get_weights(), strict=True)
+        pairs = zip(self.learner.get_weights(), self._target.get_weights(), strict=True)
         self._target.set_weights([tau * new + (1 - tau) * old for new, old in pairs])
 
-    def get_learner_state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return both networks and the optimizer, and if the config says so the buffer."""
         state = {
-            **self._learner.get_state(),
+            **super().get_state(),
             "target": self._target.get_weights(),
             "num_target_updates": self._num_target_updates,
             "steps_at_target_update": self._steps_at_target_update,
@@ -312,28 +298,67 @@ class DQN(Algorithm):
             state["buffer"] = self._buffer.get_state()
         return state
 
-    def set_learner_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_learner_state` returned."""
-        self._learner.set_state(state)
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        super().set_state(state)
         self._target.set_weights(state["target"])
         self._num_target_updates = state["num_target_updates"]
         self._steps_at_target_update = state["steps_at_target_update"]
-        self._weights = self._learner.get_weights()
+        self._weights = self.learner.get_weights()
         if "buffer" in state:
             self._buffer.set_state(state["buffer"])
 
-    def current_weights(self) -> Weights:
+    def get_weights(self) -> Weights:
         """Return the weights of the network."""
         return self._weights
 
-    def set_current_weights(self, weights: Weights) -> None:
+    def set_weights(self, weights: Weights) -> None:
         """Replace the weights of the network."""
-        self._learner.network.set_weights(weights)
-        self._weights = self._learner.get_weights()
+        super().set_weights(weights)
+        self._weights = self.learner.get_weights()
 
-    def get_module(self, module_id: str = "default_policy") -> Any:
-        """Return the network as a Keras model."""
-        return self._learner.network.model
+
+class DQN(Algorithm):
+    """Deep Q-networks; see `Algorithm`.
+
+    Parameters
+    ----------
+    config : DQNConfig or dict, optional
+    env : str, class or callable, optional
+    logger_creator : optional
+        Has no effect.
+    """
+
+    config_class = DQNConfig
+    learner_class: ClassVar[Any] = DQNLearner
+
+    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
+
+    def exploration(self) -> float:
+        """Return the chance of a random action now."""
+        return scheduled(self.config.epsilon, self.num_steps)
+
+    def training_step(self) -> dict[str, Any]:
+        """Play some steps, and let each policy learn from the minibatches that are due."""
+        settings = self.config
+        fragment = settings.rollout_fragment_length
+        per_env = max(4, settings.n_step) if fragment == "auto" else fragment
+        num_envs = len(self.env_runner_group) * settings.num_envs_per_env_runner
+        samples = self.sample(per_env * num_envs)
+        played = {
+            name: sum(map(self.learners[name].remember, parts))
+            for name, parts in self.to_learn(samples).items()
+        }
+        statistics: dict[str, dict[str, Any]] = {name: {} for name in played}
+        if self.num_steps >= settings.num_steps_sampled_before_learning_starts:
+            with self._timed("learner_update_timer"):
+                statistics = {
+                    name: self.learners[name].learn(count, self.num_steps)
+                    for name, count in played.items()
+                }
+        now = {"exploration": self.exploration(), "num_target_updates": 0}
+        return {name: {**now, **each} for name, each in statistics.items()}
 
 
 def _make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
@@ -364,7 +389,6 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
         learner.apply(tape.gradient(loss, learner.network.variables))
         return loss, errors, tf.reduce_mean(taken)
 
-    @tf.function(reduce_retracing=True)
     def update(minibatches: dict[str, NDArray[Any]]) -> Any:
         count = tf.shape(minibatches["actions"])[0]
         losses = tf.TensorArray(tf.float32, count)
@@ -376,7 +400,7 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
             errors = errors.write(index, error)
         return losses.stack(), errors.stack(), mean_q
 
-    return update
+    return compiled_for_any_rows(update)
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

@@ -22,15 +22,18 @@ from numpy.typing import NDArray
 
 import raycompat as ray
 from raycompat._surface.modules import names_of
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.env.env_runner import EnvRunner, EnvRunnerSpec, RunnerState, Sample
+from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
 from raycompat.rllib.env.episode_watch import LeftByCallbacks
+from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.evolution import ascent_direction, make_noise, noise_size
 from raycompat.rllib.filters import RunningStatistics
-from raycompat.rllib.networks import Head, NetworkSpec, Weights, initial_weights
-from raycompat.rllib.results import Episode
+from raycompat.rllib.networks import NetworkSpec, Weights, initial_weights
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
+from raycompat.rllib.results import EndedEpisode
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 
 
@@ -79,10 +82,10 @@ class Trials:
     ----------
     indices : list of int
         Where each pair's vector begins in the table.
-    pairs : list of (Episode, Episode)
-        Return and length with the vector added, and with it subtracted.
-    plain : list of Episode
-        Episodes without noise.
+    pairs : list of (EndedEpisode, EndedEpisode)
+        With the vector added, and with it subtracted.
+    plain : list of EndedEpisode
+        Without noise.
     news : RunningStatistics or None
         What the filter has counted.
     left : LeftByCallbacks or None
@@ -90,13 +93,13 @@ class Trials:
     """
 
     indices: list[int] = field(default_factory=list)
-    pairs: list[tuple[Episode, Episode]] = field(default_factory=list)
-    plain: list[Episode] = field(default_factory=list)
+    pairs: list[tuple[EndedEpisode, EndedEpisode]] = field(default_factory=list)
+    plain: list[EndedEpisode] = field(default_factory=list)
     news: RunningStatistics | None = None
     left: LeftByCallbacks | None = None
 
     @property
-    def episodes(self) -> list[Episode]:
+    def episodes(self) -> list[EndedEpisode]:
         """All episodes."""
         return [episode for pair in self.pairs for episode in pair] + self.plain
 
@@ -122,31 +125,32 @@ class EvolutionRunner(EnvRunner):
     ) -> Trials:
         """Play pairs of episodes, and by chance some without noise."""
         self.set_state(state)
-        center = flattened(state.weights)
+        weights = state.weights[POLICY_ID]
+        center = flattened(weights)
         found = Trials()
         for _ in range(num_pairs):
             if self._rng.random() < eval_prob:
-                found.plain.append(self._play(state.weights))
+                found.plain.append(self._play(weights))
             index = int(self._rng.integers(len(self._noise) - len(center) + 1))
             vector = stdev * self._noise[index : index + len(center)]
-            shapes = [weight.shape for weight in state.weights]
+            shapes = [weight.shape for weight in weights]
             better = self._play(unflattened(center + vector, shapes))
             worse = self._play(unflattened(center - vector, shapes))
             found.indices.append(index)
             found.pairs.append((better, worse))
-        found.news = self._filter.take_news()
+        found.news = self._acting.filter.take_news()
         found.left = self.take_left()
         return found
 
-    def _play(self, weights: Weights) -> Episode:
+    def _play(self, weights: Weights) -> EndedEpisode:
         """Play one episode of the first environment to its end."""
-        self._policy.set_weights(weights)
+        self._acting.policy.set_weights(weights)
         self._returns[0], self._lengths[0] = 0, 0
-        ended: dict[int, Episode] = {}
+        ended: dict[int, EndedEpisode] = {}
         while not ended:
-            observations = self._filter(self._encode(self._raw))
-            actions, _ = self._policy.act(observations, self._rng, explore=False)
-            self._step(self._decode(actions), [], ended)
+            observations = self._acting.observe(self._raw)
+            actions, _ = self._acting.act(observations, self._rng, explore=False)
+            self._step(self._acting.decode(actions), [], ended)
         return ended[0]
 
 
@@ -189,6 +193,54 @@ class AdamStep:
         return step
 
 
+class ESLearner(PolicyLearner):
+    """The parameters of a policy, and what Adam remembers.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : NetworkSpec
+    seed : int
+    """
+
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        super().__init__(setup, network, seed)
+        self._weights = initial_weights(network, seed)
+        self.adam = AdamStep(len(flattened(self._weights)))
+
+    @classmethod
+    def network_of(cls, setup: PolicySetup) -> NetworkSpec:
+        """Return a policy alone."""
+        hiddens = tuple(setup.config.model["fcnet_hiddens"])
+        spec = NetworkSpec(heads=(setup.policy_head(),), trunk=hiddens, **setup.body_options())
+        if not spec.is_dense:
+            raise UnsupportedSpaceException(
+                f"ES cannot play from {setup.observation_space!r}: its networks are dense. "
+                "PPO and DQN take images."
+            )
+        return spec
+
+    def get_weights(self) -> Weights:
+        """Return the parameters."""
+        return self._weights
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace the parameters."""
+        shapes = [each.shape for each in self._weights]
+        if [each.shape for each in weights] != shapes:
+            raise ValueError(f"the shapes are {[w.shape for w in weights]}, not {shapes}")
+        self._weights = list(weights)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the parameters and what Adam remembers."""
+        return {"weights": self._weights, "adam": self.adam}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        self.set_weights(state["weights"])
+        self.adam = state["adam"]
+
+
 class ES(Algorithm):
     """Evolution strategies; see `Algorithm`.
 
@@ -201,23 +253,22 @@ class ES(Algorithm):
     """
 
     config_class = ESConfig
+    learner_class: ClassVar[Any] = ESLearner
     runner_class = EvolutionRunner
 
-    def network_spec(self) -> NetworkSpec:
-        """Return a policy alone."""
-        body = self.body_options()
-        hiddens = tuple(self.config.model["fcnet_hiddens"])
-        num_outputs = self._decode.num_choices * (1 if self._decode.is_discrete else 2)
-        spec = NetworkSpec(heads=(Head("policy", num_outputs, (), 0.01),), trunk=hiddens, **body)
-        if not spec.is_dense:
-            raise UnsupportedSpaceException(
-                f"ES cannot play from {self.observation_space!r}: its networks are dense. "
-                "PPO and DQN take images."
+    def _plan_policies(self) -> None:
+        super()._plan_policies()
+        if self.is_multi_agent:
+            raise UnsupportedRayFeatureError(
+                f"ES for {self.config.env!r}, an environment of several agents,",
+                "Noise is added to the parameters of one policy",
+                "use PPO, DQN, A2C or A3C",
             )
-        return spec
 
     def _make_group(self, num_runners: int, num_envs: int) -> RunnerGroup:
-        size = noise_size(self._network.num_parameters, self.config.noise_size)
+        network = self._plans[POLICY_ID].network
+        assert network is not None
+        size = noise_size(network.num_parameters, self.config.noise_size)
         self._noise = make_noise(size, self._seed)
         noise = ray.put(self._noise) if num_runners else self._noise
         spec = self._runner_spec(num_runners, 1)
@@ -233,28 +284,26 @@ class ES(Algorithm):
         )
         return RunnerGroup(partial(EvolutionRunner, noise, spec), num_runners, options)
 
-    def setup_learner(self) -> None:
-        """Make the parameters."""
-        self._weights = initial_weights(self._network, self._seed)
-        self._adam = AdamStep(len(flattened(self._weights)))
-
     def training_step(self) -> dict[str, Any]:
         """Try pairs of episodes, and take one step."""
         settings = self.config
         found = self._try_enough()
-        returns = np.array([[better[0], worse[0]] for better, worse in found.pairs])
-        center = flattened(self._weights)
+        returns = np.array([[better.value, worse.value] for better, worse in found.pairs])
+        learner = self.learners[POLICY_ID]
+        weights = learner.get_weights()
+        center = flattened(weights)
         ascent = ascent_direction(self._noise, np.array(found.indices), returns, len(center))
         with self._timed("learner_update_timer"):
-            step = self._adam(settings.l2_coeff * center - ascent, settings.stepsize)
-            self._weights = unflattened(center - step, [each.shape for each in self._weights])
-        return {
+            step = learner.adam(settings.l2_coeff * center - ascent, settings.stepsize)
+            learner.set_weights(unflattened(center - step, [each.shape for each in weights]))
+        statistics = {
             "weights_norm": float(np.square(center).sum()),
             "grad_norm": float(np.square(ascent).sum()),
             "update_ratio": float(np.linalg.norm(step)) / max(1e-12, float(np.linalg.norm(center))),
             "episodes_this_iter": len(found.episodes),
             "episodes_so_far": self._episodes.num_episodes,
         }
+        return {POLICY_ID: statistics}
 
     def _try_enough(self) -> Trials:
         """Let the runners play until there are enough episodes and steps."""
@@ -273,34 +322,14 @@ class ES(Algorithm):
                 found.indices += each.indices
                 found.pairs += each.pairs
                 found.plain += each.plain
-                num_steps += sum(length for _, length in each.episodes)
+                num_steps += sum(episode.length for episode in each.episodes)
                 self._count(each)
         return found
 
     def _count(self, trials: Trials) -> None:
         episodes = trials.plain or trials.episodes
-        steps = sum(length for _, length in trials.episodes)
-        self.count(Sample({"rewards": np.empty(steps)}, episodes, trials.news, trials.left))
-
-    def get_learner_state(self) -> dict[str, Any]:
-        """Return the parameters and what Adam remembers."""
-        return {"weights": self._weights, "adam": self._adam}
-
-    def set_learner_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_learner_state` returned."""
-        self.set_current_weights(state["weights"])
-        self._adam = state["adam"]
-
-    def current_weights(self) -> Weights:
-        """Return the parameters."""
-        return self._weights
-
-    def set_current_weights(self, weights: Weights) -> None:
-        """Replace the parameters."""
-        shapes = [each.shape for each in self._weights]
-        if [each.shape for each in weights] != shapes:
-            raise ValueError(f"the shapes are {[w.shape for w in weights]}, not {shapes}")
-        self._weights = list(weights)
+        steps = sum(episode.length for episode in trials.episodes)
+        self.count(Sample({}, steps, episodes, {POLICY_ID: trials.news}, trials.left))
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

@@ -264,7 +264,16 @@ def _pytorch(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str
     return "framework"
 
 
+def _multiagent(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    inner = dict(value or {})
+    if "policy_graphs" in inner:  # the name until 2019
+        inner["policies"] = inner.pop("policy_graphs")
+    found.update(carried_out(_OPTIONS, inner))
+    return "policies, policy_mapping_fn and policies_to_train"
+
+
 _CONVERTED: dict[str, Converter] = {
+    "multiagent": _multiagent,
     "entropy_coeff_schedule": _entropy_coeffs,
     "lr_schedule": _learning_rates,
     "use_pytorch": _pytorch,

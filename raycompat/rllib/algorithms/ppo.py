@@ -3,7 +3,7 @@
 Schulman et al., "Proximal policy optimization algorithms" (arXiv 1707.06347). In each iteration:
 
 1. The env runners play by the policy (`Algorithm.sample`).
-2. Advantages are estimated from rewards and the critic's values (`_batch`).
+2. Advantages are estimated from rewards and the critic's values (`ppo_batch`).
 3. The network learns from the steps several times, in minibatches; the clipped objective keeps the new
    policy near the one that played (`ppo_loss`).
 4. The coefficient of the divergence from the old policy is adapted (`adapted_kl_coeff`).
@@ -20,9 +20,10 @@ from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_entropy, tf_kl_divergence, tf_log_probability
-from raycompat.rllib.env.env_runner import Sample
-from raycompat.rllib.learner import Learner, check_finite
-from raycompat.rllib.networks import NetworkSpec, Weights
+from raycompat.rllib.env.runner import Columns
+from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
+from raycompat.rllib.networks import NetworkSpec
+from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import generalized_advantages
 from raycompat.rllib.schedules import scheduled
 
@@ -102,7 +103,7 @@ def ppo_loss(
     coefficients : dict of scalars
         ``clip``, ``entropy``, ``kl``.
     options : dict
-        ``is_discrete``, ``vf_clip_param``, ``vf_loss_coeff``.
+        ``layout``, ``vf_clip_param``, ``vf_loss_coeff``.
 
     Returns
     -------
@@ -116,15 +117,15 @@ def ppo_loss(
     """
     import tensorflow as tf
 
-    is_discrete = options["is_discrete"]
+    layout = options["layout"]
     parameters = outputs["policy"]
-    logs = tf_log_probability(is_discrete, parameters, batch["actions"])
+    logs = tf_log_probability(layout, parameters, batch["actions"])
     ratio = tf.exp(logs - batch["log_probabilities"])
     advantages, clip = batch["advantages"], coefficients["clip"]
     clipped = tf.clip_by_value(ratio, 1 - clip, 1 + clip)
     policy_loss = -tf.reduce_mean(tf.minimum(ratio * advantages, clipped * advantages))
-    kl = tf.reduce_mean(tf_kl_divergence(is_discrete, batch["parameters"], parameters))
-    entropy = tf.reduce_mean(tf_entropy(is_discrete, parameters))
+    kl = tf.reduce_mean(tf_kl_divergence(layout, batch["parameters"], parameters))
+    entropy = tf.reduce_mean(tf_entropy(layout, parameters))
     squared = (outputs["value"][:, 0] - batch["targets"]) ** 2
     vf_loss = tf.reduce_mean(tf.minimum(squared, options["vf_clip_param"]))
     total = (
@@ -154,56 +155,62 @@ def adapted_kl_coeff(coefficient: float, divergence: float, target: float) -> fl
     return coefficient * 0.5 if divergence < 0.5 * target else coefficient
 
 
-class PPO(Algorithm):
-    """Proximal policy optimization; see `Algorithm`.
+class PPOLearner(KerasLearner):
+    """A policy and its critic, which learn by PPO.
 
     Parameters
     ----------
-    config : PPOConfig or dict, optional
-    env : str, class or callable, optional
-    logger_creator : optional
-        Has no effect.
+    setup : PolicySetup
+    network : NetworkSpec
+    seed : int
     """
 
-    config_class = PPOConfig
-
-    def network_spec(self) -> NetworkSpec:
-        """Return a policy and a critic."""
-        return self.actor_critic_spec()
-
-    def setup_learner(self) -> None:
-        """Make the network, and the function that learns from one batch."""
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        super().__init__(setup, network, seed)
         settings = self.config
-        self._learner = Learner(self._network, self._seed, settings.grad_clip)
         self._kl_coeff = settings.kl_coeff if settings.use_kl_loss else 0.0
         self._update = _compiled_update(
-            self._learner,
+            self.learner,
             {
-                "is_discrete": self._decode.is_discrete,
+                "layout": self.layout,
                 "vf_clip_param": float(settings.vf_clip_param or np.inf),
                 "vf_loss_coeff": float(settings.vf_loss_coeff) * bool(settings.use_critic),
             },
         )
 
-    def training_step(self) -> dict[str, Any]:
-        """Play a batch, and learn from it."""
+    @classmethod
+    def network_of(cls, setup: PolicySetup) -> NetworkSpec:
+        """Return a policy and a critic."""
+        return setup.actor_critic_network()
+
+    def learn(
+        self, parts: list[Columns], num_steps: int, rng: np.random.Generator
+    ) -> dict[str, float]:
+        """Learn from what was played by the policy.
+
+        Parameters
+        ----------
+        parts : list of dict of arrays
+            The columns of each sample, with one valid step at least.
+        num_steps : int
+            All steps so far, for schedules.
+        rng : numpy.random.Generator
+            Draws the minibatches.
+        """
         settings = self.config
-        samples = self.sample(settings.train_batch_size_per_learner)
         coefficients = {
-            "clip": scheduled(settings.clip_param, self.num_steps),
-            "entropy": scheduled(settings.entropy_coeff, self.num_steps),
+            "clip": scheduled(settings.clip_param, num_steps),
+            "entropy": scheduled(settings.entropy_coeff, num_steps),
             "kl": self._kl_coeff,
         }
-        rate = scheduled(settings.lr, self.num_steps)
-        with self._timed("learner_update_timer"):
-            batch = self._batch(samples)
-            order = minibatches(
-                len(batch["actions"]), settings.minibatch_size, settings.num_epochs, self._rng
-            )
-            self._learner.set_learning_rate(rate)
-            found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
-            statistics = {name: float(value) for name, value in found.items()}
-        check_finite(statistics, f"PPO, after {self.num_steps} steps")
+        rate = scheduled(settings.lr, num_steps)
+        batch = ppo_batch(parts, settings)
+        rows = len(batch["actions"])
+        order = minibatches(rows, settings.minibatch_size, settings.num_epochs, rng)
+        self.learner.set_learning_rate(rate)
+        found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
+        statistics = {name: float(value) for name, value in found.items()}
+        check_finite(statistics, f"PPO, after {num_steps} steps")
         if settings.use_kl_loss:
             divergence = statistics["mean_kl_loss"]
             self._kl_coeff = adapted_kl_coeff(self._kl_coeff, divergence, settings.kl_target)
@@ -216,47 +223,66 @@ class PPO(Algorithm):
             "kl_coefficient": coefficients["kl"],
         }
 
-    def _batch(self, samples: list[Sample]) -> dict[str, NDArray[Any]]:
-        """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1."""
-        settings = self.config
-        parts = []
-        for sample in samples:
-            columns = sample.columns
-            gamma, lambda_ = settings.gamma, settings.lambda_ if settings.use_gae else 1.0
-            values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
-            nexts = columns["next_values"] * bool(settings.use_critic)
-            ends = columns["terminateds"], columns["truncateds"]
-            advantages = generalized_advantages(
-                columns["rewards"], values, nexts, *ends, gamma, lambda_
-            )
-            named = {**columns, "advantages": advantages, "targets": advantages + values}
-            parts.append({name: named[name][columns["valid"]] for name in _LEARNED})
-        batch = {name: np.concatenate([part[name] for part in parts]) for name in _LEARNED}
-        advantages = batch["advantages"]
-        deviation = max(1e-4, float(advantages.std()))
-        batch["advantages"] = (advantages - advantages.mean()) / deviation
-        return batch
-
-    def get_learner_state(self) -> dict[str, Any]:
+    def get_state(self) -> dict[str, Any]:
         """Return the weights, the optimizer and the divergence's coefficient."""
-        return {**self._learner.get_state(), "kl_coeff": self._kl_coeff}
+        return {**super().get_state(), "kl_coeff": self._kl_coeff}
 
-    def set_learner_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_learner_state` returned."""
-        self._learner.set_state(state)
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        super().set_state(state)
         self._kl_coeff = state["kl_coeff"]
 
-    def current_weights(self) -> Weights:
-        """Return the weights of policy and critic."""
-        return self._learner.get_weights()
 
-    def set_current_weights(self, weights: Weights) -> None:
-        """Replace the weights of policy and critic."""
-        self._learner.network.set_weights(weights)
+class PPO(Algorithm):
+    """Proximal policy optimization; see `Algorithm`.
 
-    def get_module(self, module_id: str = "default_policy") -> Any:
-        """Return the network as a Keras model."""
-        return self._learner.network.model
+    Parameters
+    ----------
+    config : PPOConfig or dict, optional
+    env : str, class or callable, optional
+    logger_creator : optional
+        Has no effect.
+    """
+
+    config_class = PPOConfig
+    learner_class: ClassVar[Any] = PPOLearner
+
+    def training_step(self) -> dict[str, Any]:
+        """Play a batch, and let each policy learn from its part of it."""
+        samples = self.sample(self.config.train_batch_size_per_learner)
+        with self._timed("learner_update_timer"):
+            return {
+                name: self.learners[name].learn(parts, self.num_steps, self._rng)
+                for name, parts in self.to_learn(samples).items()
+            }
+
+
+def ppo_batch(parts: list[Columns], settings: Any) -> Columns:
+    """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1.
+
+    Parameters
+    ----------
+    parts : list of dict of arrays
+        The columns of each sample, see `Sample`.
+    settings : PPOConfig
+        Its ``gamma``, ``lambda_``, ``use_gae`` and ``use_critic`` count.
+    """
+    gamma, lambda_ = settings.gamma, settings.lambda_ if settings.use_gae else 1.0
+    valid = []
+    for columns in parts:
+        values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
+        nexts = columns["next_values"] * bool(settings.use_critic)
+        ends = columns["terminateds"], columns["truncateds"]
+        advantages = generalized_advantages(
+            columns["rewards"], values, nexts, *ends, gamma, lambda_
+        )
+        named = {**columns, "advantages": advantages, "targets": advantages + values}
+        valid.append({name: named[name][columns["valid"]] for name in _LEARNED})
+    batch = {name: np.concatenate([part[name] for part in valid]) for name in _LEARNED}
+    advantages = batch["advantages"]
+    deviation = max(1e-4, float(advantages.std()))
+    batch["advantages"] = (advantages - advantages.mean()) / deviation
+    return batch
 
 
 #: The columns from which the network learns.
@@ -306,14 +332,13 @@ def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
         norm = learner.apply(tape.gradient(loss, learner.network.variables))
         return {**parts, "gradients_norm": norm}
 
-    @tf.function(reduce_retracing=True)
     def update(batch: dict[str, Any], order: Any, coefficients: dict[str, Any]) -> Any:
         parts = learn_once(order[0], batch, coefficients)
         for index in tf.range(1, tf.shape(order)[0]):
             parts = learn_once(order[index], batch, coefficients)
         return parts
 
-    return update
+    return compiled_for_any_rows(update)
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

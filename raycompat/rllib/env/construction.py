@@ -14,6 +14,7 @@ import gymnasium
 from raycompat._old.gym.adapters import of_today
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune.registry import get_env_creator
 
@@ -107,7 +108,7 @@ def _unknown(name: str) -> str:
 
 
 def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
-    """Return a new environment that has the form of gymnasium.
+    """Return a new environment that has the form of gymnasium, or is one of several agents.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
             f"The environment {described!r} cannot be made with env_config={dict(context)}: "
             f"{type(error).__name__}: {error}. Correct env_config, or the environment's constructor."
         ) from error
-    return checked(of_today(env), described)
+    return env if is_multi_agent(env) else checked(of_today(env), described)
 
 
 def checked(env: Any, described: Any) -> Any:

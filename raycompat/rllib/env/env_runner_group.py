@@ -76,6 +76,7 @@ class RunnerGroup:
         self._make = make
         self._options = options or GroupOptions()
         self.local: Any = None if num_runners else make(0, False)
+        self._spare: Any = None
         self.num_restarts = 0
         self._deaths_in_a_row: dict[int, int] = {}
         #: Answers of new runners, which come when their environments are made.
@@ -218,10 +219,49 @@ class RunnerGroup:
         left = len(self._actors)
         logger.warning("Env runner %d %s; %d are left. %s", index, what, left, str(error))
 
+    # What callbacks and programs call, by the names of today and of until 2024.
+
+    def local_worker(self) -> Any:
+        """Return a runner of this process; where others play, it is one that does not."""
+        if self._spare is None:
+            self._spare = self.local or self._make(0, False)
+        return self._spare
+
+    @property
+    def local_env_runner(self) -> Any:
+        """The runner of this process."""
+        return self.local_worker()
+
+    def remote_workers(self) -> list[Any]:
+        """Return the actors in which runners play."""
+        return list(self._actors.values())
+
+    def foreach_worker(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
+        """Call a function with each runner that plays, where it is, and return the results.
+
+        Parameters
+        ----------
+        func : callable
+        **options
+            They have no effect.
+        """
+        return self.call_all("apply", func)
+
+    foreach_env_runner = foreach_worker
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+        """Call a function with each environment, where it is; return lists of the runners' results.
+
+        Parameters
+        ----------
+        func : callable
+        """
+        return self.call_all("apply_to_environments", func)
+
     def stop(self) -> None:
         """Close the environments, and end the actors."""
-        if self.local is not None:
-            self.local.close()
+        for runner in {id(each): each for each in (self.local, self._spare) if each}.values():
+            runner.close()
         for actor in self._actors.values():
             ray.kill(actor)
         self._actors, self._in_flight = {}, {}

@@ -26,7 +26,9 @@ class Episode:
 
     Attributes
     ----------
-    id_, episode_id : str
+    id_ : str
+    episode_id : int
+        The form of it until 2024.
     user_data, custom_data : dict
         For callbacks, as long as the episode lasts.
     custom_metrics : dict of float
@@ -42,7 +44,8 @@ class Episode:
     """
 
     def __init__(self) -> None:
-        self.id_ = self.episode_id = uuid.uuid4().hex
+        made = uuid.uuid4()
+        self.id_, self.episode_id = made.hex, made.int >> 66
         self.user_data: dict[str, Any] = {}
         self.custom_data: dict[str, Any] = {}
         self.custom_metrics: dict[str, Any] = {}

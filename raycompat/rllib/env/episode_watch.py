@@ -8,7 +8,6 @@ from typing import Any
 
 from raycompat.rllib.env.episode import (
     Environments,
-    Episode,
     EpisodeRecord,
     Logged,
     MetricsLogger,
@@ -44,7 +43,7 @@ class EpisodeWatch:
         self._runner, self._hooks = runner, hooks
         self._logger = MetricsLogger()
         self._envs = Environments([])
-        self._episodes: dict[int, Episode] = {}
+        self._episodes: dict[int, Any] = {}
         self._records: list[EpisodeRecord] = []
 
     def made(self, envs: list[Any]) -> None:
@@ -54,9 +53,9 @@ class EpisodeWatch:
             self._call("on_sub_environment_created", index, sub_environment=env, env_context=None)
         self._call("on_environment_created", 0, env_context=None)
 
-    def begins(self, place: int) -> None:
-        """Note that an environment will be reset."""
-        episode = self._episodes[place] = Episode()
+    def begins(self, place: int, episode: Any) -> None:
+        """Note that an environment will be reset, for this episode."""
+        self._episodes[place] = episode
         self._call("on_episode_created", place, episode=episode)
 
     def began(self, place: int, observation: Any, info: Mapping[str, Any]) -> None:
@@ -65,7 +64,7 @@ class EpisodeWatch:
         episode.begin(observation, info)
         self._call("on_episode_start", place, episode=episode)
 
-    def stepped(self, place: int, action: Any, found: tuple[Any, Any, bool, bool, Any]) -> None:
+    def stepped(self, place: int, action: Any, found: tuple[Any, Any, Any, Any, Any]) -> None:
         """Note a step, which may be the last one of the episode."""
         episode = self._episodes[place]
         episode.add(action, found)

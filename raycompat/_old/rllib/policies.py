@@ -1,0 +1,60 @@
+"""The classes of the policies of algorithms, as ``multiagent`` names them: ``(PPOTFPolicy, ...)``.
+
+They say by which algorithm a policy acts. One of another algorithm than the one that trains acts by its
+weights, and does not learn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Never
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+class PolicyClass:
+    """The policy of an algorithm."""
+
+    is_of_algorithm: ClassVar[bool] = True
+    #: The name of the algorithm.
+    algorithm: ClassVar[str] = ""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Never:
+        """Refuse: an algorithm makes its policies."""
+        raise UnsupportedRayFeatureError(
+            f"{cls.__name__}(...)",
+            "A policy is made by its algorithm",
+            f"use {cls.algorithm}Config().build_algo().get_policy()",
+        )
+
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> Never:
+        """Refuse: the losses of algorithms are not options."""
+        raise UnsupportedRayFeatureError(
+            f"{cls.__name__}.with_updates({', '.join(f'{name}=...' for name in overrides)})",
+            "The loss and the batches of an algorithm are its own",
+            "use the options of its config",
+        )
+
+
+_ALGORITHMS = {
+    "A3C": "A3C",
+    "DQN": "DQN",
+    "PG": "PG",
+    "PPO": "PPO",
+    "SimpleQ": "SimpleQ",
+}
+_KINDS = (
+    "PolicyGraph",
+    "TF1Policy",
+    "TF2Policy",
+    "TFPolicy",
+    "TorchPolicy",
+)
+
+
+def __getattr__(name: str) -> Any:
+    for prefix, algorithm in _ALGORITHMS.items():
+        if name.startswith(prefix) and name.removeprefix(prefix) in _KINDS:
+            body = {"algorithm": algorithm, "__module__": __name__}
+            return globals().setdefault(name, type(name, (PolicyClass,), body))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

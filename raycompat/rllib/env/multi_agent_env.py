@@ -1,0 +1,298 @@
+"""`MultiAgentEnv`: an environment of several agents, which may come and go within an episode."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import gymnasium
+
+from raycompat._surface.modules import names_of
+from raycompat.rllib.env.env_context import EnvContext
+
+#: Under this key of a Dict space, some environments have the state of all agents.
+ENV_STATE = "state"
+
+#: The key that says of all agents at once whether the episode has ended.
+ALL = "__all__"
+
+MultiAgentDict = dict[Any, Any]
+
+
+class MultiAgentEnv(gymnasium.Env[Any, Any]):
+    """An environment of several agents. Subclass it, and write `reset` and `step`.
+
+    Both return dicts by agent. An agent acts in the next step if it is in the observations, and did
+    not end; so agents may take turns, come, and go. ``terminateds["__all__"]`` and
+    ``truncateds["__all__"]`` end the episode.
+
+    Attributes
+    ----------
+    possible_agents : list
+        All agents that there may be.
+    agents : list
+        The agents of this episode.
+    observation_spaces, action_spaces : dict of gymnasium.Space, optional
+        By agent. Without them, `observation_space` and `action_space` are those of each agent; or
+        they are `gymnasium.spaces.Dict` by agent.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.env.multi_agent_env.MultiAgentEnv``, 2.60.0. Differs from Ray: ``reset`` and
+    ``step`` may have the forms until 2022, too: a dict of observations, and four dicts.
+    """
+
+    observation_spaces: MultiAgentDict | None = None
+    action_spaces: MultiAgentDict | None = None
+    observation_space: Any = None
+    action_space: Any = None
+    agents: list[Any] = []  # noqa: RUF012 - Ray's class has it, and programs set their own
+    possible_agents: list[Any] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not hasattr(self, "_agent_ids"):
+            self._agent_ids: set[Any] = set()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[MultiAgentDict, MultiAgentDict]:
+        """Begin an episode.
+
+        Returns
+        -------
+        observations, infos : dict
+            By agent; the agents of the observations act first.
+        """
+        raise NotImplementedError
+
+    def step(self, action_dict: MultiAgentDict) -> Any:
+        """Do the actions of those agents that act.
+
+        Parameters
+        ----------
+        action_dict : dict
+            By agent.
+
+        Returns
+        -------
+        observations, rewards, terminateds, truncateds, infos : dict
+            A tuple of five dicts by agent.
+        """
+        raise NotImplementedError
+
+    def render(self) -> Any:
+        """Show the state."""
+
+    def get_observation_space(self, agent_id: Any) -> Any:
+        """Return the observation space of an agent."""
+        return _space_of(self, agent_id, "observation_space")
+
+    def get_action_space(self, agent_id: Any) -> Any:
+        """Return the action space of an agent."""
+        return _space_of(self, agent_id, "action_space")
+
+    @property
+    def num_agents(self) -> int:
+        """How many agents the episode has now."""
+        return len(self.agents)
+
+    @property
+    def max_num_agents(self) -> int:
+        """How many agents there may be."""
+        return len(self.possible_agents)
+
+    def get_agent_ids(self) -> set[Any]:
+        """Return the agents that there may be."""
+        return set(agents_of(self))
+
+    def with_agent_groups(
+        self,
+        groups: Mapping[str, list[Any]],
+        obs_space: Any = None,
+        act_space: Any = None,
+    ) -> MultiAgentEnv:
+        """Return an environment in which each group of agents is one agent.
+
+        Parameters
+        ----------
+        groups : dict of list
+            The agents of each group.
+        obs_space, act_space : gymnasium.spaces.Tuple, optional
+            Of a group. Default: those of its agents.
+        """
+        from raycompat.rllib.env.agent_groups import GroupedAgents
+
+        return GroupedAgents(self, groups, obs_space, act_space)
+
+
+def agents_of(env: Any) -> list[Any]:
+    """Return the agents that an environment says there may be; none if it does not say."""
+    found = getattr(env, "possible_agents", None) or getattr(env, "_agent_ids", None)
+    if not found:
+        found = getattr(env, "agents", None) or _by_agent(env, "observation_space") or ()
+    if isinstance(found, int):  # a program's own attribute
+        return []
+    return sorted(found, key=str) if isinstance(found, set | frozenset) else list(found)
+
+
+def _by_agent(env: Any, name: str) -> Mapping[Any, Any] | None:
+    """Return spaces by agent; None where there is one for all."""
+    spaces = getattr(env, f"{name}s", None)
+    if isinstance(spaces, Mapping) and spaces:
+        return spaces
+    if isinstance(spaces, gymnasium.spaces.Dict):
+        return spaces.spaces
+    space = getattr(env, name, None)
+    known = set(getattr(env, "possible_agents", ()) or getattr(env, "_agent_ids", None) or ())
+    if isinstance(space, gymnasium.spaces.Dict) and known and set(space.spaces) == known:
+        return space.spaces
+    return None
+
+
+def _space_of(env: Any, agent: Any, name: str) -> Any:
+    found = _by_agent(env, name)
+    return getattr(env, name, None) if found is None else found.get(agent)
+
+
+def space_of(env: Any, agent: Any, name: str) -> Any:
+    """Return a space of an agent; None where the environment does not say.
+
+    Parameters
+    ----------
+    env : MultiAgentEnv
+    agent : object
+    name : {"observation_space", "action_space"}
+    """
+    method = getattr(env, f"get_{name}", None)
+    return _space_of(env, agent, name) if method is None else method(agent)
+
+
+def make_multi_agent(env_name_or_creator: str | Callable[[EnvContext], Any]) -> type[MultiAgentEnv]:
+    """Return a class in whose environments each agent plays in one of its own.
+
+    Parameters
+    ----------
+    env_name_or_creator : str or callable
+        The environment of each agent: see `AlgorithmConfig.environment`.
+
+    Returns
+    -------
+    type
+        The option ``num_agents`` of its config says how many agents there are; the others are given
+        to each environment.
+    """
+    from raycompat.rllib.env.construction import env_creator, make_env
+
+    class MultiEnv(MultiAgentEnv):
+        def __init__(self, config: Any = None) -> None:
+            config = EnvContext(config or {}, 0) if not isinstance(config, EnvContext) else config
+            own = EnvContext(config, config.worker_index, config.vector_index)
+            count = own.pop("num_agents", 1)
+            create = env_creator(env_name_or_creator)
+            self.envs = [make_env(create, own, env_name_or_creator) for _ in range(count)]
+            self.agents = self.possible_agents = list(range(count))
+            self.observation_spaces = {i: env.observation_space for i, env in enumerate(self.envs)}
+            self.action_spaces = {i: env.action_space for i, env in enumerate(self.envs)}
+            self._ended: set[int] = set()
+            super().__init__()
+
+        def reset(
+            self, *, seed: int | None = None, options: Any = None
+        ) -> tuple[MultiAgentDict, MultiAgentDict]:
+            self._ended = set()
+            seeds = [None if seed is None else seed + i for i in range(len(self.envs))]
+            found = {i: env.reset(seed=seeds[i]) for i, env in enumerate(self.envs)}
+            return {i: each[0] for i, each in found.items()}, {
+                i: each[1] for i, each in found.items()
+            }
+
+        def step(self, action_dict: MultiAgentDict) -> Any:
+            found = {i: self.envs[i].step(action) for i, action in action_dict.items()}
+            parts: list[MultiAgentDict] = [
+                {i: each[k] for i, each in found.items()} for k in range(5)
+            ]
+            _, _, terminateds, truncateds, _ = parts
+            self._ended |= {i for i in found if terminateds[i] or truncateds[i]}
+            terminateds[ALL] = len(self._ended) == len(self.envs)
+            truncateds[ALL] = False
+            return tuple(parts)
+
+        def render(self) -> Any:
+            return self.envs[0].render()
+
+        def close(self) -> None:
+            for env in self.envs:
+                env.close()
+
+    return MultiEnv
+
+
+def call_mapping(function: Callable[..., str], agent: Any, episode: Any, runner: Any = None) -> str:
+    """Return the policy of an agent, by a function with the parameters of any year.
+
+    They were the agent alone, then the agent and the episode, and for some years the runner under the
+    name ``worker``.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    kinds = [each.kind for each in parameters]
+    places = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) and each.name != "worker"
+    ]
+    takes_any = inspect.Parameter.VAR_POSITIONAL in kinds
+    given = (agent, episode) if takes_any or len(places) > 1 else (agent,)
+    takes_worker = any(each.name == "worker" for each in parameters)
+    named = {"worker": runner} if takes_worker or inspect.Parameter.VAR_KEYWORD in kinds else {}
+    return function(*given, **named)
+
+
+def is_multi_agent(env: Any) -> bool:
+    """Return whether an environment is one of several agents."""
+    return isinstance(env, MultiAgentEnv)
+
+
+def reset_env(env: Any, seed: int | None) -> Any:
+    """Begin an episode; return observations and infos, also of an environment of until 2022."""
+    if "seed" in inspect.signature(env.reset).parameters:
+        found = env.reset(seed=seed)
+    else:
+        if seed is not None and hasattr(env, "seed"):
+            env.seed(seed)
+        found = env.reset()
+    return (found, {}) if isinstance(found, Mapping) else found
+
+
+def as_step(found: Any) -> Any:
+    """Return the result of a step in today's form; four dicts are that of until 2022."""
+    if isinstance(found, tuple) and len(found) == 4:
+        observations, rewards, dones, infos = found
+        return observations, rewards, dones, {ALL: False}, infos
+    return found
+
+
+def check_dicts(found: Any, described: Any, method: str, names: Iterable[str]) -> None:
+    """Check that a result is a tuple of dicts.
+
+    Raises
+    ------
+    EnvError
+        When it is something else.
+    """
+    from raycompat.rllib.utils.error import EnvError
+
+    names = list(names)
+    if not (
+        isinstance(found, tuple)
+        and len(found) == len(names)
+        and all(isinstance(each, Mapping) for each in found)
+    ):
+        raise EnvError(
+            f"{method}() of the environment {described!r} returned {found!r}: expected "
+            f"{', '.join(names)}, each a dict by agent."
+        )
+
+
+__getattr__ = names_of(__name__)

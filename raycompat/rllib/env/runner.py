@@ -1,0 +1,296 @@
+"""`Runner`: what all env runners have: environments, policies, callbacks, and a way to fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
+from raycompat.rllib.env.construction import EnvCreator, make_env
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.episode_watch import EpisodeWatch, LeftByCallbacks
+from raycompat.rllib.filters import RunningStatistics
+from raycompat.rllib.networks import Weights
+from raycompat.rllib.results import EndedEpisode
+from raycompat.rllib.utils.error import EnvError
+
+logger = logging.getLogger(__name__)
+
+#: An environment that fails so often, without one step in between, will not recover.
+MOST_FAILURES_IN_A_ROW = 5
+
+#: The policy of an algorithm that learns for one agent.
+POLICY_ID = "default_policy"
+
+#: Columns of steps by name.
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class EnvRunnerSpec:
+    """Environments, policies and options of a runner.
+
+    Parameters
+    ----------
+    create : callable
+        Returns an environment for an `EnvContext`.
+    described : object
+        The user's name of the environment.
+    env_config : dict
+    num_envs : int
+        How many environments play at once.
+    num_runners : int
+        How many runners there are, for the environments' contexts.
+    policies : dict of PolicyPlan
+    seed : int
+        The seeds of runners and environments are made from it.
+    clip_rewards : bool or float
+        Learn from the rewards' signs, or from rewards cut off at plus and minus a number.
+    keeps_next_observations : bool
+        Whether a sample has them.
+    restarts_environments : bool
+        Whether a failed environment is made again, instead of raising its error.
+    make_hooks : callable, optional
+        Returns the callbacks that see episodes; None where there are none.
+    policy_mapping_fn : callable, optional
+        Returns the policy of an agent, see `multi_agent_env.call_mapping`.
+    horizon : int, optional
+        Of several agents: after how many steps an episode is truncated.
+    """
+
+    create: EnvCreator
+    described: Any
+    env_config: dict[str, Any]
+    num_envs: int
+    num_runners: int
+    policies: dict[str, PolicyPlan]
+    seed: int
+    clip_rewards: bool | float = False
+    keeps_next_observations: bool = False
+    restarts_environments: bool = False
+    make_hooks: Callable[[], list[Any]] | None = None
+    policy_mapping_fn: Callable[..., str] | None = None
+    horizon: int | None = None
+
+
+@dataclass
+class RunnerState:
+    """Weights and settings that a runner plays by.
+
+    Parameters
+    ----------
+    weights : dict of lists of array
+        By policy.
+    statistics : dict of RunningStatistics or None
+        By policy: of all runners' observations, for the filters.
+    epsilon : float
+        The chance of a random action.
+    """
+
+    weights: dict[str, Weights]
+    statistics: dict[str, RunningStatistics | None] = field(default_factory=dict)
+    epsilon: float = 0.0
+
+
+@dataclass
+class Sample:
+    """The data of some steps.
+
+    Parameters
+    ----------
+    policies : dict of dict of arrays, each of shape (steps, environments, ...)
+        By policy: ``observations``, ``actions``, ``rewards``, ``terminateds``, ``truncateds``;
+        ``valid``, False for steps in which an environment failed; ``next_values`` where there is a
+        critic; ``next_observations`` if asked for; and what the policy remembers. Of several agents,
+        each part of an agent's episode follows the one before it, ends with a step that terminated or
+        was truncated, and there is one column of environments.
+    num_steps : int
+        Of all environments.
+    episodes : list of EndedEpisode
+    news : dict of RunningStatistics or None
+        What each policy's filter has counted.
+    left : LeftByCallbacks or None
+        What callbacks have left in the runner since its last sample.
+    """
+
+    policies: dict[str, Columns]
+    num_steps: int
+    episodes: list[EndedEpisode]
+    news: dict[str, RunningStatistics | None]
+    left: LeftByCallbacks | None = None
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of the only policy."""
+        (columns,) = self.policies.values()
+        return columns
+
+    @property
+    def count(self) -> int:
+        """The number of steps, by its name until 2024."""
+        return self.num_steps
+
+
+class Runner:
+    """Environments that a runner plays in, with its own copies of the policies.
+
+    Parameters
+    ----------
+    spec : EnvRunnerSpec
+    index : int
+        The number of the runner, from 1; 0 is the algorithm's own process.
+    is_recreated : bool, default False
+        Whether it takes the place of one that died.
+
+    Raises
+    ------
+    EnvError
+        When the environment cannot be made or used.
+    UnsupportedSpaceException
+        When one of its spaces cannot be handled.
+    """
+
+    def __init__(self, spec: EnvRunnerSpec, index: int = 0, is_recreated: bool = False) -> None:
+        self.spec = spec
+        self.index = index
+        self._is_recreated = is_recreated
+        hooks = spec.make_hooks() if spec.make_hooks else []
+        self._watch = EpisodeWatch(self, hooks) if hooks else None
+        self._rng = np.random.default_rng([spec.seed, index])
+        self._envs = [self._make(place) for place in range(spec.num_envs)]
+        self.policies: dict[str, ActingPolicy | ActingRule] = {
+            name: plan.make() for name, plan in spec.policies.items()
+        }
+        self._failures_in_a_row = 0
+        if self._watch is not None:
+            self._watch.made(self._envs)
+
+    @property
+    def worker_index(self) -> int:
+        """The number of the runner: 0 is the algorithm's own process."""
+        return self.index
+
+    @property
+    def env(self) -> Any:
+        """The first environment."""
+        return self._envs[0]
+
+    def _make(self, place: int) -> Any:
+        spec = self.spec
+        context = EnvContext(
+            spec.env_config,
+            self.index,
+            place,
+            num_workers=spec.num_runners,
+            recreated_worker=self._is_recreated,
+        )
+        return make_env(spec.create, context, spec.described)
+
+    def set_state(self, state: RunnerState) -> None:
+        """Take the weights, the filters' statistics and the chance of random actions."""
+        for name, policy in self.policies.items():
+            policy.set_state(state.weights.get(name, []), state.statistics.get(name), state.epsilon)
+
+    def take_left(self) -> LeftByCallbacks | None:
+        """Return what callbacks have left since the last call, or the last sample."""
+        return None if self._watch is None else self._watch.take()
+
+    def _seed_of(self, place: int) -> int:
+        """Return the seed of an environment's first reset."""
+        return self.spec.seed + 1000 * self.index + place
+
+    def _recover(self, place: int, error: Exception, begin: Callable[[int], None]) -> None:
+        """Make the environment again until `begin` resets it; or raise.
+
+        Parameters
+        ----------
+        place : int
+            Which environment.
+        error : Exception
+            What it raised.
+        begin : callable
+            Begins an episode in it.
+        """
+        failure: Exception | None = error
+        while failure is not None:
+            self._count_failure(place, failure)
+            self._envs[place] = self._make(place)
+            try:
+                begin(place)
+                failure = None
+            except EnvError:
+                raise
+            except Exception as another:
+                failure = another
+
+    def _length_of(self, place: int) -> int:
+        """Return how many steps the episode of an environment has."""
+        raise NotImplementedError
+
+    def _count_failure(self, place: int, error: Exception) -> None:
+        """Raise where the environment is not made again; or log that it is."""
+        self._failures_in_a_row += 1
+        name = self.spec.described
+        if not self.spec.restarts_environments:
+            raise EnvError(
+                f"The environment {name!r} failed with {type(error).__name__}: {error}. To drop such "
+                "an episode and go on with a new environment, set "
+                "fault_tolerance(restart_failed_sub_environments=True)."
+            ) from error
+        if self._failures_in_a_row > MOST_FAILURES_IN_A_ROW:
+            raise EnvError(
+                f"The environment {name!r} failed {self._failures_in_a_row} times, without one good "
+                f"step in between; the last time with {type(error).__name__}: {error}. Call its "
+                "reset() and step() without an algorithm to find the cause."
+            ) from error
+        logger.warning(
+            "The environment %r failed with %s: %s. Its episode is dropped after %d steps, and the "
+            "environment is made again.",
+            name,
+            type(error).__name__,
+            error,
+            self._length_of(place),
+        )
+
+    def _clipped(self, rewards: NDArray[Any]) -> NDArray[Any]:
+        limit = self.spec.clip_rewards
+        if limit is True:
+            signs: NDArray[Any] = np.sign(rewards)
+            return signs
+        if not limit:
+            return rewards
+        clipped: NDArray[Any] = np.clip(rewards, -limit, limit)
+        return clipped
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """Return what a function of a program makes of the runner."""
+        return function(self)
+
+    def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
+        """Return what a function of a program makes of each environment."""
+        return [function(env) for env in self._envs]
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Call a function with each environment; the name for programs.
+
+        Parameters
+        ----------
+        func : callable
+        """
+        return self.apply_to_environments(func)
+
+    def ping(self) -> int:
+        """Return the runner's number."""
+        return self.index
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            close = getattr(env, "close", None)
+            if close is not None:
+                close()

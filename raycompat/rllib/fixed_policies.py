@@ -1,0 +1,315 @@
+"""Policies of users that act by a rule, and do not learn: one of several, to play against.
+
+`Policy` is the form until 2024 (``compute_actions``), `RLModule` that of today
+(``_forward_inference``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+_NO_LEARNING = "A policy that learns is one of the algorithm"
+_HAS_TO = (
+    "leave it out, or give a subclass of Policy with compute_actions, or of RLModule with "
+    "_forward_inference"
+)
+
+
+class Policy:
+    """A policy that acts by a rule. Subclass it, and write `compute_actions`.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+        Of its agents.
+    config : dict
+        The options of its `PolicySpec`.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.policy.policy.Policy``, 2.60.0. Differs from Ray: it does not learn.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any, config: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.config: dict[str, Any] = dict(config or {})
+        self.view_requirements: dict[str, Any] = {}
+
+    def compute_actions(
+        self,
+        obs_batch: Any,
+        state_batches: list[Any] | None = None,
+        prev_action_batch: Any = None,
+        prev_reward_batch: Any = None,
+        info_batch: Any = None,
+        episodes: Any = None,
+        explore: bool | None = None,
+        timestep: int | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, list[Any], dict[str, Any]]:
+        """Return actions, the next states, and an empty dict.
+
+        Parameters
+        ----------
+        obs_batch : array of float32, shape (agents, ...)
+            Observations; choices are one-hot vectors.
+        state_batches : list of list
+            For each number of `get_initial_state` its values for these agents.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.compute_actions is not written.")
+
+    def get_initial_state(self) -> list[Any]:
+        """Return the state of an agent at the beginning of an episode."""
+        return []
+
+    def _create_exploration(self) -> None:
+        """Do nothing: the rule says how it explores."""
+
+
+class RLModule:
+    """A policy that acts by a rule. Subclass it, and write ``_forward`` or ``_forward_inference``.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+        Of its agents.
+    inference_only : bool
+        Has no effect.
+    model_config : dict, optional
+        The options of its `RLModuleSpec`.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.rl_module.rl_module.RLModule``, 2.60.0. Differs from Ray: it does not
+    learn.
+    """
+
+    def __init__(
+        self,
+        observation_space: Any = None,
+        action_space: Any = None,
+        *,
+        inference_only: bool = False,
+        model_config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.model_config = model_config or {}
+        self.inference_only = inference_only
+        self.setup()
+
+    def setup(self) -> None:
+        """Make what the rule needs."""
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__}._forward is not written.")
+
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._forward(batch, **kwargs)
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._forward(batch, **kwargs)
+
+
+class RLModuleSpec:
+    """The network of a policy, for ``config.rl_module(rl_module_spec=...)``.
+
+    Parameters
+    ----------
+    module_class : subclass of RLModule, optional
+        A policy that acts by a rule. Default: the network of the algorithm.
+    observation_space, action_space : gymnasium.Space, optional
+        Default: those of the agents that are mapped to the policy.
+    model_config : dict or DefaultModelConfig, optional
+        As ``training(model=...)``, or what the class is made with.
+    inference_only, learner_only, catalog_class, load_state_path : optional
+        Only the values that ask for nothing are taken.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.rl_module.rl_module.RLModuleSpec``, 2.60.0. Differs from Ray:
+    `module_class` does not learn.
+    """
+
+    def __init__(
+        self,
+        module_class: Any = None,
+        *,
+        observation_space: Any = None,
+        action_space: Any = None,
+        inference_only: bool = False,
+        learner_only: bool = False,
+        model_config: Any = None,
+        model_config_dict: Any = None,
+        catalog_class: Any = None,
+        load_state_path: Any = None,
+    ) -> None:
+        refused = {
+            "learner_only": learner_only,
+            "catalog_class": catalog_class,
+            "load_state_path": load_state_path,
+        }
+        for name, value in refused.items():
+            if value:
+                raise UnsupportedRayFeatureError(
+                    f"RLModuleSpec({name}={value!r})",
+                    "Networks are Keras models",
+                    "use ModelCatalog.register_custom_model, and Algorithm.set_weights",
+                )
+        self.module_class, self.inference_only = module_class, inference_only
+        self.observation_space, self.action_space = observation_space, action_space
+        self.model_config = model_config if model_config_dict is None else model_config_dict
+
+
+class MultiRLModuleSpec:
+    """The networks of several policies, for ``config.rl_module(rl_module_spec=...)``.
+
+    Parameters
+    ----------
+    multi_rl_module_class : optional
+        Refused: policies do not share layers.
+    rl_module_specs : dict of RLModuleSpec, or RLModuleSpec
+        By policy, or for all.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.rl_module.multi_rl_module.MultiRLModuleSpec``, 2.60.0. Differs from
+    Ray: see `RLModuleSpec`.
+    """
+
+    def __init__(
+        self,
+        multi_rl_module_class: Any = None,
+        *,
+        rl_module_specs: Any = None,
+        module_specs: Any = None,
+        marl_module_class: Any = None,
+        **refused: Any,
+    ) -> None:
+        given = {"multi_rl_module_class": multi_rl_module_class or marl_module_class, **refused}
+        for name, value in given.items():
+            if value:
+                raise UnsupportedRayFeatureError(
+                    f"MultiRLModuleSpec({name}={value!r})",
+                    "Each policy has a network of its own",
+                    "leave it out",
+                )
+        self.rl_module_specs = rl_module_specs if module_specs is None else module_specs
+
+    def of_policy(self, name: str) -> RLModuleSpec | None:
+        """Return the spec of a policy; None for that of the algorithm."""
+        specs = self.rl_module_specs
+        return specs.get(name) if isinstance(specs, Mapping) else specs
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The class of a policy that acts by a rule, and what it is made with."""
+
+    cls: Any
+    options: Any = None
+
+
+def is_rule(policy_class: Any) -> bool:
+    """Return whether a policy class acts by a rule; None is the algorithm's.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When it is something else.
+    """
+    if policy_class is None or getattr(policy_class, "is_of_algorithm", False):
+        return False
+    if not hasattr(policy_class, "compute_actions"):
+        raise UnsupportedRayFeatureError(f"policy_class={policy_class!r}", _NO_LEARNING, _HAS_TO)
+    return True
+
+
+class FixedPolicy:
+    """Lets an object of a user act where a policy of an algorithm acts.
+
+    Parameters
+    ----------
+    rule : Policy or RLModule
+    """
+
+    def __init__(self, rule: Any) -> None:
+        self.rule = rule
+        #: Modules see observations as they are; the older form sees them encoded.
+        self.takes_raw = not hasattr(rule, "compute_actions")
+
+    def initial_state(self) -> list[Any]:
+        """Return the state of an agent at the beginning of an episode."""
+        return [] if self.takes_raw else list(self.rule.get_initial_state())
+
+    def choose(
+        self, observations: list[Any], states: list[list[Any]], explore: bool
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """Return the actions of some agents as their environments take them, and their next states."""
+        count = len(observations)
+        batch = _stacked(observations)
+        if self.takes_raw:
+            forward = self.rule._forward_exploration if explore else self.rule._forward_inference
+            return _rows(forward({"obs": batch})["actions"], count), states
+        columns = [list(column) for column in zip(*states, strict=True)]
+        actions, nexts, *_ = self.rule.compute_actions(batch, columns, explore=explore)
+        following = [list(row) for row in zip(*nexts, strict=True)] if nexts else [[]] * count
+        return _rows(actions, count), following
+
+
+def fixed_policy(cls: Any, observation_space: Any, action_space: Any, options: Any) -> FixedPolicy:
+    """Return a policy of a user's class.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the class cannot act.
+    """
+    is_module = hasattr(cls, "_forward_inference")
+    if not (is_module or hasattr(cls, "compute_actions")):
+        raise UnsupportedRayFeatureError(f"The policy {cls!r}", _NO_LEARNING, _HAS_TO)
+    if is_module:
+        return FixedPolicy(cls(observation_space, action_space, model_config=options))
+    return FixedPolicy(cls(observation_space, action_space, options or {}))
+
+
+def _stacked(observations: list[Any]) -> Any:
+    """Return observations as one batch; of dicts and tuples, a batch of each part."""
+    first = observations[0]
+    if isinstance(first, Mapping):
+        return {name: _stacked([each[name] for each in observations]) for name in first}
+    if isinstance(first, tuple):
+        return tuple(_stacked([each[i] for each in observations]) for i in range(len(first)))
+    return np.asarray(observations)
+
+
+def _rows(actions: Any, count: int) -> list[Any]:
+    """Return a batch of actions as a list; of dicts and tuples, the rows of each part."""
+    if isinstance(actions, Mapping):
+        parts = {name: _rows(each, count) for name, each in actions.items()}
+        return [{name: rows[i] for name, rows in parts.items()} for i in range(count)]
+    if isinstance(actions, tuple):
+        columns = [_rows(each, count) for each in actions]
+        return [tuple(rows[i] for rows in columns) for i in range(count)]
+    return [
+        each.item() if np.ndim(each) == 0 and hasattr(each, "item") else each for each in actions
+    ]
+
+
+class ViewRequirement:
+    """What a `Policy` sees of earlier steps; it has no effect: `compute_actions` sees its arguments.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        As in Ray.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args, self.kwargs = args, kwargs

@@ -1,0 +1,196 @@
+"""`PolicyLearner`: one policy of an algorithm, with its network and what it learns by.
+
+An algorithm has one for each policy; an algorithm of one agent has one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from raycompat.rllib.acting import PolicyPlan
+from raycompat.rllib.distributions import num_parameters
+from raycompat.rllib.learner import Learner
+from raycompat.rllib.networks import Head, NetworkSpec, Weights, default_filters
+from raycompat.rllib.policies import StochasticPolicy
+from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
+from raycompat.rllib.utils.error import UnsupportedSpaceException
+
+
+@dataclass
+class PolicySetup:
+    """The options and spaces of a policy.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+        With the policy's own options in place of the algorithm's.
+    observation_space, action_space : gymnasium.Space
+
+    Raises
+    ------
+    UnsupportedSpaceException
+        When a space cannot be handled.
+    """
+
+    config: Any
+    observation_space: Any
+    action_space: Any
+    encode: ObservationEncoder = field(init=False)
+    decode: ActionDecoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.encode = ObservationEncoder(self.observation_space)
+        self.decode = ActionDecoder(
+            self.action_space, config.normalize_actions, config.clip_actions
+        )
+
+    def plan(self, policy_class: Any, network: NetworkSpec | None) -> PolicyPlan:
+        """Return how runners make the policy."""
+        config = self.config
+        return PolicyPlan(
+            policy_class,
+            network,
+            self.observation_space,
+            self.action_space,
+            config.observation_filter,
+            config.normalize_actions,
+            config.clip_actions,
+        )
+
+    def body_options(self) -> dict[str, Any]:
+        """Return the settings of the layers below the heads, from the model's options."""
+        model, shape = self.config.model, self.encode.shape
+        trunk = None
+        if model["custom_model"] is not None:
+            from raycompat.rllib.models.catalog import custom_trunk
+
+            trunk = custom_trunk(model["custom_model"], model["custom_model_config"])
+        given = model["conv_filters"]
+        filters = default_filters(shape) if given is None else tuple(map(tuple, given))
+        return {
+            "observation_shape": shape,
+            "activation": model["fcnet_activation"],
+            "conv_filters": filters,
+            "custom_trunk": trunk,
+        }
+
+    def policy_head(self, hiddens: tuple[int, ...] = ()) -> Head:
+        """Return the head that gives the parameters of the actions' distribution.
+
+        Raises
+        ------
+        UnsupportedSpaceException
+            When deviations are to be free, and an action is not made of numbers alone.
+        """
+        layout = self.decode.layout
+        count = num_parameters(layout)
+        if not self.config.model["free_log_std"]:
+            return Head("policy", count, hiddens, 0.01)
+        if len(layout) > 1 or layout[0].is_discrete:
+            raise UnsupportedSpaceException(
+                f"free_log_std=True: the actions of {self.action_space!r} are not numbers of one Box, "
+                "and only these have deviations. Leave free_log_std out."
+            )
+        return Head("policy", count // 2, hiddens, 0.01, num_free=count // 2)
+
+    def actor_critic_network(self) -> NetworkSpec:
+        """Return a network with the heads ``policy`` and ``value``.
+
+        They share layers if the model's option says so, or if there are filters or a custom model.
+        """
+        body, model = self.body_options(), self.config.model
+        hiddens = tuple(model["fcnet_hiddens"])
+        shares = bool(
+            model["vf_share_layers"] or body["conv_filters"] or body["custom_trunk"] is not None
+        )
+        own = () if shares else hiddens
+        heads = (self.policy_head(own), Head("value", 1, own, 1.0))
+        return NetworkSpec(heads=heads, trunk=hiddens if shares else (), **body)
+
+
+class PolicyLearner(ABC):
+    """The network of one policy, and how it learns.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : NetworkSpec
+        What `network_of` returned for the setup.
+    seed : int
+    """
+
+    #: What acts by the network.
+    policy_class: ClassVar[Any] = StochasticPolicy
+
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        self.config, self.layout = setup.config, setup.decode.layout
+        self.network = network
+
+    @classmethod
+    @abstractmethod
+    def network_of(cls, setup: PolicySetup) -> NetworkSpec:
+        """Return the network of a policy."""
+
+    @abstractmethod
+    def get_weights(self) -> Weights:
+        """Return the weights of the policy."""
+
+    @abstractmethod
+    def set_weights(self, weights: Weights) -> None:
+        """Replace the weights of the policy."""
+
+    @abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """Return what learns, the weights under the key ``weights`` among it."""
+
+    @abstractmethod
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+
+    @property
+    def model(self) -> Any:
+        """The network as a Keras model; None where it is none."""
+        return None
+
+
+class KerasLearner(PolicyLearner):
+    """A policy whose network is a Keras model.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : NetworkSpec
+    seed : int
+    """
+
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        super().__init__(setup, network, seed)
+        self.learner = Learner(network, seed, self.config.grad_clip, **self._adam())
+
+    def _adam(self) -> dict[str, Any]:
+        """Return more options of the optimizer."""
+        return {}
+
+    def get_weights(self) -> Weights:
+        """Return the weights of the network."""
+        return self.learner.get_weights()
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace the weights of the network."""
+        self.learner.network.set_weights(weights)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the weights and the optimizer."""
+        return self.learner.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        self.learner.set_state(state)
+
+    @property
+    def model(self) -> Any:
+        """The network as a Keras model."""
+        return self.learner.network.model

@@ -1,0 +1,192 @@
+"""`PolicySpec`: one policy of several; and which policies an algorithm has.
+
+A policy has its spaces from its spec, or else from the agents of the environment that are mapped to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from raycompat.rllib.env.multi_agent_env import agents_of, call_mapping, space_of
+from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
+from raycompat.rllib.env.runner import POLICY_ID
+from raycompat.rllib.utils.error import UnsupportedSpaceException
+
+
+@dataclass
+class PolicySpec:
+    """One policy of several, for ``config.multi_agent(policies={"name": PolicySpec()})``.
+
+    Parameters
+    ----------
+    policy_class : type, optional
+        A class with the method ``compute_actions``, which does not learn. Default: the policy of the
+        algorithm.
+    observation_space, action_space : gymnasium.Space, optional
+        Default: those of the agents that are mapped to the policy.
+    config : dict, optional
+        Options in place of the algorithm's, such as ``{"gamma": 0.9}``.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.policy.policy.PolicySpec``, 2.60.0. Differs from Ray: `policy_class` is not
+    a policy of another algorithm.
+    """
+
+    policy_class: Any = None
+    observation_space: Any = None
+    action_space: Any = None
+    config: Any = field(default=None)
+
+
+def specs_of(policies: Any) -> dict[str, PolicySpec]:
+    """Return the policies of an algorithm in today's form.
+
+    Parameters
+    ----------
+    policies : dict, list, set, tuple or None
+        Names; or specs by name, which may be tuples of policy class, observation space, action space
+        and options, the form until 2021.
+
+    Raises
+    ------
+    ValueError
+        When one is something else.
+    """
+    if not policies:
+        return {POLICY_ID: PolicySpec()}
+    if isinstance(policies, str):
+        raise ValueError(
+            f"policies={policies!r}: expected names, such as [{policies!r}], or a dict."
+        )
+    if not isinstance(policies, Mapping):
+        return {str(name): PolicySpec() for name in sorted(policies, key=str)}
+    return {str(name): _spec_of(name, spec) for name, spec in policies.items()}
+
+
+def _spec_of(name: Any, spec: Any) -> PolicySpec:
+    if spec is None:
+        return PolicySpec()
+    if isinstance(spec, PolicySpec):
+        return spec
+    if isinstance(spec, tuple | list) and len(spec) == 4:
+        return PolicySpec(*spec)
+    if isinstance(spec, type):
+        return PolicySpec(spec)
+    raise ValueError(
+        f"policies: {name!r} is {spec!r}: expected a PolicySpec, None, or a tuple of policy class (or "
+        "None), observation space, action space and a dict of options."
+    )
+
+
+def default_mapping(agent_id: Any, episode: Any, **kwargs: Any) -> str:
+    """Return the policy of all agents, where an algorithm has one."""
+    return POLICY_ID
+
+
+@dataclass(frozen=True)
+class AgentSpaces:
+    """The spaces of the agents of an environment.
+
+    Parameters
+    ----------
+    env : MultiAgentEnv
+    mapping : callable
+        Returns the policy of an agent.
+    """
+
+    env: Any
+    mapping: Callable[..., str]
+
+    def of_policy(self, name: str, spec: PolicySpec) -> tuple[Any, Any]:
+        """Return the observation space and the action space of a policy.
+
+        Raises
+        ------
+        UnsupportedSpaceException
+            When neither the spec nor the environment has them.
+        """
+        found = []
+        for kind in ("observation_space", "action_space"):
+            space = getattr(spec, kind)
+            if space is None:
+                space = self._of_agents(name, kind)
+            if space is None:
+                raise UnsupportedSpaceException(
+                    f"The policy {name!r} has no {kind}: the environment {self.env!r} has none for an "
+                    f"agent that policy_mapping_fn maps to it. Set {kind}s of the environment, a dict "
+                    f"by agent, and possible_agents; or give PolicySpec({kind}=...)."
+                )
+            found.append(space)
+        return found[0], found[1]
+
+    def _of_agents(self, name: str, kind: str) -> Any:
+        spaces = {agent: space_of(self.env, agent, kind) for agent in agents_of(self.env)}
+        known = {agent: space for agent, space in spaces.items() if space is not None}
+        for agent, space in known.items():
+            if call_mapping(self.mapping, agent, MultiAgentEpisode()) == name:
+                return space
+        # A mapping may draw, or wait for agents of later: all agents may have the same space.
+        if known and all(space == next(iter(known.values())) for space in known.values()):
+            return next(iter(known.values()))
+        return None if known else getattr(self.env, kind, None)
+
+
+def check_mapping(mapping: Any) -> Callable[..., str]:
+    """Return the function that maps agents to policies.
+
+    Raises
+    ------
+    ValueError
+        When it cannot be called.
+    """
+    if mapping is None:
+        return default_mapping
+    function = getattr(mapping, "func", mapping)  # of tune.function
+    if not callable(function):
+        raise ValueError(
+            f"policy_mapping_fn={mapping!r}: expected a function of agent and episode that returns the "
+            "name of a policy."
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def trained_policies(policies_to_train: Any, names: list[str]) -> set[str]:
+    """Return the names of the policies that learn.
+
+    Parameters
+    ----------
+    policies_to_train : None, list, set or callable
+        None: all. A function takes the name, and for some years also a batch, which is None here.
+    names : list of str
+        Of the policies that can learn.
+
+    Raises
+    ------
+    ValueError
+        When it names a policy that cannot learn.
+    """
+    if policies_to_train is None:
+        return set(names)
+    if callable(policies_to_train):
+        return {name for name in names if _trains(policies_to_train, name)}
+    wanted = {str(name) for name in policies_to_train}
+    unknown = sorted(wanted - set(names))
+    if unknown:
+        raise ValueError(
+            f"policies_to_train: {unknown} are not policies that learn: expected some of "
+            f"{sorted(names)}."
+        )
+    return wanted
+
+
+def _trains(function: Callable[..., Any], name: str) -> bool:
+    import inspect
+
+    try:
+        inspect.signature(function).bind(name, None)
+    except TypeError:
+        return bool(function(name))
+    return bool(function(name, None))
