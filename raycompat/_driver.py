@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _as_ray, _private_arguments, exceptions
 from raycompat import _init_arguments as arguments
-from raycompat._caller import current_session, first_uses, setup_hook
+from raycompat._caller import current_session, first_uses, setup_hook, tracing
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
@@ -228,6 +228,10 @@ def init(
     _system_config : dict, optional
         Settings of the started node: ``worker_niceness``, ``worker_oom_score_adjustment``,
         ``memory_usage_threshold`` and ``memory_monitor_refresh_ms``.
+    _tracing_startup_hook : str, optional
+        The import path ``"module:function"`` of a function that sets up OpenTelemetry, in this process
+        and in each executor of this program. Then each call has two spans, with Ray's names and
+        attributes: where it is sent, and where it runs. See :ref:`opentelemetry`.
     _leases : bool, default True
         Send calls that need only CPUs and memory directly to executors that the scheduler lends for
         many calls. With False, every call goes through the scheduler. The environment variable
@@ -308,6 +312,8 @@ def init(
                 "Maybe you called ray.init twice? A session is running. Call "
                 "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
+        tracing.start(private.tracing_hook)
+        given["tracing_hook"] = private.tracing_hook
         if given["local_mode"]:
             arguments.refuse_report_in_local_mode(report_file)
             return _begin_local(given)
@@ -514,7 +520,8 @@ def _open_session(
     here = segment.host_id()
     home = _home(nodes, here)
     config = given["job_config"]
-    program = _program(config, given["setup_hook"], hides_own_paths="working_dir" in env)
+    hooks = {name: given[name] for name in ("setup_hook", "tracing_hook")}
+    program = _program(config, hooks, hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
     setup = sessions.Setup(
         job=ids.new_job_id(),
@@ -576,7 +583,7 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
 
 
-def _program(config: JobConfig, hook: bytes | None, *, hides_own_paths: bool) -> bytes:
+def _program(config: JobConfig, hooks: dict[str, Any], *, hides_own_paths: bool) -> bytes:
     """Return the program's settings for executors, pickled: paths are not always valid UTF-8."""
     logs = config.py_logging_config
     program = {
@@ -594,7 +601,7 @@ def _program(config: JobConfig, hook: bytes | None, *, hides_own_paths: bool) ->
         "hidden_paths": _own_paths() if hides_own_paths else [],
         "argv": sys.argv,
         "cwd": import_paths.current_folder(),
-        "setup_hook": hook,
+        **hooks,
     }
     return pickle.dumps(plain_where_possible(program), protocol=5)
 

@@ -7,6 +7,7 @@ one warning.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -29,7 +30,6 @@ _WITHOUT_EFFECT = {
     ),
     "_plasma_directory": "objects are in /dev/shm",
     "_redis_username": "a cluster has a password and no users",
-    "_tracing_startup_hook": "calls make no OpenTelemetry spans; ray.timeline has their times",
 }
 
 #: Values that mean Ray's default.
@@ -55,6 +55,8 @@ class PrivateArguments(NamedTuple):
     of_node: dict[str, Any]
     #: The names that were given and that only a started node can honour.
     given: tuple[str, ...]
+    #: The function that sets up OpenTelemetry in the driver and in executors: "module:function".
+    tracing_hook: str | None = None
 
     def refuse_when_connecting(self) -> None:
         """Refuse or name the arguments that came for a node, because the cluster exists already.
@@ -86,6 +88,7 @@ def take(given: dict[str, Any]) -> PrivateArguments:
     """
     for name in _ALWAYS:
         given.pop(name, None)
+    tracing_hook = _tracing_hook(given.pop("_tracing_startup_hook", None))
     told = [
         (name, instead)
         for name, instead in _WITHOUT_EFFECT.items()
@@ -113,7 +116,16 @@ def take(given: dict[str, Any]) -> PrivateArguments:
     folder = folders[0] if folders else None
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
-    return PrivateArguments(folder, of_node, tuple(found))
+    return PrivateArguments(folder, of_node, tuple(found), tracing_hook)
+
+
+def _tracing_hook(value: Any) -> str | None:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"[\w.]+:\w+", value)):
+        return value
+    raise (ValueError if isinstance(value, str) else TypeError)(
+        f"init(_tracing_startup_hook={value!r}): expected the import path of a function that sets up "
+        "OpenTelemetry, 'module:function'."
+    )
 
 
 def _checked_text(name: str, value: Any) -> str:

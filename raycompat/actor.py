@@ -27,7 +27,7 @@ from typing import (
 )
 
 from raycompat import _driver, environment_variables, exceptions
-from raycompat._caller import placement, send
+from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
@@ -289,6 +289,7 @@ class ActorClass(Generic[T]):
         call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
         call.environment = environment_variables.version(session)
         call.code = session.exported.get(function)
+        kwargs = tracing.for_method(kwargs, key, about.class_name, "__init__")
         call.take_arguments(arguments := Arguments(session, args, kwargs, name))
         if options.name is None or arguments.failed() is not None:
             created = send.call(session, call, session.by_scheduler)
@@ -476,6 +477,7 @@ class ActorMethod:
                 raise ValueError(_unknown_group(options.concurrency_group, about))
             call.group = options.concurrency_group
         call.holds = (handle,)
+        kwargs = tracing.for_method(kwargs, channel.key, about.class_name, method.name)
         if args or kwargs:
             limit = CHANNEL_LIMIT_BYTES
             call.take_arguments(Arguments(session, args, kwargs, name, inline_limit_bytes=limit))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 import cloudpickle
 
 from raycompat import _driver, environment_variables
-from raycompat._caller import placement, send
+from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
@@ -153,6 +153,7 @@ class RemoteFunction(Generic[P, Returned_co]):
             call.max_calls = options.max_calls
             call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
         call.code = session.exported.get(function)
+        kwargs = tracing.for_function(kwargs, self._function_name)
         if args or kwargs:
             call.take_arguments(Arguments(session, args, kwargs, self._function_name))
         sender = send.sender_of(session, call, lease_kind=options.lease_kind)

@@ -66,7 +66,7 @@ _REFUSED = {
     "--autoscaling-config": "scale with Dask's deployments, for example cluster.adapt()",
     "--system-config": "Dask's configuration has such settings",
     "--metrics-export-port": "metrics are at /metrics of the dashboard's address",
-    "--tracing-startup-hook": "use Dask's dashboard",
+    "--tracing-startup-hook": "each program gives its own: init(_tracing_startup_hook=...)",
     "--plasma-directory": "segments are in /dev/shm, and in --temp-dir when that is full",
     "--object-spilling-directory": "values are spilled to --temp-dir",
     "--no-redirect-output": "the logs are where `start` says",

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _remote_traceback, exceptions
-from raycompat._caller import resolve, tensors
+from raycompat._caller import resolve, tensors, tracing
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._protocol import executor_messages, failures, ids, item_credit, segment
@@ -287,6 +287,8 @@ def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
     except Exception as error:
         return _failed_argument(executor, call, error)
     call.wires = ()
+    if kwargs:
+        function = tracing.traced(function, kwargs)
     return partial(function, *args, **kwargs)
 
 

@@ -1,30 +1,42 @@
-"""The function that a job's executors run first."""
+"""The functions that a job's executors run first."""
 
 from __future__ import annotations
 
 import importlib
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from raycompat._caller import tracing
 from raycompat._protocol import runtime_env
 
 
 def run(setup: Mapping[str, Any]) -> str | None:
-    """Run the hook of this process's runtime environment, if it has one; return why it failed."""
+    """Run the hooks that this process's job and runtime environment name; return why one failed."""
+    hooks: list[tuple[str, str, Callable[[], object]]] = []
+    if (tracing_hook := setup.get("tracing_hook")) is not None:
+        hooks.append(("_tracing_startup_hook", tracing_hook, partial(tracing.start, tracing_hook)))
     named = runtime_env.loads(setup["runtime_env"]).get(runtime_env.SETUP_HOOK)
-    if named is None:
-        return None
-    try:
-        if runtime_env.is_import_path(named):
-            module, _, name = named.rpartition(".")
-            hook = getattr(importlib.import_module(module), name)
-        elif setup["setup_hook"] is None:
-            raise ValueError("expected a function's import path, 'module.function'")
-        else:
-            hook = pickle.loads(setup["setup_hook"])
-        hook()
-    except BaseException:  # `SystemExit` too: the call that waits for this process has not begun
-        return f"its worker_process_setup_hook, {named}, failed:\n{traceback.format_exc().rstrip()}"
+    if named is not None:
+        hooks.append((runtime_env.SETUP_HOOK, named, partial(_run_named, named, setup)))
+    for kind, name, hook in hooks:
+        try:
+            hook()
+        except (
+            BaseException
+        ):  # `SystemExit` too: the call that waits for this process has not begun
+            return f"its {kind}, {name}, failed:\n{traceback.format_exc().rstrip()}"
     return None
+
+
+def _run_named(named: str, setup: Mapping[str, Any]) -> None:
+    if runtime_env.is_import_path(named):
+        module, _, name = named.rpartition(".")
+        hook = getattr(importlib.import_module(module), name)
+    elif setup["setup_hook"] is None:
+        raise ValueError("expected a function's import path, 'module.function'")
+    else:
+        hook = pickle.loads(setup["setup_hook"])
+    hook()

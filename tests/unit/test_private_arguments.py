@@ -52,7 +52,6 @@ def test_all_without_effect_are_named_in_one_warning():
         "_node_ip_address",
         "_plasma_directory",
         "_redis_username",
-        "_tracing_startup_hook",
     ]
     with pytest.warns(UserWarning) as told:
         take({**dict.fromkeys(names, "given"), "_system_config": {"unknown": 1}})
@@ -62,7 +61,26 @@ def test_all_without_effect_are_named_in_one_warning():
     )
 
 
-@pytest.mark.parametrize("given", [{"_node_name": 4}, {"_system_config": [1]}, {"_temp_dir": 4}])
+def test_the_hook_of_tracing_is_an_import_path():
+    assert (
+        take({"_tracing_startup_hook": "package.module:setup"}).tracing_hook
+        == "package.module:setup"
+    )
+    assert take({"_tracing_startup_hook": None}).tracing_hook is None
+    for wrong in ("setup", "module.setup", "module:", ""):
+        with pytest.raises(ValueError, match="expected the import path of a function"):
+            take({"_tracing_startup_hook": wrong})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"_node_name": 4},
+        {"_system_config": [1]},
+        {"_temp_dir": 4},
+        {"_tracing_startup_hook": print},
+    ],
+)
 def test_a_wrong_value_is_told_by_name(given):
     (name,) = given
     with pytest.raises(TypeError, match=f"init\\({name}="):
