@@ -23,6 +23,7 @@ import itertools
 import logging
 import os
 import pickle
+import re
 import ssl
 import sys
 import weakref
@@ -426,7 +427,8 @@ def add_pages(
     added.initialize(IOLoop.current())
     added.start()
     rules = scheduler.http_application.default_router.rules
-    rules.insert(0, plots_rule := _rule_of_plots(scheduler, [f"/{path}" for path in singles]))
+    paths = [f"/{path}" for path in singles]
+    rules.insert(0, plots_rule := _rule_of_plots(scheduler, paths, shown[0].prefix))
 
     def take_back() -> None:
         rules.remove(plots_rule)
@@ -439,8 +441,11 @@ def add_pages(
     return take_back
 
 
-def _rule_of_plots(scheduler: Scheduler, paths: list[str]) -> Rule:
-    """Return the rule for a longer list of Dask's plots, which JupyterLab's extension reads."""
+def _rule_of_plots(scheduler: Scheduler, paths: list[str], prefix: str) -> Rule:
+    """Return the rule for a longer list of Dask's plots, which JupyterLab's extension reads.
+
+    `prefix` begins the addresses of a dashboard behind a proxy, but not those in the list.
+    """
     from distributed.http.scheduler.info import IndividualPlots
 
     more = {path.strip("/").replace("-", " ").title(): path for path in paths}
@@ -451,7 +456,7 @@ def _rule_of_plots(scheduler: Scheduler, paths: list[str]) -> Rule:
 
     arguments = {"dask_server": scheduler}
     target = web.Application(default_handler_class=Plots, default_handler_args=arguments)
-    return Rule(PathMatches(r"/individual-plots\.json"), target)
+    return Rule(PathMatches(rf"{re.escape(prefix)}/individual-plots\.json"), target)
 
 
 class _Collector:

@@ -100,22 +100,30 @@ def plots_of(url):
         return set(json.load(answer).values())
 
 
-def test_pages_are_at_the_address_of_init_and_are_taken_off(monkeypatch):
+@pytest.mark.parametrize("prefix", ["/", "/behind/a.proxy"])
+def test_pages_are_at_the_address_of_init_and_are_taken_off(monkeypatch, prefix):
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/me/")
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"http_prefix": prefix},
+        ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        before = state_of(client)[0]["pages"]
+        before, prefix = state_of(client)[0]["pages"], prefix.rstrip("/")
         url = cluster.dashboard_link.removesuffix("/status")
-        plots_before = plots_of(url)
+        plots_before = plots_of(f"{url}{prefix}")
         context = ray.init(address=cluster, **QUIET)
         assert f"http://{context.dashboard_url}" == url
         assert state_of(client)[0]["pages"] == before + 1
-        assert "/individual-ray-tasks" in plots_of(url) - plots_before
+        assert "/individual-ray-tasks" in plots_of(f"{url}{prefix}") - plots_before
+        with urllib.request.urlopen(f"{url}{prefix}/ray", timeout=30) as page:
+            assert page.status == 200
         detach(client)
         assert state_of(client)[0]["pages"] == before
-        assert plots_of(url) == plots_before
+        assert plots_of(f"{url}{prefix}") == plots_before
         ray.shutdown()
         template = "{JUPYTERHUB_SERVICE_PREFIX}proxy/{port}/status"
         with dask.config.set({"distributed.dashboard.link": template}):

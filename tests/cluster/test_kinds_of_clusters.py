@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -39,7 +42,64 @@ KINDS = {
     "preload": ({}, (), ("--no-nanny", "--preload", "PRELOAD"), 1),
     "IPv6": ({}, ("--host", "tcp://[::1]"), ("--no-nanny", "--host", "tcp://[::1]"), 1),
     "ws": ({}, ("--protocol", "ws"), ("--no-nanny", "--protocol", "ws"), 1),
+    # Where the package distributed-ucxx is installed; it needs no GPU.
+    "ucxx": (
+        {"UCX_TLS": "tcp,sm,self"},
+        ("--protocol", "ucxx"),
+        ("--no-nanny", "--protocol", "ucxx"),
+        1,
+    ),
+    # The scheduler is reached through the first port, and the worker through the second one.
+    "proxies": (
+        {},
+        (),
+        (
+            "--no-nanny",
+            "--listen-address",
+            "tcp://127.0.0.1:PORT",
+            "--contact-address",
+            "tcp://PROXY",
+        ),
+        1,
+    ),
 }
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """Passes connections on to another port of this host."""
+
+    def __init__(self, to):
+        super().__init__(("127.0.0.1", 0), PassOn)
+        self.to, self.port = to, self.server_address[1]
+        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self._thread.join()
+        self.server_close()  # which waits for the connections: their ends are gone
+
+
+class PassOn(socketserver.BaseRequestHandler):
+    def handle(self):
+        with socket.create_connection(("127.0.0.1", self.server.to)) as other:
+            back = threading.Thread(target=copy, args=(other, self.request))
+            back.start()
+            copy(self.request, other)
+            back.join()
+
+
+def copy(source, target):
+    with contextlib.suppress(OSError):  # an end was killed
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -61,6 +121,8 @@ def ended(*commands, log, variables):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_actors_and_values_on_a_cluster_with_other_options(kind, tmp_path, no_cluster):
+    if kind == "ucxx":
+        pytest.importorskip("distributed_ucxx", reason="distributed-ucxx is not installed")
     variables, of_scheduler, of_workers, num_nodes = KINDS[kind]
     file, log, preload = tmp_path / "scheduler.json", tmp_path / "log", tmp_path / "preload.py"
     preload.write_text("def dask_setup(worker):\n    worker.was_set_up = True\n")
@@ -88,7 +150,18 @@ def test_calls_actors_and_values_on_a_cluster_with_other_options(kind, tmp_path,
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.05)  # polling with a deadline: another process writes it
         address = json.loads(file.read_text())["address"]
-        with ended(*worker, address, log=log, variables=variables):
+        with contextlib.ExitStack() as stack:
+            if kind == "proxies":
+                of_scheduler = stack.enter_context(Proxy(int(address.rpartition(":")[2])))
+                of_worker = stack.enter_context(Proxy(free_port()))
+                address = f"tcp://127.0.0.1:{of_scheduler.port}"
+                worker = [
+                    each.replace("PORT", f"{of_worker.to}").replace(
+                        "PROXY", f"127.0.0.1:{of_worker.port}"
+                    )
+                    for each in worker
+                ]
+            stack.enter_context(ended(*worker, address, log=log, variables=variables))
             ray.init(address=address, configure_logging=False)
             while len([each for each in ray.nodes() if each["Alive"]]) < num_nodes:
                 assert time.monotonic() < deadline, log.read_text()
