@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from raycompat._cli import tables
+from raycompat._cli import completion, tables
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import (
     DEFAULT_LIMIT,
@@ -83,6 +83,7 @@ def list_(connect: Connect) -> click.Command:
         "filters",
         multiple=True,
         metavar="FIELD=VALUE",
+        shell_complete=completion.filters(connect),
         help="Show rows with this value, or with !=, rows without it; all must hold.",
     )
     @click.option(
@@ -136,7 +137,7 @@ def get(connect: Connect) -> click.Command:
         short_help="Show one task, actor, object or node with all its fields.",
     )
     @click.argument("resource", type=click.Choice(_RESOURCES))
-    @click.argument("id")
+    @click.argument("id", shell_complete=completion.ids(connect))
     @_timeout
     def command(resource: str, id: str, timeout: int, **given: Any) -> None:
         """Show one row with all its fields."""
@@ -218,10 +219,16 @@ def logs(connect: Connect) -> click.Command:
 
     @click.command("logs", cls=StateCommand, short_help="Show what tasks and actors have printed.")
     @click.argument("words", nargs=-1, metavar="[cluster [NAME] | actor | task | worker]")
-    @click.option("--id", "id", metavar="ID", help="The actor or task.")
+    @click.option(
+        "--id",
+        "id",
+        metavar="ID",
+        shell_complete=completion.ids_with_logs(connect),
+        help="The actor or task.",
+    )
     @click.option("--pid", type=int, help="The process, of an actor or worker.")
     @click.option("-ip", "--node-ip", help="The node.  [default: the first]")
-    @click.option("-id", "--node-id", help="The node.")
+    @click.option("-id", "--node-id", shell_complete=completion.node_ids(connect), help="The node.")
     @click.option(
         "--tail",
         type=int,
