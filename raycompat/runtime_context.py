@@ -182,7 +182,7 @@ class RuntimeContext:
         if executor is None or executor.actor is None:
             raise RuntimeError("current_actor is only available in an actor.")
         (ref,) = self._session.sharing.hold([executor.actor.key])
-        return ActorHandle(ref, pickle.loads(executor.actor.about["about"]))
+        return ActorHandle(ref, pickle.loads(executor.actor.spec["about"]))
 
     def get_assigned_resources(self) -> dict[str, float]:
         """Return the resources of the running call."""
@@ -220,7 +220,7 @@ class RuntimeContext:
         call, executor = this_process.current(), this_process.executor()
         if executor is None or call is None:
             raise RuntimeError("is_canceled is only available in a task, not in a driver.")
-        if executor.actor is not None and executor.actor.about["is_async"]:
+        if executor.actor is not None and executor.actor.spec["is_async"]:
             raise RuntimeError(
                 "is_canceled is not supported in an async actor: its methods get a CancelledError "
                 "where they await."

@@ -142,15 +142,6 @@ class Call:
 
         `runs_by_lease`: this process runs the call by a lease, and will report how it ended.
         """
-        payload = {
-            "function": self.function,
-            "retry_exceptions": self.retry_exceptions,
-            "arguments": self.arguments,
-            "num_returns": self.num_returns,
-            "max_items": self.max_items,
-            "environment": self.environment,
-            "is_actor": self.actor is not None,
-        }
         return new_spec(
             "task" if self.actor is None else "actor",
             self.key,
@@ -159,7 +150,7 @@ class Call:
             self.request,
             keep=self.keep,
             deps=deps,
-            payload=pickle.dumps(payload, protocol=5),
+            payload=pickle.dumps(self.message(wires=()), protocol=5),
             strategy=self.strategy,
             retries=self.retries,
             max_calls=self.max_calls,
@@ -169,8 +160,11 @@ class Call:
             runs_by_lease=runs_by_lease,
         )
 
-    def message(self) -> tuple[Any, ...]:
-        """Return the `direct_messages.CallMessage` for the process that runs it."""
+    def message(self, wires: tuple[Wire, ...] | None = None) -> tuple[Any, ...]:
+        """Return the `direct_messages.CallMessage` for the process that runs it.
+
+        `wires` are the values of its dependencies, if they are not those that it has.
+        """
         return (
             direct_messages.CALL,
             self.key,
@@ -180,7 +174,7 @@ class Call:
             self.max_items,
             self.group,
             self.arguments,
-            self.wires or (),
+            (self.wires or ()) if wires is None else wires,
             self.retry_exceptions if self.retries else False,
             self.attempt,
             self.retries != 0,

@@ -141,9 +141,9 @@ def _new_token(session: Session) -> ObjectRef[Any]:
 def keeper(session: Session) -> Keeper | None:
     """Return what keeps the tensors of a value in this actor; None outside of actors."""
     executor = this_process.executor()
-    if executor is None or executor.actor is None or "about" not in executor.actor.about:
+    if executor is None or executor.actor is None:
         return None
-    return Keeper(session, executor.actor.key, executor.actor.about["about"])
+    return Keeper(session, executor.actor.key, executor.actor.spec["about"])
 
 
 def on_freed(message: ObjectFreed) -> None:

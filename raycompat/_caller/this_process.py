@@ -8,10 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from raycompat._protocol import ids, tensor_bytes
 from raycompat._protocol.strategy import InGroup
+
+if TYPE_CHECKING:
+    from raycompat._messages.executors import Run
+    from raycompat._protocol.call_spec import ActorSpec
 
 
 class RunningActor(Protocol):
@@ -22,8 +26,8 @@ class RunningActor(Protocol):
         """The actor's Dask key."""
 
     @property
-    def about(self) -> dict[str, Any]:
-        """The description of the actor from its node."""
+    def spec(self) -> ActorSpec:
+        """The description of the actor by its creator."""
 
     def exit(self) -> NoReturn:
         """Leave the running method and end the actor."""
@@ -81,14 +85,14 @@ class RunningCall:
     @classmethod
     def of_method(cls, key: str, name: str, actor: str) -> RunningCall:
         """Describe a call of a method: most fields are those of the process's actor."""
-        about = _actor_about
+        assert _actor is not None
         return cls(
             key,
             name,
-            about["resources"],
-            about["gpus"],
+            _actor.resources,
+            _actor.gpus,
             actor,
-            about["actor_name"],
+            _actor.actor["name"] if _actor.actor is not None else None,
             _actor_group,
         )
 
@@ -98,7 +102,8 @@ _call: RunningCall | None = None
 #: The call of this thread or coroutine, in actors that run several at the same time.
 _here: ContextVar[RunningCall | None] = ContextVar("raycompat_call", default=None)
 _executor: Executor | None = None
-_actor_about: dict[str, Any] = {}
+#: What made this process an actor.
+_actor: Run | None = None
 _actor_group: InGroup | None = None
 
 
@@ -116,40 +121,29 @@ def executor() -> Executor | None:
     return _executor
 
 
-def prepare_call(key: str, about: dict[str, Any]) -> RunningCall:
+def prepare_call(run: Run) -> RunningCall:
     """Prepare this process for a task or an actor's constructor, and return its description.
 
     A call that was given GPUs sees only those.
     """
-    global _actor_about, _actor_group
-    _show_gpus(about["gpus"], about["gpu_variable"])
-    tensor_bytes.note_gpus(bool(about["gpus"]))
-    actor, group = None, group_of(about)
-    if about["is_actor"]:
-        actor, _actor_about, _actor_group = key, about, group
-    return RunningCall(
-        key,
-        about["name"],
-        about["resources"],
-        about["gpus"],
-        actor,
-        about["actor_name"],
-        group,
-    )
+    global _actor, _actor_group
+    _show_gpus(run.gpus, run.gpu_variable)
+    tensor_bytes.note_gpus(bool(run.gpus))
+    actor, name, group = None, None, group_of(run.group)
+    if run.actor is not None:
+        actor, name = run.key, run.actor["name"]
+        _actor, _actor_group = run, group
+    return RunningCall(run.key, run.name, run.resources, run.gpus, actor, name, group)
 
 
-def group_of(about: dict[str, Any]) -> InGroup | None:
-    """Return the placement group of a call from its node's description."""
-    if about["group"] is None:
-        return None
-    group, captures = about["group"]
-    return InGroup(group, captures=captures)
+def group_of(group: tuple[str, bool] | None) -> InGroup | None:
+    """Return the placement group of a call, as its node describes it."""
+    return InGroup(group[0], captures=group[1]) if group is not None else None
 
 
 def num_restarts() -> int:
     """Return how often this process's actor has been restarted."""
-    count: int = _actor_about.get("num_restarts", 0)
-    return count
+    return _actor.num_restarts if _actor is not None else 0
 
 
 def _show_gpus(gpus: list[str], variable: str) -> None:

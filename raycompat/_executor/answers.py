@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.mailbox import Caller
 from raycompat._executor.run_call import Outcome, Sink
-from raycompat._protocol import direct_messages, executor_messages
+from raycompat._messages.executors import HandOver
+from raycompat._protocol import direct_messages
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
@@ -109,5 +110,5 @@ class Answers(Sink):
             if wire[0] == "segment" and shares_memory:
                 self._caller.note_segment(wire[1])
             elif wire[0] == "segment":
-                executor.send(executor_messages.HAND_OVER, self._caller.client, wire)
+                executor.send(HandOver(self._caller.client, wire))
         executor.session.sharing.wait_until_synced()

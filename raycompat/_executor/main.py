@@ -47,17 +47,47 @@ from raycompat._executor.limits import Limits
 from raycompat._executor.loaded_code import LoadedCode
 from raycompat._executor.mailbox import Mailbox
 from raycompat._executor.run_actor import Actor
-from raycompat._executor.run_call import Call, Outcome, Sink, run
+from raycompat._executor.run_call import Call, Outcome, Role, Sink, run
 from raycompat._executor.run_leased import Lease
-from raycompat._messages.calls import Disown
+from raycompat._messages.base import FromExecutor, Handler, handled
+from raycompat._messages.calls import Blocked, Credit, Disown, Unblocked
+from raycompat._messages.executors import (
+    ABOUT_RESULTS,
+    EXIT_WORK_S,
+    Abandon,
+    BeginLease,
+    EndNow,
+    Failed,
+    Function,
+    HandOver,
+    Interrupt,
+    ItemYielded,
+    KillIfRunning,
+    Leased,
+    LeaseServed,
+    Leave,
+    Leaving,
+    NeedFunction,
+    NoFunction,
+    NotRunning,
+    Owns,
+    Run,
+    Running,
+    Spent,
+    Unprepared,
+    WhatIsOwned,
+)
+from raycompat._messages.jobs import ForgetFunctions
+from raycompat._messages.leases import Revoke
+from raycompat._messages.watching import Look, Measured, Spans, Tracked
 from raycompat._protocol import (
-    executor_messages,
     failures,
     frames,
     import_paths,
     interrupts,
     output_marks,
 )
+from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker
@@ -88,7 +118,7 @@ class Executor:
         self._outputs = (os.dup(1), os.dup(2))
         #: What the main thread is to do; None ends it. Another queue has a token for each item: a
         #: stray exception can lose a token, but no item.
-        self._works: deque[tuple[Any, ...] | Lease | None] = deque()
+        self._works: deque[Run | Lease | None] = deque()
         self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: The functions that were requested from the node.
         self._requests: dict[str, Future[bytes]] = {}
@@ -152,11 +182,9 @@ class Executor:
         )
         session.current_task = this_process.current_task
         session.captured = this_process.captured
-        session.on_block = lambda: self._tell_of_block(executor_messages.BLOCKED)
-        session.on_unblock = lambda: self._tell_of_block(executor_messages.UNBLOCKED)
-        session.on_hand_over = lambda wire: self.send(
-            executor_messages.HAND_OVER, session.client.id, wire
-        )
+        session.on_block = lambda: self._tell_of_block(Blocked)
+        session.on_unblock = lambda: self._tell_of_block(Unblocked)
+        session.on_hand_over = lambda wire: self.send(HandOver(session.client.id, wire))
         session.measurements = Measurements(self._send_measured, _call_later)
         session.tracker = Tracker(self._send_tracked, _call_later)
         current_session.set_to(session)
@@ -164,13 +192,14 @@ class Executor:
 
     def report_spans(self, key: str, spans: list[Span]) -> None:
         """Report to the node when calls of an actor or a lease ran."""
-        self.send(executor_messages.SPANS, key, [span.to_wire() for span in spans])
+        wires = [span.to_wire() for span in spans]
+        self.send(Spans(key, os.getpid(), self.setup["job"], wires))
 
     def _send_measured(self, measured: list[Any]) -> None:
-        self.send(executor_messages.MEASURED, self.session.worker_id, measured)
+        self.send(Measured(self.session.worker_id, self.setup["job"], measured))
 
     def _send_tracked(self, records: list[Any]) -> None:
-        self.send(executor_messages.TRACKED, self.session.worker_id, records)
+        self.send(Tracked(records))
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
@@ -183,16 +212,16 @@ class Executor:
     def lend_cpus(self) -> None:
         """Lend the CPUs of the running task until `take_cpus_back`, although it goes on."""
         if self.actor is None and not self._lends_cpus:
-            self._tell_of_block(executor_messages.BLOCKED)
+            self._tell_of_block(Blocked)
             self._lends_cpus = True
 
     def take_cpus_back(self) -> None:
         """End what `lend_cpus` has begun."""
         if self._lends_cpus:
             self._lends_cpus = False
-            self._tell_of_block(executor_messages.UNBLOCKED)
+            self._tell_of_block(Unblocked)
 
-    def _tell_of_block(self, operation: str) -> None:
+    def _tell_of_block(self, kind: type[Blocked | Unblocked]) -> None:
         if self._lends_cpus:
             return
         call = this_process.current()
@@ -202,11 +231,11 @@ class Executor:
         if threading.current_thread() is not threading.main_thread():
             return
         with self.uninterrupted():
-            if self.lease is not None and operation == executor_messages.BLOCKED:
+            if self.lease is not None and kind is Blocked:
                 self.lease.block()
-            self.send(operation, self.lease.key if self.lease is not None else call.key)
+            self.send(kind(self.lease.key if self.lease is not None else call.key))
 
-    def send(self, *message: Any) -> None:
+    def send(self, message: FromExecutor) -> None:
         """Send one message to the node, from any thread. A cancellation waits until it is sent."""
         if threading.current_thread() is not threading.main_thread():
             self._write(message)
@@ -214,18 +243,18 @@ class Executor:
         with self.uninterrupted():
             self._write(message)
 
-    def _write(self, message: tuple[Any, ...]) -> None:
+    def _write(self, message: FromExecutor) -> None:
         """Write a message; in place of an answer that cannot be written, write that the call failed."""
         with self._send_lock:
             try:
-                self._channel.send(message)
+                self._channel.send(message.to_frame())
             except OSError:  # the node has closed the connection
                 raise
             except Exception as error:
                 print(f"raycompat: a message could not be written: {error}", file=sys.stderr)
-                if message[0] in executor_messages.ABOUT_RESULTS:
+                if isinstance(message, ABOUT_RESULTS):
                     failure = failures.unwritable("The answer of the call", frames.described(error))
-                    self._channel.send(executor_messages.failed(message[1], failure))
+                    self._channel.send(Failed.of(message.key, failure).to_frame())
 
     # --- the reading thread ---------------------------------------------------------------------
 
@@ -251,29 +280,30 @@ class Executor:
         if not message.kind:
             raise RuntimeError(f"a message could not be read: {message.why}")
         print(f"raycompat: a message could not be read: {message.why}", file=sys.stderr)
-        if message.kind == executor_messages.RUN:
-            failure = failures.unreadable("The call", message.why)
-            self.send(*executor_messages.failed(message.key, failure))
+        if message.kind == Run.op:
+            self.send(Failed.of(message.key, failures.unreadable("The call", message.why)))
 
-    def _make_handlers(self) -> dict[str, Callable[..., None]]:
-        return {
-            executor_messages.RUN: lambda *call: self._put(call),
-            executor_messages.FUNCTION: self._take_function,
-            executor_messages.NO_FUNCTION: self._miss_function,
-            executor_messages.FORGET_CODE: self._code.forget,
-            executor_messages.CREDIT: self._take_credit,
-            executor_messages.CANCEL: self._cancel,
-            executor_messages.LEASE: self._begin_lease,
-            executor_messages.REVOKE: self._revoke_lease,
-            executor_messages.ABANDON: self._abandon_lease,
-            executor_messages.KILL_IF_RUNNING: self._kill_if_running,
-            executor_messages.LOOK: self._tell_what_runs,
-            executor_messages.WHAT_IS_OWNED: self._tell_what_is_owned,
-            executor_messages.EXIT: self._leave,
-            executor_messages.END: self.end_now,
-        }
+    def _make_handlers(self) -> dict[str, Handler]:
+        return dict(
+            [
+                handled(Run, self._put),
+                handled(Function, self._take_function),
+                handled(NoFunction, self._miss_function),
+                handled(ForgetFunctions, lambda message: self._code.forget(message.functions)),
+                handled(Credit, self._take_credit),
+                handled(Interrupt, self._cancel),
+                handled(BeginLease, self._begin_lease),
+                handled(Revoke, self._revoke_lease),
+                handled(Abandon, self._abandon_lease),
+                handled(KillIfRunning, self._kill_if_running),
+                handled(Look, self._tell_what_runs),
+                handled(WhatIsOwned, lambda message: self._tell_what_is_owned()),
+                handled(Leave, lambda message: self._leave(message.patience_s)),
+                handled(EndNow, lambda message: self.end_now(message.limit_s)),
+            ]
+        )
 
-    def _put(self, work: tuple[Any, ...] | Lease | None) -> None:
+    def _put(self, work: Run | Lease | None) -> None:
         self._works.append(work)
         self._tokens.put(None)
 
@@ -294,22 +324,22 @@ class Executor:
         """Whether the process must end now: its callers are gone, or need no answer."""
         return self._limit_s is not None
 
-    def _take_function(self, function: str, code: bytes) -> None:
-        if (request := self._requests.pop(function, None)) is not None:
-            request.set_result(code)
+    def _take_function(self, message: Function) -> None:
+        if (request := self._requests.pop(message.function, None)) is not None:
+            request.set_result(message.code)
 
-    def _miss_function(self, function: str, reason: str) -> None:
-        if (request := self._requests.pop(function, None)) is not None:
-            request.set_exception(exceptions.RaySystemError(reason))
+    def _miss_function(self, message: NoFunction) -> None:
+        if (request := self._requests.pop(message.function, None)) is not None:
+            request.set_exception(exceptions.RaySystemError(message.reason))
 
-    def _take_credit(self, key: str, num_received: int, is_wanted: bool) -> None:
+    def _take_credit(self, message: Credit) -> None:
         sink = self._sink
         if sink is not None:
-            sink.acknowledge(key, num_received, is_wanted)
+            sink.acknowledge(message)
 
-    def _begin_lease(self, key: str, about: dict[str, Any]) -> None:
-        self.lease = Lease(self, key, about)
-        self.send(executor_messages.LEASED, key)
+    def _begin_lease(self, message: BeginLease) -> None:
+        self.lease = Lease(self, message)
+        self.send(Leased(message.key))
         self._put(self.lease)
 
     def _lease_of(self, key: str) -> Lease | None:
@@ -317,27 +347,27 @@ class Executor:
         lease = self.lease
         return lease if lease is not None and lease.key == key else None
 
-    def _revoke_lease(self, key: str) -> None:
-        if lease := self._lease_of(key):
+    def _revoke_lease(self, message: Revoke) -> None:
+        if lease := self._lease_of(message.key):
             lease.revoke()
 
-    def _abandon_lease(self, key: str, limit_s: float) -> None:
-        if lease := self._lease_of(key):
-            lease.abandon(limit_s)
+    def _abandon_lease(self, message: Abandon) -> None:
+        if lease := self._lease_of(message.key):
+            lease.abandon(message.limit_s)
 
-    def _kill_if_running(self, lease_key: str, call: str, question: str) -> None:
-        if lease := self._lease_of(lease_key):
-            lease.kill_if_running(call)
-        self.send(executor_messages.DONE, question, [])
+    def _kill_if_running(self, message: KillIfRunning) -> None:
+        if lease := self._lease_of(message.lease):
+            lease.kill_if_running(message.call)
+        self.send(NotRunning(message.question))
 
-    def _tell_what_runs(self, token: int, most: int) -> None:
+    def _tell_what_runs(self, message: Look) -> None:
         """Send the node the running calls of an actor or a lease, and what this process refers to."""
         serving = self.actor or self.lease
         if serving is not None:
             serving.report_ended()
         running = serving.running if serving is not None else {}
-        description = look.describe(self.session, most)
-        self.send(executor_messages.RUNNING, "", token, running, description)
+        description = look.describe(self.session, message.most)
+        self.send(Running(message.token, running, description))
 
     def note_cancelled(self, key: str, *, recursive: bool = False) -> None:
         """Prevent a call from starting, if it has not started."""
@@ -345,7 +375,8 @@ class Executor:
         if len(self._cancelled) > _MANY_CANCELLED:
             self._cancelled.popitem(last=False)  # in one C call: other threads remove items too
 
-    def _cancel(self, key: str, recursive: bool) -> None:
+    def _cancel(self, message: Interrupt) -> None:
+        key, recursive = message.key, message.recursive
         self.note_cancelled(key, recursive=recursive)
         if recursive:
             self.session.cancel_children(key)
@@ -390,7 +421,7 @@ class Executor:
         """Run the function that the runtime environment names; end the process if it fails."""
         if why := setup_hook.run(self.setup):
             print(f"raycompat: this process ends: {why}", file=sys.stderr, flush=True)
-            self.send(executor_messages.UNPREPARED, "", why)
+            self.send(Unprepared(why))
             raise SystemExit(1)
 
     def _finish(self) -> None:
@@ -399,8 +430,8 @@ class Executor:
         if self.is_abandoned:
             exit_work.run(self.actor, self._limit_s or 0.0, joins_threads=False)
         else:
-            self.send(executor_messages.LEAVING, "")
-            exit_work.run(self.actor, executor_messages.EXIT_WORK_S, joins_threads=True)
+            self.send(Leaving())
+            exit_work.run(self.actor, EXIT_WORK_S, joins_threads=True)
 
     def _leave_cluster(self) -> None:
         self.session.measurements.flush()
@@ -414,16 +445,13 @@ class Executor:
             if isinstance(work, Lease):
                 self._serve_lease(work)
                 continue
-            key, payload, wires, about = work
-            self._run_one(
-                Call(this_process.prepare_call(key, about), pickle.loads(payload), wires), about
-            )
-            del work, payload, wires
+            self._run_one(work)
+            del work
             if self.actor is not None and self.actor.instance is not None:
                 self.actor.serve()
                 break
 
-    def _next_work(self) -> tuple[Any, ...] | Lease | None:
+    def _next_work(self) -> Run | Lease | None:
         """Wait until there is something to do, and return it."""
         wait = stray.Repeated(self._tokens.get)
         while not self._works:
@@ -437,7 +465,7 @@ class Executor:
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
         self._report_state()
-        self.send(executor_messages.DONE, lease.key, is_complete)
+        self.send(LeaseServed(lease.key, is_complete))
 
     def _report_state(self) -> None:
         """Report to the node, after a change, what it must know about this process after its calls.
@@ -445,17 +473,21 @@ class Executor:
         That is whether other processes need it, and whether it can run more.
         """
         if self.actor is None and (self.is_spent or not self._limits.restore()):
-            self.send(executor_messages.SPENT, "")
+            self.send(Spent())
         if self._owns != look.is_owner(self.session):
             self._tell_what_is_owned()
 
-    def _tell_what_is_owned(self, _: str = "") -> None:
+    def _tell_what_is_owned(self) -> None:
         """Report whether other processes need this one."""
         self._owns = look.is_owner(self.session)
-        self.send(executor_messages.OWNS, "", self._owns)
+        self.send(Owns(self._owns))
 
-    def _run_one(self, call: Call, about: dict[str, Any]) -> None:
-        key, name = call.running.key, call.running.name
+    def _run_one(self, work: Run) -> None:
+        message = CallMessage._make(pickle.loads(work.payload))
+        role: Role = "function" if work.actor is None else "constructor"
+        call = Call(this_process.prepare_call(work), message, work.wires, role)
+        work.payload, work.wires = b"", []
+        key, name = work.key, work.name
         outcome: Outcome | None = None
         start = time.time()
         this_process.enter(call.running)
@@ -464,8 +496,8 @@ class Executor:
         try:
             if key in self._cancelled:
                 outcome = Outcome.cancelled(key, name)
-            elif about["is_actor"]:
-                self.actor = Actor(self, key, about)
+            elif work.actor is not None:
+                self.actor = Actor(self, key, work.actor, work.socket)
                 outcome = self.actor.build(call)
             else:
                 self._sink = _NodeSink(self, key)
@@ -495,7 +527,7 @@ class Executor:
         if self.actor is not None and outcome.values is None:
             self.actor.instance = None  # so that it never runs a method
         self._report_state()
-        self.send(*outcome.message(key, start))
+        self.send(outcome.message(key, start))
         self._answered = key
 
     def begin_user_code(self, key: str) -> None:
@@ -565,7 +597,7 @@ class Executor:
         new: Future[bytes] = Future()
         request = self._requests.setdefault(function, new)
         if request is new:
-            self.send(executor_messages.NEED_FUNCTION, function)
+            self.send(NeedFunction(function))
         return request.result()
 
     def is_cancelled(self, key: str) -> bool:
@@ -598,7 +630,7 @@ class Executor:
             self.send_answers_so_far(self.actor.mailbox)
         if threading.current_thread() is not threading.main_thread() and not self.is_abandoned:
             self._chosen_code = _exit_code(exit_)
-            self.end_now(executor_messages.EXIT_WORK_S)
+            self.end_now(EXIT_WORK_S)
         raise exit_
 
     def send_answers_so_far(self, mailbox: Mailbox) -> None:
@@ -637,10 +669,10 @@ class _NodeSink(Sink):
         self._window.max_items = max_items
         return self._window
 
-    def acknowledge(self, key: str, num_received: int, is_wanted: bool) -> None:
+    def acknowledge(self, message: Credit) -> None:
         """Handle an acknowledgement from the caller. Called in the reading thread."""
-        if key == self._key:
-            self._window.acknowledge(num_received, is_wanted)
+        if message.key == self._key:
+            self._window.acknowledge(message.num_received, message.is_wanted)
 
     def wait(self, window: ItemWindow) -> None:
         """Wait for the caller; after a while, lend the CPU."""
@@ -669,7 +701,7 @@ class _NodeSink(Sink):
             session.sharing.pin(self._key, outcome.refs)
             self._holds += outcome.holds
         session.sharing.wait_until_synced()
-        self._executor.send(executor_messages.ITEM, self._key, index, wire)
+        self._executor.send(ItemYielded(self._key, index, wire))
 
 
 def _exit_code(exit_: SystemExit) -> int:

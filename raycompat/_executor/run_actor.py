@@ -14,7 +14,9 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
-from raycompat._protocol import direct_messages, executor_messages, failures
+from raycompat._messages.executors import Exiting
+from raycompat._protocol import direct_messages, failures
+from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat.exceptions import AsyncioActorExit
 
@@ -33,10 +35,10 @@ _CANCEL_S = 1.0
 class Actor:
     """The actor of this process. Created when the node asks for an actor."""
 
-    def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
+    def __init__(self, executor: Executor, key: str, spec: ActorSpec, socket_name: str) -> None:
         self.executor = executor
         self.key = key
-        self.about = about
+        self.spec = spec
         self.instance: Any = None
         self.class_name = ""
         #: Set when the actor leaves: the pickled error for later callers.
@@ -49,13 +51,13 @@ class Actor:
         #: The name in the title of this process: of the last call, until the actor is idle.
         self._shown = ""
         self._timeline = Timeline(partial(executor.report_spans, key))
-        self.mailbox = Mailbox(about["socket"], executor.session.pump, self._on_idle)
+        self.mailbox = Mailbox(socket_name, executor.session.pump, self._on_idle)
 
     @property
     def is_concurrent(self) -> bool:
         """Whether it may run several calls at the same time."""
-        about = self.about
-        return bool(about["is_async"] or (about["max_concurrency"] or 1) > 1 or about["groups"])
+        spec = self.spec
+        return bool(spec["is_async"] or (spec["max_concurrency"] or 1) > 1 or spec["groups"])
 
     def report_ended(self) -> None:
         """Report ended calls that were not reported yet. Called from any thread."""
@@ -71,11 +73,11 @@ class Actor:
     def build(self, call: Call) -> Outcome:
         """Run the constructor; in an actor with asynchronous methods, in its event loop."""
         try:
-            cls = self.executor.load(call.payload["function"])
+            cls = self.executor.load(call.message.function)
         except Exception as error:
             return Outcome.of_error(self.executor, call, error)
         self.class_name = cls.__name__
-        if self.about["is_async"]:
+        if self.spec["is_async"]:
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
             outcome = self._loop.run_until_complete(run_async(self.executor, call, Sink()))
@@ -95,10 +97,9 @@ class Actor:
 
     def serve(self) -> None:
         """Run calls until the actor leaves."""
-        groups = self.about["groups"]
-        most = self.about["max_concurrency"]
+        groups, most = self.spec["groups"], self.spec["max_concurrency"]
         if self._loop is not None:
-            limits = {None: most or _ASYNC_CONCURRENCY, **groups}
+            limits = self._limits(most or _ASYNC_CONCURRENCY)
             lanes.serve_in_loops(
                 self.mailbox,
                 lanes.Runner(
@@ -113,7 +114,7 @@ class Actor:
                 self._loop,
             )
         elif (most or 1) > 1 or groups:
-            sizes = {None: most or 1, **groups}
+            sizes = self._limits(most or 1)
             lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
         else:
             self.executor.on_cancel = self._cancel_queued
@@ -123,6 +124,10 @@ class Actor:
             lanes.serve_in_order(self.mailbox, self._run, self._run_in_thread, self._leaves)
         self._timeline.flush()
         self.mailbox.close()
+
+    def _limits(self, most: int) -> dict[str | None, int]:
+        """Return how many calls run at the same time, by concurrency group; None is the default."""
+        return {None: most, **dict(self.spec["groups"].items())}
 
     def leave(self) -> None:
         """Leave when the running calls are answered. Called from any thread."""
@@ -151,7 +156,7 @@ class Actor:
         call = this_process.of_this_thread()
         if call is not None:
             call.exits = True
-        self.executor.send(executor_messages.EXITING, self.key, self.exit_error)
+        self.executor.send(Exiting(self.key, self.exit_error))
         self.leave()
         if self._loop is not None:  # a SystemExit in a task of asyncio would end its loop
             raise AsyncioActorExit
@@ -193,19 +198,8 @@ class Actor:
         self.mailbox.flush()
 
     def _begin(self, message: CallMessage) -> Call:
-        return Call(
-            this_process.RunningCall.of_method(message.key, message.name, self.key),
-            {
-                "method": message.function,
-                "arguments": message.arguments,
-                "num_returns": message.num_returns,
-                "max_items": message.max_items,
-                "retry_exceptions": message.retry_exceptions,
-                "environment": message.environment,
-                "keeps_tensors": message.keeps_tensors,
-            },
-            message.wires,
-        )
+        running = this_process.RunningCall.of_method(message.key, message.name, self.key)
+        return Call(running, message, message.wires, "method")
 
     def _run(self, caller: Caller, message: CallMessage) -> None:
         """Run and answer a call in the main thread. Only an exception before its begin is raised."""

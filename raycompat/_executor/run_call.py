@@ -12,13 +12,14 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors, tracing
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
-from raycompat._protocol import executor_messages, failures, ids, item_credit, segment
+from raycompat._messages.executors import Failed, Succeeded
+from raycompat._protocol import failures, ids, item_credit, segment
 from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from raycompat._executor.call_runner import CallRunner
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
+    from raycompat._protocol.direct_messages import CallMessage
 
 
 #: Ray's name for the kind of error of a cancelled call.
@@ -43,13 +45,18 @@ _END = object()
 _MANY_CHARACTERS = 10_000
 
 
+Role: TypeAlias = Literal["function", "method", "constructor"]
+
+
 @dataclass(slots=True)
 class Call:
     """One call: its description, the caller's message, and the values of referenced arguments."""
 
     running: RunningCall
-    payload: dict[str, Any]
+    message: CallMessage
     wires: Sequence[Wire]
+    #: What it runs: the function or class with an id, or the method of this process's actor.
+    role: Role
     #: When it had its arguments and its function, and when its user code has ended.
     loaded: float = 0.0
     executed: float = 0.0
@@ -111,14 +118,14 @@ class Outcome:
         )
         cause = exceptions.RayError(f"{why} remote traceback.")
         described = exceptions.RayTaskError(call.running.name, text, cause, ip=executor.setup["ip"])
-        is_actor = call.payload.get("is_actor")
+        is_actor = call.role == "constructor"
         failure = exceptions.ActorDiedError(described) if is_actor else described
         return cls(error=exceptions.dumps_error(failure), text=text[:_MANY_CHARACTERS])
 
     @classmethod
     def _of_described(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         described = _describe(executor, call.running, error)
-        is_actor = call.payload.get("is_actor")
+        is_actor = call.role == "constructor"
         failure = exceptions.ActorDiedError(described) if is_actor else described
         if is_actor:  # the actor may never be called, which would hide the error
             with contextlib.suppress(Exception):  # user code has closed or replaced the output
@@ -127,7 +134,7 @@ class Outcome:
         return cls(
             error=exceptions.dumps_error(failure),
             text=text[:_MANY_CHARACTERS],
-            retry=_may_retry(call.payload, error),
+            retry=_may_retry(call.message.retry_exceptions, error),
         )
 
     @property
@@ -146,12 +153,12 @@ class Outcome:
             if wire[0] == "segment":
                 executor.session.home.place.remove(wire[1])
 
-    def message(self, key: str, start: float) -> tuple[Any, ...]:
+    def message(self, key: str, start: float) -> Succeeded | Failed:
         """Return the message for the node. `start` is when the call began, in seconds since 1970."""
         if self.values is not None:
             phases = Phases.between(start, *self.marks, time.time())
-            return (executor_messages.DONE, key, self.values, tuple(phases))
-        return (executor_messages.FAILED, key, self.error, self.text, self.retry)
+            return Succeeded(key, self.values, tuple(phases))
+        return Failed(key, self.error, self.text, self.retry)
 
 
 class Sink:
@@ -197,7 +204,7 @@ async def user_coroutine(work: Awaitable[Any]) -> Any:
 
 def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     """Run one call. Any error in it becomes the outcome, except the end of the process."""
-    executor.environment.begin(call.payload["environment"])
+    executor.environment.begin(call.message.environment)
     try:
         outcome = _run(executor, call, sink)
         try:
@@ -221,7 +228,7 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     try:
         result = user_code(work)
         del work
-        if call.payload["num_returns"] == "streaming":
+        if call.message.num_returns == "streaming":
             return stream(executor, call, result, sink)
     finally:
         executor.end_user_code()
@@ -237,7 +244,7 @@ async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
 
 
 async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
-    executor.environment.begin(call.payload["environment"])
+    executor.environment.begin(call.message.environment)
     # After the user's code this may be a forked child, in which no loop runs.
     task = asyncio.current_task()
     try:
@@ -255,7 +262,7 @@ async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         finally:
             executor.check_process()
             call.executed = time.time()
-        if call.payload["num_returns"] == "streaming":
+        if call.message.num_returns == "streaming":
             return await stream_in_loop(executor, call, result, sink)
         return lay_out(executor, call, result)
     except asyncio.CancelledError as error:
@@ -279,8 +286,8 @@ def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome
 
 def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
     """Return the user's function with its arguments, or the outcome if an argument failed."""
-    function = _find_function(executor, call.payload)
-    if call.payload["arguments"] == NO_ARGUMENTS:
+    function = _find_function(executor, call)
+    if call.message.arguments == NO_ARGUMENTS:
         return function
     try:
         args, kwargs = _arguments(executor, call)
@@ -294,7 +301,7 @@ def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
 
 def _arguments(executor: CallRunner, call: Call) -> tuple[list[Any], dict[str, Any]]:
     values = [_value(executor, wire) for wire in call.wires]
-    block = call.payload["arguments"]
+    block = call.message.arguments
     given, named = deserialize(block) if block is not None else values.pop()
     args = [_argument(each, values) for each in given]
     return args, {name: _argument(each, values) for name, each in named.items()}
@@ -322,12 +329,11 @@ def _argument(given: Any, values: list[Any]) -> Any:
     return given
 
 
-def _find_function(executor: CallRunner, payload: dict[str, Any]) -> Callable[..., Any]:
-    method = payload.get("method")
-    if method is not None:
-        return _find_method(executor, method)
-    loaded = executor.load(payload["function"])
-    if payload.get("is_actor"):
+def _find_function(executor: CallRunner, call: Call) -> Callable[..., Any]:
+    if call.role == "method":
+        return _find_method(executor, call.message.function)
+    loaded = executor.load(call.message.function)
+    if call.role == "constructor":
         return _builder(executor, loaded)
     function: Callable[..., Any] = loaded
     return function
@@ -358,21 +364,21 @@ def _find_method(executor: CallRunner, name: str) -> Callable[..., Any]:
 
 def lay_out(executor: CallRunner, call: Call, result: Any) -> Outcome:
     """Serialize what a call returned: one result, or as many as it has."""
-    num_returns = call.payload["num_returns"]
+    num_returns = call.message.num_returns
     outcome = Outcome(values=[])
     assert outcome.values is not None
     if num_returns in (0, 1, "streaming"):
         results: Any = [result] if num_returns else []
-    elif num_returns == "dynamic":
-        results = [_gather(executor, call, result)]
-    else:
+    elif isinstance(num_returns, int):
         results = _split(executor, call.running, result, num_returns)
+    else:
+        results = [_gather(executor, call, result)]
     try:
         for one in results:
             if isinstance(one, ErrorValue):
                 outcome.values.append(to_wire(one))
                 continue
-            keeper = tensors.keeper(executor.session) if call.payload.get("keeps_tensors") else None
+            keeper = tensors.keeper(executor.session) if call.message.keeps_tensors else None
             outcome.values.append(_store(executor, one, outcome, keeper))
             if keeper is not None:
                 keeper.commit()
@@ -451,7 +457,7 @@ def stream(executor: CallRunner, call: Call, items: Any, sink: Sink) -> Outcome:
     It may have none, so it lends its CPUs then.
     """
     _check_is_iterator(call, items)
-    window = sink.open(call.payload.get("max_items"))
+    window = sink.open(call.message.max_items)
     try:
         for index, item in enumerate(user_items(items)):
             # A cancelled method was not interrupted.
@@ -474,7 +480,7 @@ async def stream_in_loop(executor: CallRunner, call: Call, items: Any, sink: Sin
     if not isinstance(items, AsyncIterator):
         _check_is_iterator(call, items)
         items = _as_async(items)
-    window = sink.open(call.payload.get("max_items"))
+    window = sink.open(call.message.max_items)
     index = 0
     try:
         while (item := await user_coroutine(anext(items, _END))) is not _END:
@@ -499,7 +505,7 @@ async def _as_async(items: Iterator[Any]) -> AsyncIterator[Any]:
 def _check_is_iterator(call: Call, items: Any) -> None:
     if not isinstance(items, Iterator):
         raise TypeError(
-            f"{call.running.name} has num_returns={call.payload['num_returns']!r}, so it must be a "
+            f"{call.running.name} has num_returns={call.message.num_returns!r}, so it must be a "
             f"generator function, but it returned {type(items).__name__}."
         )
 
@@ -519,7 +525,7 @@ def _failed_argument(executor: CallRunner, call: Call, error: Exception) -> Outc
     failure = exceptions.RayTaskError.from_dependency(
         error, call.running.name, ip=executor.setup["ip"], actor_id=None
     )
-    is_actor = call.payload.get("is_actor")
+    is_actor = call.role == "constructor"
     whole = exceptions.ActorDiedError(failure) if is_actor else failure
     return Outcome(error=exceptions.dumps_error(whole), text=str(failure)[:_MANY_CHARACTERS])
 
@@ -545,9 +551,8 @@ def _safe_repr(instance: Any) -> str:
         return f"<{type(instance).__name__} whose repr raises {type(error).__name__}: {reason}>"
 
 
-def _may_retry(payload: dict[str, Any], error: BaseException) -> bool:
+def _may_retry(wanted: bool | bytes, error: BaseException) -> bool:
     """Return whether the caller requested another try after an error of this kind."""
-    wanted = payload.get("retry_exceptions", False)
     if isinstance(wanted, bool):
         return wanted and issubclass(type(error), Exception)
     return issubclass(type(error), pickle.loads(wanted))

@@ -22,7 +22,9 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
-from raycompat._protocol import direct_messages, executor_messages
+from raycompat._messages.executors import BeginLease
+from raycompat._messages.leases import LeaseTrimmed
+from raycompat._protocol import direct_messages
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
@@ -36,19 +38,20 @@ _LONG_S, _LONGER_S = 0.005, 0.05
 class Lease:
     """A lease of this process. Created in the thread that reads; served in the main thread."""
 
-    def __init__(self, executor: Executor, key: str, about: dict[str, Any]) -> None:
+    def __init__(self, executor: Executor, begin: BeginLease) -> None:
+        key = begin.key
         self.key = key
         self._executor = executor
         #: Its units of the resource in which its calls differ, and the resources that calls of the
         #: last size see.
-        resources = ResourceSet.from_amounts(about["resources"])
+        resources = ResourceSet.from_amounts(begin.resources)
         self._kind = LeaseKind.of(resources)
         self._units = resources.get(self._kind.varies)
-        self._resources: dict[str, float] = about["resources"]
+        self._resources: dict[str, float] = begin.resources
         self._shown_units = self._units
-        self._group = this_process.group_of(about)
+        self._group = this_process.group_of(begin.group)
         self._timeline = Timeline(partial(executor.report_spans, key))
-        self._mailbox = Mailbox(about["socket"], executor.session.pump, self._timeline.flush)
+        self._mailbox = Mailbox(begin.socket, executor.session.pump, self._timeline.flush)
         #: Held to add or remove calls. While a call runs, another thread may do so.
         self._lock = threading.Lock()
         #: The running call, and the number of started calls.
@@ -168,15 +171,7 @@ class Lease:
         key, name = message.key, message.name
         executor = self._executor
         running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
-        payload = {
-            "function": message.function,
-            "arguments": message.arguments,
-            "num_returns": message.num_returns,
-            "max_items": message.max_items,
-            "retry_exceptions": message.retry_exceptions,
-            "environment": message.environment,
-        }
-        call = Call(running, payload, message.wires)
+        call = Call(running, message, message.wires, "function")
         this_process.enter(running)
         try:
             if executor.is_cancelled(key):
@@ -242,7 +237,7 @@ class Lease:
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
             self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
-            self._executor.send(executor_messages.TRIMMED, self.key, self._units)
+            self._executor.send(LeaseTrimmed(self.key, self._units))
 
     def report_ended(self) -> None:
         """Report ended calls that were not reported yet. Called from any thread."""

@@ -30,7 +30,7 @@ class LocalActor(LocalSender):
         self.key = creation.key
         self.spec = spec
         #: What `raycompat.runtime_context` reads.
-        self.about: dict[str, Any] = {"about": spec["about"], "is_async": spec["is_async"]}
+        self.spec = spec
         self.instance: Any = None
         self.exit_error: bytes | None = None
         #: The error of calls after its end; None while it lives.
@@ -85,7 +85,7 @@ class LocalActor(LocalSender):
             self._runner,
         )
         try:
-            outcome = self._run(call, running, None, call.function)
+            outcome = self._run(call, running, "method")
         except SystemExit as leave:
             text = f"The actor ended because {call.name} called sys.exit({leave.code!r})."
             error = self.exit_error or failures.actor_died(text, self.key)
@@ -106,7 +106,7 @@ class LocalActor(LocalSender):
         """Run the constructor; after an error the actor is dead."""
         creation = self._creation
         try:
-            outcome = self._run(creation, self._running, creation.function, None)
+            outcome = self._run(creation, self._running, "constructor")
         except SystemExit as leave:
             text = f"The actor ended because its constructor called sys.exit({leave.code!r})."
             error = self.exit_error or failures.actor_died(text, self.key)

@@ -57,7 +57,7 @@ class LocalRunner:
         SystemExit
             When the call ends its process.
         """
-        self.environment.begin(call.payload["environment"])
+        self.environment.begin(call.message.environment)
         try:
             outcome = self._run(call, sink)
             self.environment.end()
@@ -79,7 +79,7 @@ class LocalRunner:
             del work
             if inspect.iscoroutine(result):
                 result = self._run_to_its_end(result)
-            if call.payload["num_returns"] == "streaming":
+            if call.message.num_returns == "streaming":
                 if isinstance(result, AsyncIterator):
                     items = stream_in_loop(self, call, result, sink)
                     outcome: Outcome = self._run_to_its_end(items)

@@ -13,6 +13,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_call import Outcome, Sink
 from raycompat._local.call_runner import LocalRunner
 from raycompat._protocol import failures, ids
+from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -38,9 +39,7 @@ class LocalSender(Sender):
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
         """Do nothing: a generator has ended when its first item can be taken."""
 
-    def _run(
-        self, call: Call, running: RunningCall, function: str | None, method: str | None
-    ) -> Any:
+    def _run(self, call: Call, running: RunningCall, role: run_call.Role) -> Any:
         """Run a call, again while it has retries; return its outcome.
 
         Raises
@@ -48,20 +47,12 @@ class LocalSender(Sender):
         SystemExit
             When the call ends its process.
         """
-        payload = {
-            "function": function,
-            "method": method,
-            "arguments": call.arguments,
-            "num_returns": call.num_returns,
-            "retry_exceptions": call.retry_exceptions if call.retries else False,
-            "environment": call.environment,
-            "is_actor": call.actor is not None,
-        }
+        message = CallMessage._make(call.message())
         wires = [_wire_of(entry) for entry in call.dependencies]
         with in_this_thread(running):
             while True:
                 sink = _Items(self._session, call)
-                execution = run_call.Call(running, payload, wires)
+                execution = run_call.Call(running, message, wires, role)
                 outcome, raised = self._runner.run(execution, sink)
                 if not (outcome.retry and call.use_retry()):
                     break
@@ -115,7 +106,7 @@ class LocalTasks(LocalSender):
         else:
             running = describe(call, self._runner, None, None)
             try:
-                outcome = self._run(call, running, call.function, None)
+                outcome = self._run(call, running, "function")
             except SystemExit as leave:
                 how = f"called sys.exit({leave.code!r})"
                 self._fail(call, failures.crashed(call.name, how))

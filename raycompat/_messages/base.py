@@ -1,7 +1,8 @@
-"""The base of all messages on Dask's streams, and the tables of their handlers.
+"""The base of all messages, and the tables of their handlers.
 
-A message is a dataclass of plain types. On a stream it is a dictionary of its fields, with its kind
-under the name ``op``. Dask adds who has sent it: ``client`` for a caller, ``worker`` for a node.
+A message is a dataclass of plain types. On Dask's streams it travels as a dictionary of its fields,
+with its kind under the name ``op``. Dask adds who has sent it: ``client`` for a caller, ``worker`` for
+a node. In a frame between a node and an executor it travels as a tuple of its kind and its fields.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Handler: TypeAlias = Callable[..., None]
 class Message:
     """One kind of message. Each class that inherits this one is a dataclass."""
 
-    #: The name of the kind on the stream.
+    #: The name of the kind as it travels.
     op: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
@@ -30,8 +31,12 @@ class Message:
             )
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the message as it travels."""
+        """Return the message as it travels on a stream."""
         return {"op": self.op, **vars(self)}
+
+    def to_frame(self) -> tuple[Any, ...]:
+        """Return the message as it travels in a frame."""
+        return (self.op, *vars(self).values())
 
 
 class FromCaller(Message):
@@ -50,14 +55,22 @@ class ToNode(Message):
     """The scheduler sends it to a node."""
 
 
+class ToExecutor(Message):
+    """A node sends it to one of its executors."""
+
+
+class FromExecutor(Message):
+    """An executor sends it to its node."""
+
+
 _M = TypeVar("_M", bound=Message)
 
 
 def handled(kind: type[_M], handler: Callable[[_M], object]) -> tuple[str, Handler]:
-    """Return the entry of a table of handlers for messages of the scheduler."""
+    """Return the entry of a table of handlers, for messages of which only one process is the sender."""
 
-    def handle(**fields: Any) -> None:
-        handler(kind(**fields))
+    def handle(*values: Any, **fields: Any) -> None:
+        handler(kind(*values, **fields))
 
     return kind.op, handle
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from raycompat._messages.base import (
+    FromCaller,
+    FromExecutor,
+    FromNode,
+    ToCaller,
+    ToExecutor,
+    ToNode,
+)
 from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.values import Wire
 
@@ -88,7 +95,7 @@ class CancelCall(ToNode):
     error: bytes | None = None
 
 
-class Credit(FromCaller, ToNode):
+class Credit(FromCaller, ToNode, ToExecutor):
     """How many items of a generator have been received, and whether more are wanted."""
 
     key: str
@@ -149,13 +156,13 @@ class Freed(FromNode):
     key: str
 
 
-class Blocked(FromNode):
+class Blocked(FromExecutor, FromNode):
     """A call waits in `get`: others can use its CPU."""
 
     key: str
 
 
-class Unblocked(FromNode):
+class Unblocked(FromExecutor, FromNode):
     """A call does not wait in `get` any more."""
 
     key: str

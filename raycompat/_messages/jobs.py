@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._messages.base import FromCaller, ToCaller, ToNode
+from raycompat._messages.base import FromCaller, ToCaller, ToExecutor, ToNode
 
 
 class BeginJob(FromCaller, ToNode):
@@ -39,7 +39,7 @@ class ForgetCode(FromCaller):
     function: str
 
 
-class ForgetFunctions(ToNode):
+class ForgetFunctions(ToNode, ToExecutor):
     """No call needs these functions and classes any more."""
 
     functions: list[str]

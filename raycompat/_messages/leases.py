@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from raycompat._messages.base import FromNode, ToCaller, ToNode
+from raycompat._messages.base import FromExecutor, FromNode, ToCaller, ToExecutor, ToNode
 
 
 class LeaseAlive(FromNode):
@@ -15,7 +15,7 @@ class LeaseAlive(FromNode):
     socket: str
 
 
-class LeaseTrimmed(FromNode):
+class LeaseTrimmed(FromExecutor, FromNode):
     """A lease gives CPUs back."""
 
     key: str
@@ -59,7 +59,7 @@ class Pressure(ToCaller):
     is_on: bool
 
 
-class Revoke(ToNode):
+class Revoke(ToNode, ToExecutor):
     """End a lease after its call."""
 
     key: str

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from raycompat._messages.base import (
+    FromCaller,
+    FromExecutor,
+    FromNode,
+    ToCaller,
+    ToExecutor,
+    ToNode,
+)
 
 
-class Look(ToNode, ToCaller):
+class Look(ToNode, ToCaller, ToExecutor):
     """Describe what runs here, and what this process, or this node's processes, call and refer to."""
 
     token: int
@@ -29,7 +36,7 @@ class CallerLooked(FromCaller):
     found: dict[str, Any]
 
 
-class Spans(FromNode):
+class Spans(FromExecutor, FromNode):
     """Calls of an actor or a lease that have ended, with their times."""
 
     key: str
@@ -45,7 +52,7 @@ class Gpus(FromNode):
     gpus: list[dict[str, Any]]
 
 
-class Measured(FromCaller, FromNode):
+class Measured(FromCaller, FromExecutor, FromNode):
     """Values that a process has recorded with `ray.util.metrics`."""
 
     #: The id of the process.
@@ -61,7 +68,7 @@ class ProcessEnded(FromNode):
     process: str
 
 
-class Tracked(FromCaller, FromNode):
+class Tracked(FromCaller, FromExecutor, FromNode):
     """What a process reports of its experiments."""
 
     #: Each is a record of `_protocol.tracked`.

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat._messages.actors import ActorAlive, ActorEnded, ActorRestarting, RestartActor
+from raycompat._messages.executors import Failed
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import executor_messages, failures
+from raycompat._protocol import failures
 from raycompat._protocol.values import to_wire
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ class Actors:
         except ExecutorDied as died:
             text = f"it ended in the constructor, {died}"
             return actor.error or self._why_it_died(running, actor, text)
-        if outcome[0] == executor_messages.FAILED:
-            actor.error = outcome[1]
+        if isinstance(outcome, Failed):
+            actor.error = outcome.error
             executor.leave()
             return actor.error
         socket_name, restarts = self._node.sockets[key], running.grant["num_restarts"]

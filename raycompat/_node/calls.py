@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.calls import CancelCall, CancelDirect, Credit, End, Freed, GrantCall
+from raycompat._messages.executors import Answer, Failed, Interrupt, KillIfRunning, Run
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
-from raycompat._protocol import executor_messages, failures
+from raycompat._protocol import failures
 from raycompat._protocol.call_spec import Grant
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Calls:
         if message.force:
             self._node.pool.kill(running.executor)
         else:
-            running.executor.send(executor_messages.CANCEL, message.key, message.recursive)
+            running.executor.send(Interrupt(message.key, message.recursive))
 
     def cancel_direct(self, message: CancelDirect) -> None:
         """End a call that was sent to an actor or a lease; by force, the executor too."""
@@ -80,11 +81,11 @@ class Calls:
         if message.force:
             self._node.pool.background(self._kill_if_running(executor, party, key))
         else:
-            executor.send(executor_messages.CANCEL, key, message.recursive)
+            executor.send(Interrupt(key, message.recursive))
 
     async def _kill_if_running(self, executor: Executor, lease: str, key: str) -> None:
         question = f"{lease} {key}"
-        asked = executor.call(question, executor_messages.KILL_IF_RUNNING, lease, key, question)
+        asked = executor.call(question, KillIfRunning(lease, key, question))
         try:
             await asyncio.wait_for(asked, _ANSWER_S)
         except TimeoutError:  # user code holds the interpreter lock, so the call runs
@@ -96,8 +97,7 @@ class Calls:
         """Pass the acknowledgement of items on to a generator."""
         running = self.granted.get(message.key)
         if running is not None and running.executor is not None:
-            about = (message.key, message.num_received, message.is_wanted)
-            running.executor.send(executor_messages.CREDIT, *about)
+            running.executor.send(message)
 
     def end(self, message: End) -> None:
         """End a call that no process needs any more, or an actor that must die with an error."""
@@ -139,7 +139,7 @@ class Calls:
 
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
-    ) -> tuple[Any, ...]:
+    ) -> Answer:
         """Run a call, or build an actor, in an executor; return its outcome.
 
         Raises
@@ -150,40 +150,35 @@ class Calls:
         grant = running.grant
         if running.cancelled or running.ended:
             return self.cancelled(running)
-        context: dict[str, Any] = {
-            "name": grant["name"],
-            "resources": grant["resources"],
-            "gpus": accelerators.visible_ids(index for index, _ in grant["gpus"]),
-            "gpu_variable": accelerators.variable(),
-            "group": grant["group"],
-            "is_actor": False,
-            "actor_name": None,
-        }
-        if grant["actor"] is not None:
-            context["is_actor"] = True
-            context["actor_name"] = grant["actor"]["name"]
-            context["about"] = grant["actor"]["about"]
-            context["is_async"] = grant["actor"]["is_async"]
-            context["groups"] = grant["actor"]["groups"]
-            context["max_concurrency"] = grant["actor"]["max_concurrency"]
-            context["num_restarts"] = grant["num_restarts"]
-            context["socket"] = self._node.sockets[grant["key"]]
-        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
-        return await executor.call(
-            grant["key"], executor_messages.RUN, grant["key"], payload, wires, context
+        run = Run(
+            key=grant["key"],
+            payload=payload,
+            wires=wires,
+            name=grant["name"],
+            resources=grant["resources"],
+            gpus=accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            gpu_variable=accelerators.variable(),
+            group=grant["group"],
+            actor=grant["actor"],
+            num_restarts=grant["num_restarts"],
+            socket=self._node.sockets.get(grant["key"], ""),
         )
+        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
+        return await executor.call(grant["key"], run)
 
-    def cancelled(self, running: Running) -> tuple[Any, ...]:
+    def cancelled(self, running: Running) -> Failed:
         """Return the outcome of a call that was cancelled."""
-        error = running.failure or failures.cancelled(running.grant["key"])
-        return (executor_messages.FAILED, error, f"{running.grant['name']} was cancelled", False)
+        key = running.grant["key"]
+        error = running.failure or failures.cancelled(key)
+        return Failed(key, error, f"{running.grant['name']} was cancelled")
 
-    def crashed(self, running: Running, died: ExecutorDied) -> tuple[Any, ...]:
+    def crashed(self, running: Running, died: ExecutorDied) -> Failed:
         """Return the outcome of a call whose process has ended."""
         if running.cancelled:
             return self.cancelled(running)
+        key = running.grant["key"]
         if running.process is not None and running.process.ended_for_memory:
             text = running.process.ended_for_memory
-            return (executor_messages.FAILED, failures.out_of_memory(text), text, True)
+            return Failed(key, failures.out_of_memory(text), text, may_retry=True)
         text = failures.crash_text(running.grant["name"], f"ended {died}")
-        return (executor_messages.FAILED, failures.worker_crashed(text), text, True)
+        return Failed(key, failures.worker_crashed(text), text, may_retry=True)

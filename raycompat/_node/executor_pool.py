@@ -18,11 +18,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from raycompat._messages import executors
+from raycompat._messages.base import FromExecutor, ToExecutor
+from raycompat._messages.executors import (
+    Answer,
+    EndNow,
+    Failed,
+    Leave,
+    Leaving,
+    Owns,
+    Spent,
+    Unprepared,
+    WhatIsOwned,
+)
 from raycompat._node import settings
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.runtime_env import Prepared
-from raycompat._protocol import executor_messages, failures, frames
+from raycompat._protocol import failures, frames
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +115,7 @@ class Executor:
         self._pool = pool
         #: The reason, if it was ended because the node lacked memory.
         self.ended_for_memory = ""
-        self._outcomes: dict[str, asyncio.Future[tuple[Any, ...]]] = {}
+        self._outcomes: dict[str, asyncio.Future[Answer]] = {}
         self._writer: asyncio.StreamWriter | None = None
         #: Kills the process when its time is over.
         self._too_late: asyncio.TimerHandle | None = None
@@ -114,12 +127,12 @@ class Executor:
         self._pool.background(self._read(reader, self._writer))
         self.ended.add_done_callback(lambda _: self._pool.background(self._read_rest(connection)))
 
-    def send(self, *message: Any) -> None:
+    def send(self, message: ToExecutor) -> None:
         """Send one message; do nothing when the process has ended."""
         if self.alive and self._writer is not None:
-            self._writer.write(frames.encode(message))
+            self._writer.write(frames.encode(message.to_frame()))
 
-    async def call(self, key: str, *message: Any) -> tuple[Any, ...]:
+    async def call(self, key: str, message: ToExecutor) -> Answer:
         """Send `message` and return the executor's answer about `key`.
 
         Raises
@@ -127,17 +140,14 @@ class Executor:
         ExecutorDied
             When the process ends first.
         """
-        outcome: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._outcomes[key] = outcome
         self.calls_begun += 1
         try:
-            self.send(*message)
+            self.send(message)
         except Exception as error:  # it cannot be written
             del self._outcomes[key]
-            kind, _, *rest = executor_messages.failed(
-                key, failures.unwritable("The call", frames.described(error))
-            )
-            return (kind, *rest)
+            return Failed.of(key, failures.unwritable("The call", frames.described(error)))
         if not self.alive:
             code = await asyncio.shield(self.ended)
             raise ExecutorDied(self.describe_end(code), code)
@@ -162,43 +172,44 @@ class Executor:
                 outcome.set_exception(ExecutorDied(self.describe_end(code), code))
 
     async def _take_messages(self, reader: asyncio.StreamReader) -> None:
-        while (message := await frames.read_async(reader)) is not None:
-            if isinstance(message, frames.Unreadable):
-                self._take_unreadable(message)
+        while (content := await frames.read_async(reader)) is not None:
+            if isinstance(content, frames.Unreadable):
+                self._take_unreadable(content)
                 continue
-            operation, key, *rest = message
-            if operation in (executor_messages.DONE, executor_messages.FAILED):
-                self.logs.drain()
-                outcome = self._outcomes.get(key)
-                if outcome is not None and not outcome.done():
-                    outcome.set_result((operation, *rest))
-            elif operation == executor_messages.OWNS:
-                self.owns = rest[0]
-            elif operation == executor_messages.LEAVING:
-                self._kill_after(executor_messages.EXIT_WORK_S + _GRACE_S)
-            elif operation == executor_messages.SPENT:
-                self.is_spent = True
-            elif operation == executor_messages.UNPREPARED:
-                self._why_unprepared = rest[0]
-            else:
-                self._handle(operation, key, rest)
+            try:
+                self._take(executors.of_frame(content))
+            except Exception:  # the next messages, answers among them, are still read
+                text = "raycompat could not handle the message %r of an executor"
+                logger.exception(text, content[0])
 
-    def _handle(self, operation: str, key: str, rest: list[Any]) -> None:
-        try:
-            self._pool.on_message(self, operation, key, rest)
-        except Exception:  # the next messages, answers among them, are still read
-            logger.exception("raycompat could not handle the message %s of an executor", operation)
+    def _take(self, message: FromExecutor) -> None:
+        match message:
+            case Answer():
+                self.logs.drain()
+                self._conclude(message)
+            case Owns():
+                self.owns = message.is_owner
+            case Leaving():
+                self._kill_after(executors.EXIT_WORK_S + _GRACE_S)
+            case Spent():
+                self.is_spent = True
+            case Unprepared():
+                self._why_unprepared = message.why
+            case _:
+                self._pool.on_message(self, message)
+
+    def _conclude(self, answer: Answer) -> None:
+        outcome = self._outcomes.get(answer.key)
+        if outcome is not None and not outcome.done():
+            outcome.set_result(answer)
 
     def _take_unreadable(self, message: frames.Unreadable) -> None:
         """Fail the call whose answer could not be read; all calls if it is not known whose it is."""
         logger.error("raycompat could not read a message of process %d: %s", self.pid, message.why)
-        keys = [message.key] if message.kind in executor_messages.ABOUT_RESULTS else []
+        keys = [message.key] if executors.is_about_results(message.kind) else []
         error = failures.unreadable("The answer of the call", message.why)
         for key in keys if message.kind else list(self._outcomes):
-            outcome = self._outcomes.get(key)
-            if outcome is not None and not outcome.done():
-                kind, _, *rest = executor_messages.failed(key, error)
-                outcome.set_result((kind, *rest))
+            self._conclude(Failed.of(key, error))
 
     async def _read_rest(self, connection: socket.socket) -> None:
         """Let `_read` handle what the ended process has written, and then end.
@@ -232,7 +243,7 @@ class Executor:
 
     def leave(self, *, soon: bool = True) -> None:
         """Let the process end: `soon`, with a kill after a wait; otherwise after its calls."""
-        self.send(executor_messages.EXIT, LEAVE_S - _GRACE_S if soon else None)
+        self.send(Leave(LEAVE_S - _GRACE_S if soon else None))
         if soon:
             self._kill_after(LEAVE_S)
 
@@ -244,7 +255,7 @@ class Executor:
         if self._writer is None:  # it has run no user code
             self._pool.kill(self)
             return
-        self.send(executor_messages.END, END_S)
+        self.send(EndNow(END_S))
         self._kill_after(END_S + _GRACE_S)
 
     def _kill_after(self, delay_s: float) -> None:
@@ -277,7 +288,7 @@ class ExecutorPool:
     def __init__(
         self,
         num_cpus: int,
-        on_message: Callable[[Executor, str, str, list[Any]], None],
+        on_message: Callable[[Executor, FromExecutor], None],
         on_end: Callable[[Executor], None],
         goes_on: Callable[[str], bool],
         logs: Logs,
@@ -547,7 +558,7 @@ class ExecutorPool:
     def ask_what_is_owned(self) -> None:
         """Ask all executors whether other processes need them; `Executor.owns` is soon up to date."""
         for executor in self._by_pid.values():
-            executor.send(executor_messages.WHAT_IS_OWNED, "")
+            executor.send(WhatIsOwned())
 
     @property
     def pids(self) -> list[int]:

@@ -10,11 +10,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.executors import Function, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
-from raycompat._protocol import executor_messages, import_paths, runtime_env
+from raycompat._protocol import import_paths, runtime_env
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.operations import Request, ask
 
@@ -143,7 +144,7 @@ class Jobs:
             for executor in self._receivers.pop(function, ()):
                 gone.setdefault(executor, []).append(function)
         for executor, loaded in gone.items():
-            executor.send(executor_messages.FORGET_CODE, loaded)
+            executor.send(ForgetFunctions(loaded))
 
     async def send_function(self, executor: Executor, function: str) -> None:
         """Send an executor a function or class that its calls refer to."""
@@ -161,10 +162,10 @@ class Jobs:
         try:
             code = await fetching
             self._receivers.setdefault(function, weakref.WeakSet()).add(executor)
-            executor.send(executor_messages.FUNCTION, function, code)
+            executor.send(Function(function, code))
             if _TUNE.encode() in code:
                 self._node.pool.import_library(_TUNE)
         except (OSError, LookupError) as error:  # the next call fetches it again
             self._functions.pop(function, None)
             reason = f"The scheduler did not send it: {error}"
-            executor.send(executor_messages.NO_FUNCTION, function, reason)
+            executor.send(NoFunction(function, reason))

@@ -7,11 +7,12 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.executors import Abandon, BeginLease, LeaseServed
 from raycompat._messages.leases import LeaseAlive, LeaseEnded, Revoke
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import END_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import executor_messages, failures
+from raycompat._protocol import failures
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -58,17 +59,12 @@ class Leases:
         )
         running.executor = running.process = executor
         self._node.sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
-        about = {
-            "socket": socket_name,
-            "resources": grant["resources"],
-            "group": grant["group"],
-        }
+        key = grant["key"]
+        begin = BeginLease(key, socket_name, grant["resources"], grant["group"])
         try:
             if not running.cancelled and not running.ended:
-                outcome = await executor.call(
-                    grant["key"], executor_messages.LEASE, grant["key"], about
-                )
-                return "", bool(outcome[1])
+                served = await executor.call(key, begin)
+                return "", isinstance(served, LeaseServed) and served.is_complete
         except ExecutorDied as died:
             return f"ended {died}", True
         finally:
@@ -90,11 +86,11 @@ class Leases:
         if running is not None:
             running.cancelled = True
             if running.executor is not None:
-                running.executor.send(executor_messages.REVOKE, message.key)
+                running.executor.send(message)
 
     def abandon(self, running: Running, executor: Executor) -> None:
         """End a lease whose caller has ended; end the executor too if it runs a call."""
-        executor.send(executor_messages.ABANDON, running.grant["key"], END_S)
+        executor.send(Abandon(running.grant["key"], END_S))
 
         def look_again() -> None:
             if running.executor is executor:

@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.executors import Running
 from raycompat._messages.watching import Look, NodeLooked
-from raycompat._protocol import executor_messages
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
@@ -50,30 +50,24 @@ class Looks:
                 asked[each.executor] = key
         look = self._looks[token] = _Look(asked)
         for executor in asked:
-            executor.send(executor_messages.LOOK, token, message.most)
+            executor.send(message)
         loop = asyncio.get_running_loop()
         look.timer = loop.call_later(_ANSWER_S, self._answer, token)
         if not asked:
             self._answer(token)
 
-    def on_answer(
-        self,
-        executor: Executor,
-        token: int,
-        running: dict[str, tuple[str, float]],
-        called: dict[str, Any],
-    ) -> None:
+    def on_answer(self, executor: Executor, message: Running) -> None:
         """Handle an executor's answer."""
-        look = self._looks.get(token)
+        look = self._looks.get(message.token)
         if look is None:
             return
         party = look.expected.pop(executor, None)
         if party is not None:
             pid = executor.pid
-            look.running += [(party, key, *rest, pid) for key, rest in running.items()]
-            look.callers.append(called)
+            look.running += [(party, key, *rest, pid) for key, rest in message.running.items()]
+            look.callers.append(message.description)
         if not look.expected:
-            self._answer(token)
+            self._answer(message.token)
 
     def lose(self, executor: Executor) -> None:
         """Stop waiting for an executor that has ended."""

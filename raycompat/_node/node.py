@@ -23,9 +23,8 @@ import psutil
 from raycompat import _dask_adapter as adapter
 from raycompat import _transfer
 from raycompat._messages.actors import RestartActor
-from raycompat._messages.base import FromNode, Handler, handled
+from raycompat._messages.base import FromExecutor, FromNode, Handler, handled
 from raycompat._messages.calls import (
-    Blocked,
     CancelCall,
     CancelDirect,
     Credit,
@@ -33,14 +32,21 @@ from raycompat._messages.calls import (
     GrantCall,
     ItemMade,
     Result,
-    Unblocked,
+)
+from raycompat._messages.executors import (
+    Exiting,
+    HandOver,
+    ItemYielded,
+    Leased,
+    NeedFunction,
+    Running,
 )
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
-from raycompat._messages.leases import LeaseTrimmed, Revoke
+from raycompat._messages.leases import Revoke
 from raycompat._messages.logs import FlushOutput, OutputPrinted
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
-from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded, Spans, Tracked
+from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded
 from raycompat._node import accelerators, labels
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
@@ -57,7 +63,7 @@ from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.tasks import Tasks
-from raycompat._protocol import executor_messages, failures, ids, liveness
+from raycompat._protocol import failures, ids, liveness
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
 from raycompat._protocol.serialization import serialize
@@ -309,41 +315,25 @@ class Node:
 
     # --- messages from executors ----------------------------------------------------------------
 
-    def _on_message(self, executor: Executor, operation: str, key: str, rest: list[Any]) -> None:
-        match operation, *rest:
-            case (executor_messages.BLOCKED,):
-                self.tell(Blocked(key))
-            case (executor_messages.UNBLOCKED,):
-                self.tell(Unblocked(key))
-            case (executor_messages.LEASED,):
-                self.leases.begun(key)
-            case (executor_messages.TRIMMED, units):
-                self.tell(LeaseTrimmed(key, units))
-            case (executor_messages.ITEM, index, wire):
-                self._on_item(key, index, wire)
-            case (executor_messages.NEED_FUNCTION,):
-                self.pool.background(self.jobs.send_function(executor, key))
-            case (executor_messages.HAND_OVER, wire):
-                self.store.hand_over(wire, client=key)
-            case (executor_messages.EXITING, error):
-                self.actors.note_exit(key, error)
-            case _:
-                self._on_report(executor, operation, key, *rest)
-
-    def _on_report(self, executor: Executor, operation: str, key: str, *rest: Any) -> None:
-        """Pass on a report for the state API, metrics and the pages."""
-        match operation, *rest:
-            case (executor_messages.SPANS, spans):
-                self.tell(Spans(key, executor.pid, executor.kind[0], spans))
-            case (executor_messages.RUNNING, token, running, description):
-                self.looks.on_answer(executor, token, running, description)
-            case (executor_messages.MEASURED, measured):
-                executor.measures_as = key
-                self.tell(Measured(key, executor.kind[0], measured))
-            case (executor_messages.TRACKED, records):
-                self.tell(Tracked(records))
-            case _:
-                logger.error("an executor sent a message of the unknown kind %r", operation)
+    def _on_message(self, executor: Executor, message: FromExecutor) -> None:
+        match message:
+            case Leased():
+                self.leases.begun(message.key)
+            case ItemYielded():
+                self._on_item(message)
+            case NeedFunction():
+                self.pool.background(self.jobs.send_function(executor, message.function))
+            case HandOver():
+                self.store.hand_over(message.wire, client=message.client)
+            case Exiting():
+                self.actors.note_exit(message.key, message.error)
+            case Running():
+                self.looks.on_answer(executor, message)
+            case Measured():
+                executor.measures_as = message.process
+                self.tell(message)
+            case FromNode():  # the scheduler gets it as it is
+                self.tell(message)
 
     def _on_end(self, executor: Executor) -> None:
         if executor.exit_code == 0 and executor.kind[0] in self.jobs.setups:
@@ -354,13 +344,14 @@ class Node:
         if executor.measures_as:
             self.tell(ProcessEnded(executor.measures_as))
 
-    def _on_item(self, key: str, index: int, wire: tuple[Any, ...]) -> None:
+    def _on_item(self, message: ItemYielded) -> None:
+        key, index = message.key, message.index
         running = self.calls.granted.get(key)
         if running is None:
             return
-        self.store.hand_over(wire, running.grant["owner"])
-        item = ids.return_key(key, index)
-        self.tell(ItemMade(key, running.grant["owner"], item, index, wire))
+        owner = running.grant["owner"]
+        self.store.hand_over(message.wire, owner)
+        self.tell(ItemMade(key, owner, ids.return_key(key, index), index, message.wire))
 
     # --- memory ---------------------------------------------------------------------------------
 

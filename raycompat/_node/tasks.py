@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat._messages.calls import Result, Tried
+from raycompat._messages.executors import Answer, Failed, Succeeded
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import executor_messages, failures
+from raycompat._protocol import failures
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
@@ -45,14 +46,11 @@ class Tasks:
             raise
         finally:
             self._node.calls.drop(running)
-        is_failed = outcome[0] == executor_messages.FAILED
-        if is_failed and any(isinstance(value, SegmentValue) for value in values):
+        if isinstance(outcome, Failed) and any(isinstance(value, SegmentValue) for value in values):
             self._node.collect_garbage_soon()
         return self._finish(running, outcome)
 
-    async def _run_task(
-        self, running: Running, payload: bytes, wires: list[Any]
-    ) -> tuple[Any, ...]:
+    async def _run_task(self, running: Running, payload: bytes, wires: list[Any]) -> Answer:
         """Run a task until it succeeds, has no retries left, or is not needed any more."""
         grant = running.grant
         retries = grant["retries"]
@@ -67,14 +65,14 @@ class Tasks:
                 setup, prepared = await self._node.jobs.prepare(grant)
             except RuntimeEnvFailed as failed:
                 text = str(failed)
-                return (executor_messages.FAILED, failures.runtime_env_failed(text), text, False)
+                return Failed(grant["key"], failures.runtime_env_failed(text), text)
             executor = await self._node.pool.acquire(
                 self._node.jobs.kind(grant), setup, prepared, fresh=bool(grant["gpus"])
             )
             running.executor = running.process = executor
             try:
                 outcome = await self._node.calls.run(executor, running, payload, wires)
-                retry = outcome[0] == executor_messages.FAILED and outcome[3]
+                retry = isinstance(outcome, Failed) and outcome.may_retry
             except ExecutorDied as died:
                 outcome, retry = self._node.calls.crashed(running, died), True
             finally:
@@ -91,21 +89,19 @@ class Tasks:
             self._node.tell(Tried(grant["key"], retries))
 
     @staticmethod
-    def _owner_died(key: str) -> tuple[Any, ...]:
+    def _owner_died(key: str) -> Failed:
         """Return the outcome of a call whose job has ended: other jobs may refer to its result."""
-        error = failures.owner_died(key)
-        return (executor_messages.FAILED, error, failures.text_of(error), False)
+        return Failed.of(key, failures.owner_died(key))
 
-    def _finish(self, running: Running, outcome: tuple[Any, ...]) -> Any:
+    def _finish(self, running: Running, outcome: Answer) -> Any:
         key, owner = running.grant["key"], running.grant["owner"]
         pid = running.process.pid if running.process is not None else None
-        if outcome[0] == executor_messages.FAILED:
-            error, text = outcome[1], outcome[2]
-            self._node.tell(Result(key, owner, pid, error=error))
-            raise CallFailed(error, text)
-        _, values, phases = outcome
-        stored = self._keep(values)
-        self._node.tell(Result(key, owner, pid, values, phases=phases))
+        if isinstance(outcome, Failed):
+            self._node.tell(Result(key, owner, pid, error=outcome.error))
+            raise CallFailed(outcome.error, outcome.text)
+        assert isinstance(outcome, Succeeded)
+        stored = self._keep(outcome.values)
+        self._node.tell(Result(key, owner, pid, outcome.values, phases=outcome.phases))
         return stored
 
     def _keep_results(self, key: str, wires: list[Any]) -> Any:

@@ -1,7 +1,7 @@
 """Frames on sockets between raycompat's processes: a length, then one pickled object.
 
 The objects hold built-in types only. `_protocol.connection` sends lists of messages, the socket between
-a node and an executor one message (`_protocol.executor_messages`).
+a node and an executor one message (`_messages.executors`).
 
 A message that cannot be written or read fails alone. The writer converts subclasses of built-in types,
 and refuses other objects (`_protocol.plain`). If a frame has such objects after all, the reader reads

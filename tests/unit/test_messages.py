@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -15,19 +17,23 @@ import raycompat
 from raycompat import _dask_adapter as adapter
 from raycompat import _messages
 from raycompat._caller.scheduler_messages import SchedulerMessages
+from raycompat._messages import executors
 from raycompat._messages.base import (
     FromCaller,
+    FromExecutor,
     FromNode,
     Message,
     ToCaller,
+    ToExecutor,
     ToNode,
     handled,
     handled_from,
 )
 from raycompat._messages.calls import Cancel
+from raycompat._messages.executors import Answer, Interrupt, ItemYielded
 from raycompat._messages.relays import RelayData
 
-_ROUTES = (Message, FromCaller, FromNode, ToCaller, ToNode)
+_BASES = {Message, FromCaller, FromNode, ToCaller, ToNode, ToExecutor, FromExecutor, Answer}
 _PACKAGE = Path(raycompat.__file__).parent
 
 
@@ -38,60 +44,77 @@ def _all_kinds():
     ]
     values = [each for module in modules for each in vars(module).values() if inspect.isclass(each)]
     kinds = {each for each in values if issubclass(each, Message)}
-    return sorted(kinds - set(_ROUTES), key=lambda each: each.__name__)
+    return sorted(kinds - _BASES, key=lambda each: each.__name__)
 
 
 KINDS = _all_kinds()
 
 
-def _used(folders, how):
-    """Return the names of the classes that the files of some folders use, as `how` selects."""
-    found = set()
-    for folder in folders:
-        paths = [_PACKAGE / folder] if folder.endswith(".py") else (_PACKAGE / folder).rglob("*.py")
-        for path in paths:
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call):
-                    found |= {each.id for each in how(node) if isinstance(each, ast.Name)}
-    return found
+@functools.cache
+def _nodes(folder):
+    """Return the syntax nodes of the files of a folder, or of one file."""
+    path = _PACKAGE / folder
+    files = [path] if path.is_file() else path.rglob("*.py")
+    return [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
 
 
-def _made(call):
-    return [call.func, *call.args[1:]]  # a class is called, or passed on to be called
+def _names(folders, find):
+    """Return the names that `find` selects of each syntax node of some folders."""
+    found = [each for folder in folders for node in _nodes(folder) for each in find(node)]
+    return {each.id for each in found if isinstance(each, ast.Name)}
 
 
-def _tabled(call):
-    is_table = isinstance(call.func, ast.Name) and call.func.id in ("handled", "handled_from")
-    return call.args[:1] if is_table else []
+def _made(node):  # a class is called, or passed on to be called
+    return [node.func, *node.args] if isinstance(node, ast.Call) and not _handled(node) else []
 
 
-#: Where the messages of each route are made and handled. A message that is passed on is made once.
-_CALLERS = ["_caller", "_executor", "_driver.py", "actor.py"]
-SENDERS = {
-    FromCaller: _CALLERS,
-    FromNode: ["_node"],
-    ToCaller: ["_scheduler"],
-    ToNode: ["_scheduler"],
+def _handled(node):  # in a table, or in a `match`
+    if isinstance(node, ast.MatchClass):
+        return [node.cls]
+    is_table = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return node.args[:1] if is_table and node.func.id in ("handled", "handled_from") else []
+
+
+@dataclasses.dataclass
+class Route:
+    """Where the messages of a route are made and handled."""
+
+    senders: list[str]
+    receivers: list[str]
+    #: A message that is also of these routes may only be passed on.
+    earlier: tuple[type, ...] = ()
+
+
+ROUTES = {
+    FromCaller: Route(["_caller", "_executor", "_driver.py", "actor.py"], ["_scheduler"]),
+    FromNode: Route(["_node"], ["_scheduler"], (FromExecutor,)),
+    ToCaller: Route(["_scheduler"], ["_caller"], (FromCaller, FromNode)),
+    ToNode: Route(["_scheduler"], ["_node"], (FromCaller,)),
+    ToExecutor: Route(["_node"], ["_executor"], (ToNode,)),
+    FromExecutor: Route(["_executor"], ["_node"]),
 }
-RECEIVERS = {
-    FromCaller: ["_scheduler"],
-    FromNode: ["_scheduler"],
-    ToCaller: ["_caller"],
-    ToNode: ["_node"],
-}
-ROUTES = [(kind, route) for kind in KINDS for route in _ROUTES[1:] if issubclass(kind, route)]
+#: `Unfit` is sent by code that travels without this package. `ReleaseKeys` is handled by Dask.
+ELSEWHERE = {"Unfit", "ReleaseKeys"}
+CASES = [(kind, route) for kind in KINDS for route in ROUTES if issubclass(kind, route)]
 
 
-@pytest.mark.parametrize(("kind", "route"), ROUTES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize(("kind", "route"), CASES, ids=lambda each: each.__name__)
 def test_each_kind_is_sent_and_handled(kind, route):
-    name = kind.__name__
-    is_passed_on = route in (ToCaller, ToNode) and issubclass(kind, FromCaller | FromNode)
-    if kind.op.startswith("raycompat-"):  # Dask handles its own messages itself
-        assert name in _used(RECEIVERS[route], _tabled)
-    if route is FromNode and name == "Unfit":  # its sender travels as code, without this package
-        assert "Unfit.op" in (_PACKAGE / "_node" / "door.py").read_text()
-    elif not is_passed_on:
-        assert name in _used(SENDERS[route], _made)
+    name, way = kind.__name__, ROUTES[route]
+    is_passed_on = issubclass(kind, way.earlier)
+    assert is_passed_on or name in ELSEWHERE | _names(way.senders, _made)
+    is_for_scheduler = route is FromExecutor and issubclass(kind, Answer | FromNode)
+    assert is_for_scheduler or name in ELSEWHERE | _names(way.receivers, _handled)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [each for each in KINDS if issubclass(each, FromExecutor)],
+    ids=lambda each: each.__name__,
+)
+def test_a_node_reads_what_an_executor_writes(kind):
+    message = kind(**{each.name: each.name for each in dataclasses.fields(kind)})
+    assert executors.of_frame(message.to_frame()) == message
 
 
 def test_no_two_kinds_have_the_same_name():
@@ -107,6 +130,21 @@ def test_a_message_travels_by_the_names_of_its_fields():
     assert operation == wire.pop("op")
     handle(**wire)
     assert seen == [message]
+
+
+def test_a_message_of_a_frame_travels_by_the_order_of_its_fields():
+    message = Interrupt("f-1", recursive=True)
+    assert message.to_frame() == ("raycompat-interrupt", "f-1", True)
+    seen = []
+    operation, handle = handled(Interrupt, seen.append)
+    assert operation == message.to_frame()[0]
+    handle(*message.to_frame()[1:])
+    assert seen == [message]
+
+
+def test_the_messages_for_which_a_caller_waits_are_known_by_their_kind():
+    assert executors.is_about_results(ItemYielded.op)
+    assert not executors.is_about_results(Interrupt.op)
 
 
 @pytest.mark.parametrize("sender", ["client", "worker"])
