@@ -25,11 +25,13 @@ DASK_TESTS := tests/unit/test_dask_versions.py \
 COMPILE := $(RUN) compileall -q raycompat
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
+# Pages that each build types as a reader does; `make nightly` types all.
+TYPED := docs/index docs/quickstart docs/from_ray docs/from_dask docs/watching
 CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-typed docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -59,8 +61,8 @@ setup-torch: setup  ## add PyTorch to .venv; without it, its tests and examples 
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
 	$(RUN) pip install --disable-pip-version-check --progress-bar on --group torch
 
-run: setup  ## run the main job: two actors learn to read digits
-	.venv/bin/python tutorials/weights_on_digits.py
+run: setup  ## run the main job: Keras models in two actors learn to read digits
+	.venv/bin/python tutorials/digits_with_keras.py
 
 test: setup lint  ## check the code and run all tests but long ones
 	$(COMPILE)
@@ -139,6 +141,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	cp docs/_root/index.html docs/_root/llms.txt _build/html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
+	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(TYPED)
 
 docs-en docs-zh_CN: docs-%: setup
 	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
@@ -153,6 +156,12 @@ docs-page: setup  ## build one page and run its examples, in both languages: mak
 		$(SPHINX) -D language=$$language -d _build/doctrees/$$language -b doctest . _build/doctest/$$language \
 			$(PAGE).rst; \
 	done
+
+# A page has only what a reader sees: no hidden import, and none of the repository's files but its downloads.
+docs-typed: setup  ## type a page as printed into Python in an empty folder: make docs-typed PAGE=docs/quickstart, or PAGE=--all
+	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-typed PAGE=docs/quickstart"; exit 1; }
+	$(SPHINX) -D language=en -d _build/doctrees/en -b dummy . _build/dummy
+	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(PAGE)
 
 docs-messages: setup
 	rm -rf _build/gettext
@@ -183,8 +192,9 @@ changelog: setup  ## write the fragments of changes/ into CHANGES.md: make chang
 	@test -n "$(VERSION)" || { echo "VERSION is missing, for example: make changelog VERSION=0.2.0"; exit 1; }
 	.venv/bin/towncrier build --yes --version $(VERSION)
 
-nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers
+nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers, pages as typed
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s -m nightly
+	$(MAKE) docs-typed PAGE=--all
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

@@ -1,14 +1,20 @@
 """Examples do not hang: a page whose examples run for too long is ended, and says where it stood.
 
-A page with the field ``:needs: torch`` at its top is skipped where that package is not installed.
+They run in the folder of their page, where the programs are that it lets readers download. TensorFlow's
+greetings would fill the output of the build, so they are off. A page with the field ``:needs: torch``
+at its top is skipped where that package is not installed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import os
 import sys
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -35,14 +41,29 @@ class TimedDocTestBuilder(DocTestBuilder):
         begin = time.monotonic()
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.__stderr__)
         try:
-            return super().test_doc(docname, doctree)
+            with _working_in(Path(self.env.doc2path(docname)).parent):
+                return super().test_doc(docname, doctree)
         finally:
             faulthandler.cancel_dump_traceback_later()
             if (seconds := time.monotonic() - begin) > 1:
                 print(f"Examples of {docname}: {seconds:.0f} s", file=sys.__stderr__, flush=True)
 
 
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    """Work in a folder, whose modules can be imported as at Python's prompt."""
+    path = str(folder)
+    with contextlib.chdir(folder):
+        sys.path.insert(0, path)
+        try:
+            yield
+        finally:
+            sys.path.remove(path)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the builder in place of Sphinx's."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     app.add_builder(TimedDocTestBuilder, override=True)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -4,7 +4,8 @@
     python docs/_tools/po.py check _build/gettext locale zh_CN
 
 ``update`` adds new messages and removes old ones. It never guesses, so an edited sentence must be
-translated again. ``check`` fails unless every message is translated, and marked up as in English.
+translated again. ``check`` fails unless every message is translated, with the terms of the site, and
+marked up as in English.
 The messages are those of Sphinx's ``gettext`` builder.
 """
 
@@ -40,6 +41,24 @@ MARKUP = re.compile(
     r"|(?<!\w)\|(?P<substitution>[^\s|][^|\n]*)\|(?!\w)"
     r"|(?<!\w)\[(?P<footnote>#?\w*)\]_(?!\w)"
     r"|%\((?P<variable>\w+)\)s"
+)
+#: Terms that were translated in two ways, or wrongly: what must not be in a translation, what to write,
+#: and in which English messages it may be, for example the driver of a GPU.
+TERMS = (
+    (r"驱动程序", "驱动进程", r"GPU|CUDA|NVML|NVIDIA|descriptors"),
+    (r"笔记本(?!电脑)", "notebook", None),
+    (r"冻结", "锁定（finalize）", None),
+    (r"资源束", "资源包", None),
+    (r"解答", "答案", None),
+    (r"上报", "报告", None),
+    (r"卷积核", "滤波器", None),
+    (r"杀死", "终止", None),
+    (r"死亡", "失效", None),
+    (r"结点", "节点", None),
+    (r"世界 ?rank", "全局 rank", None),
+    (r"回溯(?!信息)", "回溯信息", None),
+    (r"手写强化学习", "从零实现强化学习", None),
+    (r"[，。；：！？、] +(?=[`*:\w])", "no blank after a full-width mark", None),
 )
 #: The words of a link are translated; where it leads to is not.
 TARGET = re.compile(r"<([^<>]+)>\s*$")
@@ -110,9 +129,19 @@ def problems(name: Path, template: Catalog, catalogue: Catalog | None) -> Iterat
         elif (expected := markup(str(message.id))) != (found := markup(str(entry.string))):
             lost, added = expected - found, found - expected
             yield f"MARKUP {name}: {message.id!r} loses {[*lost]} and adds {[*added]}"
+        else:
+            yield from wrong_terms(name, str(message.id), str(entry.string))
     for entry in catalogue:
         if entry.id and entry.id not in template:
             yield f"STALE {name}: {entry.id!r} is no longer in the English page"
+
+
+def wrong_terms(name: Path, english: str, chinese: str) -> Iterator[str]:
+    """Yield the terms of a translation that the site translates in another way."""
+    for pattern, right, but in TERMS:
+        found = re.search(pattern, chinese)
+        if found and not (but and re.search(but, english)):
+            yield f"TERM {name}: {found[0]!r}, not {right!r}, in {chinese[:80]!r}"
 
 
 def check(pots: Path, folder: Path) -> list[str]:

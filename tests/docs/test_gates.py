@@ -7,6 +7,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from _small_site import CHINESE, DOCS, PAGE, Builder, SmallSite, replace
@@ -168,6 +169,18 @@ def test_words_of_links_may_be_translated():
     text = "See `the manual <https://example.org>`_, :ref:`later <page>` and |name|."
     chinese = "|name| 见 `手册 <https://example.org>`_ 与\\ :ref:`后文 <page>`。"
     assert po.markup(text) == po.markup(chinese)
+
+
+def test_a_term_that_the_site_translates_otherwise_is_refused():
+    def refused(english, chinese):
+        return [line.split()[0] for line in po.wrong_terms(Path("page"), english, chinese)]
+
+    assert refused("The driver ends.", "驱动程序结束。") == ["TERM"]
+    assert refused("The driver of NVIDIA", "NVIDIA 驱动程序") == []
+    assert refused("In a notebook", "在笔记本中") == ["TERM"]
+    assert refused("From a laptop", "从笔记本电脑") == []
+    assert refused("A list: ``a``", "列表： ``a``") == ["TERM"]
+    assert refused("A list: ``a``", "列表：``a``") == []
 
 
 def test_an_orphan_catalogue_is_refused(site):
