@@ -27,7 +27,8 @@ from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.packages import Package, pack, upload, upload_errors
-from raycompat._messages.jobs import BeginJob
+from raycompat._messages.jobs import BeginJob, JobSetup
+from raycompat._messages.nodes import NodeAt
 from raycompat._private_arguments import PrivateArguments
 from raycompat._protocol import (
     current_cluster,
@@ -510,7 +511,7 @@ def dashboard_address(given: dict[str, Any]) -> str | None:
 
 def _open_session(
     client: Client,
-    nodes: list[dict[str, Any]],
+    nodes: list[NodeAt],
     given: dict[str, Any],
     env: dict[str, Any],
     *,
@@ -542,7 +543,7 @@ def _open_session(
     session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
     current_session.set_to(session)
     log_to_driver = given["log_to_driver"]
-    for_executors = {
+    for_executors: JobSetup = {
         "program": program,
         "runtime_env": setup.runtime_env,
         "driver_pid": os.getpid(),
@@ -606,11 +607,9 @@ def _program(config: JobConfig, hooks: dict[str, Any], *, hides_own_paths: bool)
     return pickle.dumps(plain_where_possible(program), protocol=5)
 
 
-def _home(nodes: list[dict[str, Any]], host: str) -> dict[str, Any]:
+def _home(nodes: list[NodeAt], host: str) -> NodeAt:
     """Return the home node of a driver: on its `host` if possible, the head before others."""
-    return min(
-        nodes, key=lambda node: (node["place"][2] != host, HEAD_RESOURCE not in node["total"])
-    )
+    return min(nodes, key=lambda node: (node["host"] != host, HEAD_RESOURCE not in node["total"]))
 
 
 def _own_paths() -> list[str]:

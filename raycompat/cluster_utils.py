@@ -14,6 +14,7 @@ from raycompat._launch import addresses, connect, prepare
 from raycompat._launch.launch import LocalNode
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import node_options
+from raycompat._messages.nodes import NodeAt
 from raycompat._protocol import current_cluster
 from raycompat._protocol.operations import Request, ask
 
@@ -521,7 +522,7 @@ class Cluster:
         assert self._local is not None
         return connect.connect(addresses.Destination(self._local.address))
 
-    def _nodes(self) -> list[dict[str, Any]]:
+    def _nodes(self) -> list[NodeAt]:
         """Return the scheduler's descriptions of the nodes, once all that have joined are ready."""
         with self._client() as client:
             return prepare.prepare(client).nodes

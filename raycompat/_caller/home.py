@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from raycompat._messages.nodes import NodeAt
 from raycompat._protocol import own_folder, segment
 from raycompat._protocol.values import StorePlace
 
@@ -28,9 +28,9 @@ class Home:
     place: StorePlace
 
 
-def home_at(node: Mapping[str, Any], here: str) -> Home:
+def home_at(node: NodeAt, here: str) -> Home:
     """Return the home of a process on the host `here`, from the scheduler's description of a node."""
-    host = node["place"][2]
+    host = node["host"]
     if host == here:
         place = StorePlace(*node["place"])
         segment.hold(place.directories[0])  # this process may outlive the node

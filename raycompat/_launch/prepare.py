@@ -13,6 +13,7 @@ import logging
 import pkgutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raycompat._messages.nodes import NodeAt
 from raycompat._node.door import node_plugin
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.version import VERSION
@@ -36,7 +37,7 @@ _WHERE_THE_VERSION_IS = "raycompat._protocol.version:VERSION"
 class Ready(NamedTuple):
     """A cluster that drivers can use: its nodes, at least one, and the place of its dashboard."""
 
-    nodes: list[dict[str, Any]]
+    nodes: list[NodeAt]
     dashboard: str | None
 
 
@@ -98,7 +99,7 @@ def _say(found: Any) -> str:
 async def _wait_for_nodes(client: Client) -> Ready:
     scheduler = client.scheduler
     ready = await ask(scheduler, Request.READY, at_least=1, timeout_s=_FIRST_NODE_S)
-    nodes: list[dict[str, Any]] = ready["nodes"]
+    nodes: list[NodeAt] = ready["nodes"]
     if unfit := ready["unfit"]:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in unfit.items())
         if not nodes:

@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from raycompat._messages.base import FromCaller, ToCaller, ToExecutor, ToNode
+from raycompat._messages.nodes import NodeAt
+
+
+class JobSetup(TypedDict):
+    """The settings of a job, which its executors get."""
+
+    #: Pickled settings of the driver's program: paths of imports, hooks, logging.
+    program: bytes
+    #: The runtime environment, as `_protocol.runtime_env` encodes it.
+    runtime_env: str
+    driver_pid: int
+    #: The id of the driver's host.
+    driver_host: str
+    #: The address of the node that keeps the driver's values.
+    home: str
+    uses_leases: bool
+    #: Whether programs import raycompat as ``ray``.
+    as_ray: bool
+    #: The version of Ray that the program chose.
+    ray_version: str | None
+    #: The old forms of which the driver has warned already.
+    old_forms: list[str]
+    #: The frameworks that the job's code uses.
+    frameworks: list[str]
+    log_to_driver: bool
 
 
 class BeginJob(FromCaller, ToNode):
@@ -12,8 +37,7 @@ class BeginJob(FromCaller, ToNode):
 
     job: str
     namespace: str
-    #: See `raycompat._driver`, which makes them, and `_node.jobs`.
-    setup: dict[str, Any]
+    setup: JobSetup
 
 
 class JobEnded(ToNode):
@@ -55,8 +79,7 @@ class NamesFramework(FromCaller, ToNode):
 class HomeMoved(ToCaller):
     """The node that keeps this process's values from now on; None while there is none."""
 
-    #: A `nodes.NodeReady.info` with the node's ``address``.
-    node: dict[str, Any] | None
+    node: NodeAt | None
 
 
 class Detached(ToCaller):

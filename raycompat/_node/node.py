@@ -44,6 +44,7 @@ from raycompat._messages.executors import (
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._messages.leases import Revoke
 from raycompat._messages.logs import FlushOutput, OutputPrinted
+from raycompat._messages.nodes import NodeInfo
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded
@@ -261,7 +262,7 @@ class Node:
     def _memory_limit(self) -> int:
         return self.worker.memory_manager.memory_limit or psutil.virtual_memory().total
 
-    def _describe(self, totals: dict[str, float]) -> dict[str, Any]:
+    def _describe(self, totals: dict[str, float]) -> NodeInfo:
         return {
             "node_id": self.id,
             "version": VERSION,
@@ -272,6 +273,7 @@ class Node:
             "hostname": socket.gethostname(),
             "pid": os.getpid(),
             "started": time.time(),
+            "host": self.store.place.host,
             "place": self.store.place.describe(),
             "labels": self.labels,
         }

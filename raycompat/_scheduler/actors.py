@@ -161,7 +161,7 @@ class Actors:
         if call is None or row is None or row.state == "DEAD":
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, message.pid, message.socket
-        row.incarnation, row.host = message.incarnation, self._parts.nodes.info[worker]["place"][2]
+        row.incarnation, row.host = message.incarnation, self._parts.nodes.info[worker]["host"]
         self._parts.endings.actor_came(row, call)
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])

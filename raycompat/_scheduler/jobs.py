@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
 from raycompat._messages.jobs import (
@@ -15,8 +15,10 @@ from raycompat._messages.jobs import (
     ForgetFunctions,
     HomeMoved,
     JobEnded,
+    JobSetup,
     NamesFramework,
 )
+from raycompat._messages.nodes import NodeAt
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._scheduler.functions import Functions
 
@@ -31,7 +33,7 @@ class Job:
     job: str
     client: str
     namespace: str
-    setup: dict[str, Any]
+    setup: JobSetup
     #: The node that stores its driver's large values; None while no node can.
     home: str | None
     #: Whether its driver has ended; the job continues for its detached actors.
@@ -78,13 +80,13 @@ class Jobs:
     def _find_home(self, job: Job) -> None:
         """Choose the node that stores a driver's values, on its host if possible."""
         host, nodes = job.setup["driver_host"], self._parts.nodes.info
-        near = [each for each, info in nodes.items() if info["place"][2] == host]
+        near = [each for each, info in nodes.items() if info["host"] == host]
         job.home = min(
             near or nodes,
             key=lambda each: HEAD_RESOURCE not in nodes[each]["total"],
             default=None,
         )
-        node = {"address": job.home, **nodes[job.home]} if job.home is not None else None
+        node = NodeAt(**nodes[job.home], address=job.home) if job.home is not None else None
         adapter.tell_client(self._scheduler, job.client, HomeMoved(node))
 
     def end_if_done(self, job: Job) -> None:

@@ -313,7 +313,7 @@ class Leases:
         key = message.key
         if key in self._held:
             self._held[key] = replace(self._held[key], since=time.monotonic())
-        host = self._parts.nodes.info[worker]["place"][2]
+        host = self._parts.nodes.info[worker]["host"]
         granted = LeaseGranted(key, worker, host, message.socket)
         adapter.tell_client(self._scheduler, message.owner, granted)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat import _security
-from raycompat._messages.nodes import Dismiss, NodeReady, Resign, Unfit
+from raycompat._messages.nodes import DepartedNode, Dismiss, NodeInfo, NodeReady, Resign, Unfit
 from raycompat._messages.watching import Gpus
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler import dashboard
@@ -35,7 +35,7 @@ class Nodes:
         self._parts = parts
         self._scheduler = parts.scheduler
         #: The report of each node, by its address.
-        self.info: dict[str, dict[str, Any]] = {}
+        self.info: dict[str, NodeInfo] = {}
         #: The number of drivers that wait for nodes.
         self._num_awaiting = 0
         #: Workers that cannot be nodes, and why.
@@ -43,7 +43,7 @@ class Nodes:
         #: Until when nodes may come back, by the monotonic clock, and how many there were.
         self._return_until, self._num_before = 0.0, 0
         #: The nodes that have left last.
-        self._departed: deque[dict[str, Any]] = deque(maxlen=_MANY_DEPARTED)
+        self._departed: deque[DepartedNode] = deque(maxlen=_MANY_DEPARTED)
         #: The ids of the nodes that have left last, by address.
         self._former_ids: dict[str, str] = {}
 
@@ -130,8 +130,8 @@ class Nodes:
         parts.notify_change()
         parts.dispatcher.soon()
 
-    def _note_departed(self, worker: str, info: dict[str, Any]) -> None:
-        self._departed.append({"address": worker, **info, "ended": time.time()})
+    def _note_departed(self, worker: str, info: NodeInfo) -> None:
+        self._departed.append(DepartedNode(**info, address=worker, ended=time.time()))
         self._former_ids.pop(worker, None)
         self._former_ids[worker] = str(info["node_id"])
         if len(self._former_ids) > _MANY_DEPARTED:
@@ -215,7 +215,7 @@ class Nodes:
             None,
         )
 
-    def departed(self) -> list[dict[str, Any]]:
+    def departed(self) -> list[DepartedNode]:
         """Return the nodes that have left last."""
         return list(self._departed)
 

@@ -378,7 +378,7 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
             return waiting["is_feasible"], "".join(told).count("can ever provide")
 
         gone = "tcp://node-1"
-        parts.nodes.info[gone] |= {"place": ["", "", ""], "ip": "", "total": {}, "started": 0.0}
+        parts.nodes.info[gone] |= {"host": "", "ip": "", "total": {}, "started": 0.0}
         parts.nodes.left(gone, is_worker=False)
         del cluster.scheduler.workers[gone]
         assert look() == (True, 0)

@@ -283,8 +283,9 @@ def gpus(parts: Parts) -> list[Row]:
             used[place] = used.get(place, 0) + units
     rows: list[Row] = []
     for address in parts.ledger.nodes:
-        info = parts.nodes.info.get(address, {})
-        samples = {each["index"]: each for each in info.get("gpus", ())}
+        info = parts.nodes.info.get(address)
+        gpus = info.get("gpus", []) if info is not None else []
+        samples = {each["index"]: each for each in gpus}
         for index in parts.ledger.gpus_of(address):
             place = (address, index)
             rows.append(

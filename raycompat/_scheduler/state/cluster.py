@@ -7,6 +7,7 @@ import pickle
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.nodes import NodeInfo
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
 from raycompat._scheduler.state.query import Row, Rows
@@ -26,8 +27,9 @@ class Cluster:
         """Iterate over the nodes, and the last that have left."""
         for address, info in list(self._parts.nodes.info.items()):
             yield _describe_node(info, self._parts.ledger.node_total(address))
-        for info in self._parts.nodes.departed():
-            yield _describe_node(info, ResourceSet.from_units(info["total"]))
+        for gone in self._parts.nodes.departed():
+            total = ResourceSet.from_units(gone["total"])
+            yield _describe_node(gone, total, ended=gone["ended"])
 
     async def jobs(self) -> Rows:
         """Iterate over the open jobs, and the last that have ended."""
@@ -89,9 +91,9 @@ class Cluster:
         }
 
 
-def _describe_node(info: dict[str, Any], total: ResourceSet) -> Row:
-    """Return the fields of `NodeState`."""
-    has_left = "ended" in info
+def _describe_node(info: NodeInfo, total: ResourceSet, *, ended: float = 0.0) -> Row:
+    """Return the fields of `NodeState`; `ended` is when it left, 0 before."""
+    has_left = bool(ended)
     return {
         "node_id": info["node_id"],
         "node_ip": info["ip"],
@@ -103,11 +105,11 @@ def _describe_node(info: dict[str, Any], total: ResourceSet) -> Row:
         "labels": info["labels"],
         "gpus": info.get("gpus"),
         "start_time_ms": milliseconds(info["started"]),
-        "end_time_ms": milliseconds(info.get("ended", 0.0)) or 0,
+        "end_time_ms": milliseconds(ended) or 0,
     }
 
 
-def _describe_executor(found: dict[str, Any], node: dict[str, Any]) -> Row:
+def _describe_executor(found: dict[str, Any], node: NodeInfo) -> Row:
     """Return the fields of `WorkerState`."""
     code, is_alive = found["exit_code"], not found["stopped"]
     started = milliseconds(found["started"])
