@@ -112,7 +112,7 @@ class ClusterNode:
         self.head = head
         self._cluster = cluster
         self._node = node
-        self._row: dict[str, Any] | None = None
+        self._row: NodeAt | None = None
         self._is_killed = False
 
     def is_head(self) -> bool:
@@ -146,7 +146,7 @@ class ClusterNode:
         }
 
     @property
-    def _described(self) -> dict[str, Any]:
+    def _described(self) -> NodeAt:
         """The scheduler's description of it, once it has joined."""
         if self._row is None:
             address = self._node.wait_until_up()
