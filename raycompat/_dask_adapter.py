@@ -1178,34 +1178,36 @@ def _let_map_know_futures() -> None:
         **named: Any,
     ) -> Any:
         if _determ_token is None:  # otherwise it is unpickled
-            iterables = tuple(map(_items_with_task_refs, iterables))
-            named["kwargs"] = _with_task_refs(named.get("kwargs", {}))
+            iterables = tuple(map(_items_for_dask, iterables))
+            options = named.get("kwargs", {})
+            named["kwargs"] = {name: _for_dask(each) for name, each in options.items()}
         return make(cls, func, iterables, *args, _determ_token=_determ_token, **named)
 
     _MapExpr.__new__ = new
 
 
-def _items_with_task_refs(items: Any) -> Any:
+def _items_for_dask(items: Any) -> Any:
     """Return a collection of arguments with its futures replaced; the same one if there are none."""
     if isinstance(items, range | str | bytes):
         return items
-    pairs = [(each, _with_task_refs(each)) for each in items]
+    pairs = [(each, _for_dask(each)) for each in items]
     return items if all(old is new for old, new in pairs) else [new for _, new in pairs]
 
 
-def _with_task_refs(value: Any) -> Any:
-    """Return a value with the futures replaced in its lists, tuples, sets and dictionaries."""
+def _for_dask(value: Any) -> Any:
+    """Return an argument of a map with its futures replaced; the same one if there are none."""
     if is_foreign_future(value):
         return task_ref(value)
-    kind = type(value)
-    if kind is dict:
-        items = {key: _with_task_refs(each) for key, each in value.items()}
-        return items if any(items[key] is not each for key, each in value.items()) else value
-    if kind in (list, tuple, set, frozenset):
-        replaced = [_with_task_refs(each) for each in value]
-        is_same = all(new is old for new, old in zip(replaced, value, strict=True))
-        return value if is_same else kind(replaced)
-    return value
+    return _task_spec.parse_input(value) if _has_foreign_future(value) else value
+
+
+def _has_foreign_future(value: Any) -> bool:
+    """Return whether a value is a container in which Dask finds a future of another class."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set):
+        return False
+    return any(is_foreign_future(each) or _has_foreign_future(each) for each in value)
 
 
 def is_foreign_future(value: object) -> bool:
