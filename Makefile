@@ -19,6 +19,7 @@ CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.
 DASK_TESTS := tests/unit/test_dask_versions.py \
 	$(addprefix tests/cluster/test_,dask.py guest.py membership.py lifetimes.py own_clusters.py local_clusters.py \
 	pages.py objects.py) $(CORE) tests/conformance/test_actors.py
+PYTHON_TESTS := tests/unit $(DASK_TESTS)
 
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
 # that it imports; so what is installed is compiled by `make setup`, and this package by those who run it.
@@ -96,7 +97,7 @@ test-python:  ## run the same tests and the unit tests with another Python, with
 	python$(VERSION) -m venv .venv-python-$(VERSION)
 	.venv-python-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
 	.venv-python-$(VERSION)/bin/python -m pip install --disable-pip-version-check --quiet --editable . --group test-clusters
-	$(subst .venv/,.venv-python-$(VERSION)/,$(PYTEST)) -m "not nightly and not hosts" tests/unit $(DASK_TESTS)
+	$(subst .venv/,.venv-python-$(VERSION)/,$(PYTEST)) -m "not nightly and not hosts" $(PYTHON_TESTS)
 
 test-oldest:  ## run the same tests with the oldest release of each dependency in pyproject.toml
 	python3.11 -m venv .venv-oldest
