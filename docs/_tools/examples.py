@@ -33,9 +33,20 @@ def doctrees(folder: Path) -> dict[str, nodes.document]:
 
 def english_only(folder: Path) -> set[str]:
     """Return the names of the pages that say that they stay English."""
+    return {name for name, fields in _metadata(folder).items() if "english-only" in fields}
+
+
+def needs(folder: Path) -> dict[str, str]:
+    """Return the packages without which pages are skipped, by the names of these pages."""
+    return {
+        name: fields["needs"] for name, fields in _metadata(folder).items() if "needs" in fields
+    }
+
+
+def _metadata(folder: Path) -> dict[str, dict[str, str]]:
     with (folder / "environment.pickle").open("rb") as stream:
-        environment = pickle.load(stream)
-    return {name for name, metadata in environment.metadata.items() if "english-only" in metadata}
+        found: dict[str, dict[str, str]] = pickle.load(stream).metadata
+    return found
 
 
 def tests(tree: nodes.document) -> list[tuple[str, tuple[str, ...], str]]:

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -247,8 +248,11 @@ def main() -> None:
         parser.error("name a page, or give --all")
     if unknown := [name for name in names if name not in pages]:
         parser.error(f"no page {', '.join(unknown)} in {given.doctrees}")
-    num_failed = 0
+    num_failed, needs = 0, examples.needs(given.doctrees)
     for name in names:
+        if name in needs and find_spec(needs[name]) is None:
+            print(f"{name}: skipped, because {needs[name]} is not installed")
+            continue
         start = time.monotonic()
         found = list(failures(pages[name], given.python))
         num_failed += len(found)
