@@ -155,6 +155,21 @@ def test_jobs_of_a_queue_are_nodes(request, queue, wait_until, pids):
             use_everything()
 
 
+@pytest.mark.nightly
+def test_an_adaptive_queue_follows_calls_and_actors(local_queue, wait_until, pids):
+    with start(local_queue) as cluster:
+        cluster.adapt(minimum_jobs=0, maximum_jobs=2, interval="100ms", wait_count=2)
+        with ray.init(address=cluster, **QUIET):  # waits for a first job
+            counters = [Counter.options(num_cpus=2).remote() for _ in range(2)]
+            assert ray.get([each.add.remote() for each in counters], timeout=120) == [1, 1]
+            pids |= pids_of_nodes()
+            assert len(cluster.workers) == 2
+            del counters
+            wait_until(lambda: not cluster.scheduler_info["workers"], 60)
+            assert ray.get(square.remote(3), timeout=120) == 9
+            pids |= pids_of_nodes()
+
+
 def test_what_a_job_declares_is_there(slurm, pids):
     options = {"worker_extra_args": ["--resources", "'GPU=2 disk=1'"]}
     with start(slurm, **options) as cluster:
