@@ -46,7 +46,8 @@ class MissingName:
         )
         raise UnsupportedRayFeatureError(self._name, self._reason, alternative)
 
-    __call__ = __getitem__ = __iter__ = __enter__ = _refuse
+    __call__ = __getitem__ = __setitem__ = __delitem__ = __iter__ = _refuse
+    __enter__ = __lt__ = __gt__ = __le__ = __ge__ = _refuse
     __fspath__ = __add__ = __radd__ = __truediv__ = __rtruediv__ = _refuse
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type[Any], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import tempfile
 import threading
 from typing import Any
 
@@ -21,6 +22,11 @@ _GPUS, _NO_GPUS = "CUDA_VISIBLE_DEVICES", ("", "NoDevFiles")
 def random_string() -> bytes:
     """Return random bytes, as many as an id has."""
     return os.urandom(_ID_BYTES)
+
+
+def get_user_temp_dir() -> str:
+    """Return the folder for temporary files."""
+    return tempfile.gettempdir()
 
 
 def decode(byte_str: Any, allow_none: bool = False) -> str:

@@ -62,7 +62,7 @@ class ActingPolicy:
     ----------
     encode : ObservationEncoder
     decode : ActionDecoder
-    filter : MeanStdFilter or NoFilter
+    filter : MeanStdFilter, NoFilter or FilterOfUser
     policy : Policy
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -73,9 +75,12 @@ class MeanStdFilter:
     ----------
     shape : tuple of int
         The shape of one observation.
+    clip : float, optional
+        Cut off what is larger.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, ...], clip: float | None = None) -> None:
+        self._clip = clip
         self.statistics = RunningStatistics(shape)
         self._news = RunningStatistics(shape)
 
@@ -96,6 +101,8 @@ class MeanStdFilter:
             self.statistics.add(batch)
             self._news.add(batch)
         scaled = (batch - self.statistics.mean) / (self.statistics.std + 1e-8)
+        if self._clip is not None:
+            scaled = np.clip(scaled, -self._clip, self._clip)
         return scaled.astype(np.float32)
 
     def take_news(self) -> RunningStatistics:
@@ -117,18 +124,82 @@ class NoFilter:
         """Return nothing: nothing was counted."""
 
 
+class Filter:
+    """The base of filters that programs write: they are called with an observation.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.utils.filter.Filter``, 2.60.0. Differs from Ray: each env runner has
+    a filter of its own; what it counts is not merged.
+    """
+
+    def __call__(self, x: Any, update: bool = True) -> Any:
+        """Return what stands for an observation.
+
+        Parameters
+        ----------
+        x : array
+        update : bool, default True
+            Whether it is counted.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.__call__ is not written.")
+
+
+class FilterOfUser:
+    """A filter of a program: a function of one observation.
+
+    Parameters
+    ----------
+    function : callable
+        Returns what stands for an observation, with the shape of it; it may take ``update``, too.
+    """
+
+    statistics = None
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._takes_update = "update" in _parameters(function)
+
+    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+        """Return what stands for the observations, as float32."""
+        given = {"update": update} if self._takes_update else {}
+        return np.asarray([self._function(each, **given) for each in batch], np.float32)
+
+    def take_news(self) -> None:
+        """Return nothing: nothing was counted."""
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except ValueError:  # of a function in C
+        return []
+
+
+AnyFilter = MeanStdFilter | NoFilter | FilterOfUser
+
 #: The names that the option ``observation_filter`` takes.
 FILTERS = {"NoFilter": NoFilter, "MeanStdFilter": MeanStdFilter}
 
 
-def make_filter(name: str, shape: tuple[int, ...]) -> MeanStdFilter | NoFilter:
+def make_filter(chosen: Any, shape: tuple[int, ...]) -> AnyFilter:
     """Return a new filter.
+
+    Parameters
+    ----------
+    chosen : str or callable
+        A name; or a function of the shape that returns a filter, which is called with an observation.
+    shape : tuple of int
+        The shape of one observation.
 
     Raises
     ------
     ValueError
         When there is none of that name.
     """
-    if name not in FILTERS:
-        raise ValueError(f"observation_filter={name!r}: expected one of {sorted(FILTERS)}.")
-    return MeanStdFilter(shape) if name == "MeanStdFilter" else NoFilter()
+    if callable(chosen):
+        made = chosen(shape)
+        return made if isinstance(made, AnyFilter) else FilterOfUser(made)
+    if chosen not in FILTERS:
+        raise ValueError(f"observation_filter={chosen!r}: expected one of {sorted(FILTERS)}.")
+    return MeanStdFilter(shape) if chosen == "MeanStdFilter" else NoFilter()

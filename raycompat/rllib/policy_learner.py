@@ -27,6 +27,8 @@ class PolicySetup:
     config : AlgorithmConfig
         With the policy's own options in place of the algorithm's.
     observation_space, action_space : gymnasium.Space
+    observation_filter : str or callable
+        See `make_filter`.
 
     Raises
     ------
@@ -37,6 +39,7 @@ class PolicySetup:
     config: Any
     observation_space: Any
     action_space: Any
+    observation_filter: Any = "NoFilter"
     encode: ObservationEncoder = field(init=False)
     decode: ActionDecoder = field(init=False)
 
@@ -55,7 +58,7 @@ class PolicySetup:
             network,
             self.observation_space,
             self.action_space,
-            config.observation_filter,
+            self.observation_filter,
             config.normalize_actions,
             config.clip_actions,
         )
@@ -106,7 +109,7 @@ class PolicySetup:
         shares = bool(
             model["vf_share_layers"] or body["conv_filters"] or body["custom_trunk"] is not None
         )
-        own = () if shares else hiddens
+        own = (() if shares else hiddens) + tuple(model["head_fcnet_hiddens"])
         heads = (self.policy_head(own), Head("value", 1, own, 1.0))
         return NetworkSpec(heads=heads, trunk=hiddens if shares else (), **body)
 

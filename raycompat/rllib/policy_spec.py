@@ -120,6 +120,9 @@ class AgentSpaces:
                     f"by agent, and possible_agents; or give PolicySpec({kind}=...)."
                 )
             found.append(space)
+        convert = getattr(self.env, "connected_space", None)
+        if spec.observation_space is not None and convert is not None:
+            found[0] = convert(*found)  # a spec has the space before the connectors
         return found[0], found[1]
 
     def _of_agents(self, name: str, kind: str) -> Any:

@@ -87,6 +87,17 @@ EXPECTED = {
         Action: True
         Best: True
         """,
+    "rl_of_several_agents": """
+        Learned: ['even', 'odd']
+        Zero sum: 0.0 ['first', 'second']
+        Batches: 2.0 True
+        Actions: True (0, [5], {})
+        Runners: [0] True
+        Two algorithms: ['first']
+        Modules: ['first', 'second'] 0.0 ['first']
+        Recorded: 3 [0.0, 1.0, 1.0, 0.0] [False, False, True]
+        Spaces: 2
+        """,
     "sgd_of_2021": """
         Samples: 64 1 4
         Learnt: True

@@ -1,5 +1,7 @@
 """Callbacks of episodes: what they see in a runner, and what they leave for results."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -175,8 +177,10 @@ def test_only_callbacks_of_episodes_watch_them():
     with pytest.warns(OldFormWarning, match="callbacks as a dict"):
         config.update_from_dict({"callbacks": {"on_episode_step": lambda info: info["episode"]}})
     assert config.watches_episodes()
-    with pytest.raises(UnsupportedRayFeatureError, match="on_postprocess_traj"):
-        PPOConfig().update_from_dict({"callbacks": {"on_postprocess_traj": print}})
+    config.update_from_dict({"callbacks": {"on_postprocess_traj": print}})
+    assert config.watches_episodes()
+    with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
+        PPOConfig().update_from_dict({"callbacks": {"on_create_policy": print}})
 
 
 def test_a_class_of_a_missing_one_refuses_when_it_is_used():
@@ -191,3 +195,36 @@ def test_a_class_of_a_missing_one_refuses_when_it_is_used():
         open(missing)  # noqa: SIM115
     with pytest.raises(UnsupportedRayFeatureError):
         missing + "/part"
+
+
+def test_an_error_of_a_callback_is_not_one_of_the_environment():
+    class Wrong(RLlibCallback):
+        def on_episode_step(self, **kwargs):
+            raise LookupError("a name that older Rays had")
+
+    runner, state = runner_with(Wrong())
+    runner.spec = replace(runner.spec, restarts_environments=True)
+    with pytest.raises(LookupError, match="older Rays"):
+        runner.sample(2, state)
+
+
+def test_callbacks_see_the_steps_that_go_into_a_sample():
+    seen = []
+
+    class Watch(RLlibCallback):
+        def on_postprocess_trajectory(self, *, agent_id, policy_id, postprocessed_batch, **kwargs):
+            batch = postprocessed_batch
+            seen.append((agent_id, policy_id, batch["obs"][:, 0].tolist(), batch["dones"].tolist()))
+            with pytest.raises(ValueError, match="read-only"):
+                batch["rewards"][0] = 1.0
+
+        def on_episode_end(self, *, episode, **kwargs):
+            episode.custom_metrics["batches"] = len(seen)
+
+    runner, state = runner_with(Watch())
+    sample = runner.sample(4, state)
+    whole = ("agent0", "default_policy", [0.0, 1.0, 2.0], [False, False, True])
+    assert seen == [whole, ("agent0", "default_policy", [0.0], [False])]
+    assert [record.custom_metrics for record in sample.left.records] == [{"batches": 1}]
+    runner.sample(2)
+    assert seen[2] == ("agent0", "default_policy", [1.0, 2.0], [False, True])

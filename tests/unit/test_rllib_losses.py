@@ -12,6 +12,7 @@ from raycompat.rllib.distributions import (
     Categorical,
     DiagonalGaussian,
     Part,
+    distribution_of,
     tf_entropy,
     tf_kl_divergence,
     tf_log_probability,
@@ -129,3 +130,48 @@ def test_a_network_for_images_takes_the_weights_of_another():
 def test_a_loss_that_is_not_a_number_is_named():
     with pytest.raises(FloatingPointError, match=r"PPO, after 7 steps: vf_loss became NaN"):
         check_finite({"vf_loss": float("nan"), "entropy": 1.0}, "PPO, after 7 steps")
+
+
+def test_independent_parts_multiply_their_chances():
+    layout = (Part(True, 2), Part(False, 1), Part(True, 3))
+    rng = np.random.default_rng(0)
+    parameters = rng.standard_normal((4, 2 + 2 + 3)).astype(np.float32)
+    both = distribution_of(layout, parameters)
+    actions = both.sample(rng)
+    assert actions.shape == both.mode().shape == (4, 3)
+    choice, number, other = (
+        Categorical(parameters[:, :2]),
+        DiagonalGaussian(parameters[:, 2:4]),
+        Categorical(parameters[:, 4:]),
+    )
+    expected = (
+        choice.log_probability(actions[:, 0].astype(int))
+        + number.log_probability(actions[:, 1:2])
+        + other.log_probability(actions[:, 2].astype(int))
+    )
+    assert both.log_probability(actions) == pytest.approx(expected, abs=1e-5)
+    assert tf_log_probability(layout, parameters, actions).numpy() == pytest.approx(
+        expected, abs=1e-4
+    )
+    parts = [((Part(True, 2),), parameters[:, :2]), ((Part(True, 3),), parameters[:, 4:])]
+    entropies = sum(tf_entropy(part, own).numpy() for part, own in parts)
+    number_alone = tf_entropy((Part(False, 1),), parameters[:, 2:4]).numpy()
+    assert tf_entropy(layout, parameters).numpy() == pytest.approx(entropies + number_alone)
+    assert tf_kl_divergence(layout, parameters, parameters).numpy() == pytest.approx(0, abs=1e-6)
+
+
+def test_free_deviations_are_the_same_for_each_observation():
+    spec = NetworkSpec((3,), (Head("policy", 2, (5,), num_free=2), Head("value", 1)), trunk=(4,))
+    network, acts = KerasNetwork(spec, seed=1), NumpyForward(spec)
+    weights = network.get_weights()
+    assert sum(weight.size for weight in weights) == spec.num_parameters
+    free = next(i for i, weight in enumerate(weights) if weight.shape == (2,) and i and i % 2 == 0)
+    weights[free] = np.array([0.5, -1.5], np.float32)
+    network.set_weights(weights)
+    acts.set_weights(weights)
+    observations = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    found = acts(observations)
+    assert found["policy"][:, 2:].tolist() == [[0.5, -1.5]] * 6
+    for name, expected in network(observations).items():
+        assert found[name] == pytest.approx(expected.numpy(), abs=1e-5)
+    assert any(variable.shape == (2,) for variable in network.variables)

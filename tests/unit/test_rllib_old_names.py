@@ -73,7 +73,7 @@ def test_simple_q_is_of_2013():
         ("env.ExternalMultiAgentEnv", "one agent"),
         ("models.tf.tf_modelv2.TFModelV2", "Keras"),
         ("policy.torch_policy.TorchPolicy", "machinery"),
-        ("connectors.env_to_module.FlattenObservations", "connectors"),
+        ("connectors.agent.pipeline.AgentConnectorPipeline", "functions of observations"),
         ("offline.dataset_reader.DatasetReader", "recorded"),
         ("optimizers.SyncSamplesOptimizer", "machinery"),
         ("utils.exploration.EpsilonGreedy", "exploration"),

@@ -20,11 +20,16 @@ import numpy as np
 
 import raycompat as ray
 from raycompat._old.gym.adapters import of_today
+from raycompat._old.rllib.sample_batch import SampleBatch
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat.rllib.acting import ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.algorithms.old_keys import RENAMED
+from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
+from raycompat.rllib.callbacks.callbacks import overridden
+from raycompat.rllib.connectors.connected import connected
+from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
+from raycompat.rllib.connectors.env_to_module import refuse_learner_connectors
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
@@ -39,6 +44,7 @@ from raycompat.rllib.env.episode import (
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
+from raycompat.rllib.filters import MeanStdFilter
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.policy_of_algorithm import PolicyOfAlgorithm
@@ -157,7 +163,7 @@ class Algorithm(Trainable):
         self._seed = int.from_bytes(os.urandom(3)) if settings.seed is None else int(settings.seed)
         self._rng = np.random.default_rng([self._seed, 0])
         #: Returns an environment for an `EnvContext`.
-        self.create_env = _with_horizon(env_creator(settings.env), settings.horizon)
+        self.create_env = self._env_creator()
         self._mapping = check_mapping(settings.policy_mapping_fn)
         self._setups: dict[str, PolicySetup] = {}
         self._learner_classes: dict[str, Any] = {}
@@ -172,6 +178,9 @@ class Algorithm(Trainable):
         #: What the dashboard shows; made by the first `train` outside of Tune.
         self._shown: Experiment | None = None
         self._hooks = settings.hooks()
+        self._shows_batches = any(overridden(each, ("on_learn_on_batch",)) for each in self._hooks)
+        #: Metrics that callbacks leave for batches, by policy.
+        self._of_batches: dict[str, dict[str, Any]] = {}
         self._records: list[EpisodeRecord] = []
         self._logged = LoggedMetrics()
         self._logger = MetricsLogger()
@@ -187,6 +196,12 @@ class Algorithm(Trainable):
         }
         self._call_hooks("on_algorithm_init")
 
+    def _env_creator(self) -> Callable[[EnvContext], Any]:
+        settings = self.config
+        create = _with_horizon(env_creator(settings.env), settings.horizon)
+        make = settings.env_to_module_connector
+        return create if make is None else connected(create, make)
+
     def _plan_policies(self) -> None:
         """Make an environment, and plan the policies for its spaces."""
         settings = self.config
@@ -198,6 +213,10 @@ class Algorithm(Trainable):
                 probe.observation_space,
                 probe.action_space,
             )
+            self._filter = _filter_of(probe, settings.observation_filter)
+            if settings.learner_connector is not None:
+                spaces_of_env = self.observation_space, self.action_space
+                refuse_learner_connectors(settings.learner_connector(*spaces_of_env))
             specs = specs_of(settings.policies)
             if not self.is_multi_agent and list(specs) != [POLICY_ID]:
                 raise ValueError(
@@ -224,7 +243,7 @@ class Algorithm(Trainable):
                 rule.cls, None, observation_space, action_space, options=rule.options
             )
             return
-        setup = PolicySetup(config, observation_space, action_space)
+        setup = PolicySetup(config, observation_space, action_space, self._filter)
         cls = self._learner_classes[name] = self._learner_class_of(config)
         self._setups[name] = setup
         self._plans[name] = setup.plan(cls.policy_class, cls.network_of(setup))
@@ -246,6 +265,15 @@ class Algorithm(Trainable):
             for name, columns in sample.policies.items():
                 if name in self._trained:
                     found.setdefault(name, []).append(columns)
+        if self._shows_batches:
+            for name, parts in found.items():
+                result = self._of_batches.setdefault(name, {})
+                self._call_hooks(
+                    "on_learn_on_batch",
+                    policy=self.get_policy(name),
+                    train_batch=_batch_of(parts),
+                    result=result,
+                )
         return found
 
     def _affordable(self, wanted: int) -> int:
@@ -253,13 +281,18 @@ class Algorithm(Trainable):
         if not wanted:
             return 0
         cpus = self.config.num_cpus_per_env_runner
+        least = 1 if self.trial_resources is None else 0
+        return _scaled(wanted, self._cpus_of_runners(), cpus, least)
+
+    def _cpus_of_runners(self) -> float:
+        """Return how many CPUs runners may have: those of the trial, or of the cluster."""
         request = self.trial_resources
         if request is not None:
             others = request.bundles if request.head_bundle_is_empty else request.bundles[1:]
-            return _scaled(wanted, sum(each.get("CPU", 0) for each in others), cpus, least=0)
+            return float(sum(each.get("CPU", 0) for each in others))
         if not ray.is_initialized():
             ray.init()
-        return _scaled(wanted, ray.cluster_resources().get("CPU", 0), cpus)
+        return float(ray.cluster_resources().get("CPU", 0))
 
     def _make_group(self, num_runners: int, num_envs: int) -> RunnerGroup:
         spec = self._runner_spec(num_runners, num_envs)
@@ -366,6 +399,8 @@ class Algorithm(Trainable):
             ):
                 break
         self._timers["training_iteration"] = seconds
+        for name, metrics in self._of_batches.items():
+            statistics.setdefault(name, {})["custom_metrics"] = dict(metrics)
         runners = {
             **self._logged.described(),
             **self._episodes.described(),
@@ -469,13 +504,25 @@ class Algorithm(Trainable):
         return {**logged.described(), **described}
 
     def _make_evaluation_group(self, changes: dict[str, Any]) -> RunnerGroup:
-        unknown = sorted(set(changes) - {"explore", "env_config"})
+        changes = with_new_names(changes)
+        same = {k for k, v in changes.items() if k != "explore" and self.config.get(k) == v}
+        unknown = sorted(set(changes) - same - {"explore", "env_config"})
         if unknown:
             raise ValueError(f"evaluation_config: {unknown}: expected 'explore' or 'env_config'.")
-        spec = self._runner_spec(self.config.evaluation_num_env_runners, 1)
+        count = self._evaluation_runners()
+        spec = self._runner_spec(count, 1)
         spec.env_config.update(changes.get("env_config", {}))
         make = partial(_make_evaluation_runner, self._evaluation_class(), spec, 100)
-        return RunnerGroup(make, self.config.evaluation_num_env_runners)
+        return RunnerGroup(make, count)
+
+    def _evaluation_runners(self) -> int:
+        """Return how many runners of evaluations there is room for beside those of training."""
+        wanted, cpus = self.config.evaluation_num_env_runners, self.config.num_cpus_per_env_runner
+        if not wanted:
+            return 0
+        group = self.env_runner_group
+        left = self._cpus_of_runners() - len(group) * group.is_remote * cpus
+        return _scaled(wanted, left, cpus, least=0)
 
     def _evaluation_class(self) -> type[Any]:
         return MultiAgentEnvRunner if self.is_multi_agent else EnvRunner
@@ -763,8 +810,12 @@ class Algorithm(Trainable):
         settings = cls._config_of(config)
         wanted, cpus = settings.num_env_runners, settings.num_cpus_per_env_runner
         main = settings.num_cpus_for_main_process
-        if wanted and ray.is_initialized():
-            wanted = _scaled(wanted, ray.cluster_resources().get("CPU", 0) - main, cpus)
+        evaluating = settings.evaluation_num_env_runners if settings.evaluation_interval else 0
+        if (wanted or evaluating) and ray.is_initialized():
+            left = ray.cluster_resources().get("CPU", 0) - main
+            wanted = _scaled(wanted, left, cpus) if wanted else 0
+            evaluating = _scaled(evaluating, left - wanted * cpus, cpus, 0) if evaluating else 0
+        wanted += evaluating
         runner = {"CPU": cpus, "GPU": settings.num_gpus_per_env_runner}
         runner = {k: v for k, v in runner.items() if v} | settings.custom_resources_per_env_runner
         return PlacementGroupFactory([{"CPU": main}, *([runner] * wanted)])
@@ -807,12 +858,47 @@ def _make_evaluation_runner(
     return cls(spec, first + index, is_replacement)
 
 
+#: Columns of steps by their names in batches of programs.
+_IN_BATCHES = {
+    "observations": "obs",
+    "next_observations": "new_obs",
+    "values": "vf_preds",
+    "log_probabilities": "action_logp",
+    "parameters": "action_dist_inputs",
+}
+
+
+def _batch_of(parts: list[Columns]) -> SampleBatch:
+    """Return the valid steps of samples as a batch for callbacks, which cannot be changed."""
+    names = set.intersection(*(set(each) for each in parts)) - {"valid"}
+    made = SampleBatch(
+        {
+            _IN_BATCHES.get(name, name): np.concatenate(
+                [each[name][each["valid"]] for each in parts]
+            )
+            for name in sorted(names)
+        }
+    )
+    made["dones"] = made["terminateds"] | made["truncateds"]
+    for column in made.values():
+        column.setflags(write=False)
+    return made
+
+
 def _flat(learners: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return figures of learning, with the policy's name before each where there are several."""
     if len(learners) == 1:
         (found,) = learners.values()
         return dict(found)
     return {f"{name}/{key}": v for name, each in learners.items() for key, v in each.items()}
+
+
+def _filter_of(env: Any, chosen: Any) -> Any:
+    """Return the filter of observations: that among the environment's connectors, or the option."""
+    connector = getattr(env, "observation_filter", None)
+    if isinstance(connector, MeanStdFilterConnector):
+        return partial(MeanStdFilter, clip=connector.clip_by_value)
+    return chosen
 
 
 def _with_horizon(

@@ -19,7 +19,13 @@ from raycompat.rllib.algorithms.old_keys import (
     learns_in,
     with_new_names,
 )
-from raycompat.rllib.callbacks.callbacks import HOOKS, RUNNER_HOOKS, RLlibCallback, overridden
+from raycompat.rllib.callbacks.callbacks import (
+    HOOKS,
+    OLD_HOOKS,
+    RUNNER_HOOKS,
+    RLlibCallback,
+    overridden,
+)
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule
 from raycompat.rllib.networks import ACTIVATIONS
@@ -48,6 +54,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "rollout_fragment_length": "auto",
         "sample_timeout_s": 60.0,
         "observation_filter": "NoFilter",
+        "env_to_module_connector": None,
         "explore": True,
     },
     "training": {
@@ -56,6 +63,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "grad_clip": None,
         "train_batch_size_per_learner": 4000,
         "model": {},
+        "learner_connector": None,
     },
     "evaluation": {
         "evaluation_interval": None,
@@ -125,6 +133,7 @@ MODEL: dict[str, Any] = {
     "conv_filters": None,
     "vf_share_layers": False,
     "free_log_std": False,
+    "head_fcnet_hiddens": [],
     "custom_model": None,
     "custom_model_config": {},
 }
@@ -221,7 +230,10 @@ class AlgorithmConfig:
             1), ``num_gpus_per_env_runner``, ``custom_resources_per_env_runner`` (dict).
             ``rollout_fragment_length`` (int or "auto"): steps of each environment in one sample.
             ``sample_timeout_s`` (float, seconds, default 60; None is no limit): replace a runner that
-            does not answer. ``observation_filter`` ("NoFilter" or "MeanStdFilter").
+            does not answer. ``observation_filter`` ("NoFilter", "MeanStdFilter", or a function of
+            the observation's shape that returns a function of observations).
+            ``env_to_module_connector`` (function of an environment): returns connectors, such as
+            `FlattenObservations`, `FrameStackingEnvToModule` or `PrevActionsPrevRewards`.
             ``explore`` (bool, default True): draw actions while training.
         """
         return self._set("env_runners", options)
@@ -345,7 +357,7 @@ class AlgorithmConfig:
     @staticmethod
     def _check_hooks(names: Iterable[str]) -> None:
         for name in names:
-            if name not in HOOKS:
+            if OLD_HOOKS.get(name, name) not in HOOKS:
                 raise UnsupportedRayFeatureError(
                     f"callbacks({name}=...)", alternative=f"Use one of {sorted(HOOKS)}"
                 )
@@ -640,9 +652,10 @@ class AlgorithmConfig:
             raise ValueError(
                 f"rollout_fragment_length={fragment!r}: expected 'auto' or an integer of 1 or more."
             )
-        if self.observation_filter not in FILTERS:
+        if not callable(self.observation_filter) and self.observation_filter not in FILTERS:
             raise ValueError(
-                f"observation_filter={self.observation_filter!r}: expected one of {sorted(FILTERS)}."
+                f"observation_filter={self.observation_filter!r}: expected one of {sorted(FILTERS)}, "
+                "or a function of the observation's shape that returns a filter."
             )
         if self.model["fcnet_activation"] not in ACTIVATIONS:
             raise ValueError(
@@ -694,7 +707,9 @@ class AlgorithmConfig:
 
 
 def _as_dict(given: Any) -> dict[str, Any]:
-    return dict(given if isinstance(given, Mapping) else vars(given))
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {name: value for name, value in vars(given).items() if value is not None}
 
 
 def _is_number(value: Any) -> bool:

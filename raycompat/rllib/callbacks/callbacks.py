@@ -19,6 +19,7 @@ RUNNER_HOOKS = (
     "on_episode_end",
     "on_episode_start",
     "on_episode_step",
+    "on_postprocess_trajectory",
     "on_sample_end",
     "on_sub_environment_created",
 )
@@ -29,9 +30,14 @@ HOOKS = (
     "on_checkpoint_loaded",
     "on_evaluate_end",
     "on_evaluate_start",
+    "on_learn_on_batch",
     "on_train_result",
     *RUNNER_HOOKS,
 )
+
+
+#: Names of methods until 2020, in dicts of functions.
+OLD_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
 
 
 class RLlibCallback:
@@ -54,13 +60,13 @@ class RLlibCallback:
 
     Notes
     -----
-    Ray source: ``ray.rllib.callbacks.callbacks.RLlibCallback``, 2.60.0. Differs from Ray: methods that
-    change batches and policies are refused; ``policies`` is empty, and ``rl_module`` None.
+    Ray source: ``ray.rllib.callbacks.callbacks.RLlibCallback``, 2.60.0. Differs from Ray: batches
+    can be read, not changed; ``policies`` is empty, and ``rl_module`` None.
     """
 
     def __init__(self, legacy_callbacks_dict: Mapping[str, Any] | None = None) -> None:
         for name, function in (legacy_callbacks_dict or {}).items():
-            setattr(self, name, of_info(function))
+            setattr(self, OLD_HOOKS.get(name, name), of_info(function))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -111,6 +117,25 @@ class RLlibCallback:
 
     def on_episode_end(self, *, episode: Episode, **kwargs: Any) -> None:
         """Inspect an episode that has ended, and leave metrics in it."""
+
+    def on_postprocess_trajectory(
+        self,
+        *,
+        episode: Episode,
+        agent_id: Any,
+        policy_id: str,
+        postprocessed_batch: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Inspect the steps of an agent since the last call, when they go into a sample.
+
+        ``postprocessed_batch`` has what the environment returned; advantages are estimated later.
+        """
+
+    def on_learn_on_batch(
+        self, *, policy: Any, train_batch: Any, result: dict[str, Any], **kwargs: Any
+    ) -> None:
+        """Inspect the steps that a policy learns from next; add metrics of them to ``result``."""
 
     def on_sample_end(self, *, samples: Any, **kwargs: Any) -> None:
         """Inspect a sample, whose ``columns`` are arrays of shape (steps, environments, ...)."""

@@ -113,6 +113,37 @@ class Episode:
         """Return all rewards, or those at an index, a slice or a list of indices."""
         return _at(self._rewards, indices)
 
+    def policy_for(self, agent_id: Any = None) -> str | None:
+        """Return the policy of the agent."""
+        return "default_policy"
+
+    module_for = policy_for
+
+    def batch(self, begin: int = 0) -> Any:
+        """Return the steps from `begin` as a batch, which cannot be changed."""
+        from raycompat._old.rllib.sample_batch import SampleBatch
+
+        count = len(self)
+        ends = [False] * (count - begin - 1) + [self.is_terminated]
+        cuts = [False] * (count - begin - 1) + [self.is_truncated]
+        made = SampleBatch(
+            {
+                "obs": _column(self._observations[begin:count]),
+                "new_obs": _column(self._observations[begin + 1 :]),
+                "actions": _column(self._actions[begin:]),
+                "rewards": np.array(self._rewards[begin:], np.float32),
+                "terminateds": np.array(ends),
+                "truncateds": np.array(cuts),
+                "dones": np.array(ends) | np.array(cuts),
+                "infos": _objects(self._infos[begin + 1 :]),
+                "t": np.arange(begin, count),
+                "eps_id": np.full(count - begin, self.episode_id),
+            }
+        )
+        for column in made.values():
+            column.setflags(write=False)
+        return made
+
     def last_observation_for(self, agent_id: Any = None) -> Any:
         """Return the newest observation."""
         return self._observations[-1]
@@ -149,6 +180,18 @@ class Episode:
                 "add_temporary_timestep_data() first."
             )
         return _at(self._temporary[key], indices)
+
+
+def _column(values: list[Any]) -> Any:
+    """Return values as one array; an array of objects where they have parts."""
+    is_nested = any(isinstance(each, dict | tuple) for each in values[:1])
+    return _objects(values) if is_nested else np.asarray(values)
+
+
+def _objects(values: list[Any]) -> Any:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 def _at(values: list[Any], indices: Any) -> Any:

@@ -15,6 +15,25 @@ from raycompat.rllib.env.episode import (
 )
 
 
+def overridden_any(hooks: list[Any], name: str) -> bool:
+    """Return whether one of the callbacks has a method of its own."""
+    from raycompat.rllib.callbacks.callbacks import overridden
+
+    return any(overridden(hook, (name,)) for hook in hooks)
+
+
+def agents_in(episode: Any) -> dict[Any, Any]:
+    """Return the episodes of the agents; of one agent, its own."""
+    own: dict[Any, Any] = getattr(episode, "agent_episodes", None) or {"agent0": episode}
+    return own
+
+
+def policy_in(episode: Any, agent: Any) -> str:
+    """Return the policy of an agent."""
+    found: str = episode.policy_for(agent)
+    return found
+
+
 @dataclass(frozen=True)
 class LeftByCallbacks:
     """What callbacks have left in a runner, for results.
@@ -45,6 +64,11 @@ class EpisodeWatch:
         self._envs = Environments([])
         self._episodes: dict[int, Any] = {}
         self._records: list[EpisodeRecord] = []
+        #: What a callback raised: it is not a failure of the environment.
+        self.error: Exception | None = None
+        #: How many steps of each agent's episode callbacks have seen as a batch, by its id.
+        self._seen: dict[str, int] = {}
+        self._sees_batches = overridden_any(hooks, "on_postprocess_trajectory")
 
     def made(self, envs: list[Any]) -> None:
         """Note that the environments have been made."""
@@ -70,13 +94,44 @@ class EpisodeWatch:
         episode.add(action, found)
         self._call("on_episode_step", place, episode=episode)
         if episode.is_done:
+            self._show_batches(place)
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
             self._records.append(EpisodeRecord(episode.custom_metrics, episode.hist_data))
 
     def sampled(self, sample: Any) -> LeftByCallbacks:
         """Note that a sample is ready; return what the callbacks have left."""
+        for place in self._episodes:
+            self._show_batches(place)
         self._call("on_sample_end", 0, samples=sample)
         return self.take()
+
+    def _show_batches(self, place: int) -> None:
+        """Show callbacks the steps of each agent that they have not seen as a batch."""
+        if not self._sees_batches:
+            return
+        episode = self._episodes[place]
+        batches = {}
+        for agent, own in agents_in(episode).items():
+            begin = self._seen.get(own.id_, 0)
+            if len(own) > begin:
+                batches[agent] = own.batch(begin)
+                self._seen[own.id_] = len(own)
+            if own.is_done or episode.is_done:
+                self._seen.pop(own.id_, None)
+        pairs = {agent: (None, batch) for agent, batch in batches.items()}
+        for agent, batch in batches.items():
+            self._call(
+                "on_postprocess_trajectory",
+                place,
+                episode=episode,
+                agent_id=agent,
+                policy_id=policy_in(episode, agent),
+                postprocessed_batch=batch,
+                original_batches=pairs,
+                post_batch=batch,
+                pre_batch=batch,
+                all_pre_batches=pairs,
+            )
 
     def take(self) -> LeftByCallbacks:
         """Return what the callbacks have left since the last call."""
@@ -97,4 +152,8 @@ class EpisodeWatch:
             **given,
         }
         for hook in self._hooks:
-            call_hook(getattr(hook, name), everything)
+            try:
+                call_hook(getattr(hook, name), everything)
+            except Exception as error:
+                self.error = error
+                raise

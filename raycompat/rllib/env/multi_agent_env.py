@@ -33,8 +33,8 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         All agents that there may be.
     agents : list
         The agents of this episode.
-    observation_spaces, action_spaces : dict of gymnasium.Space, optional
-        By agent. Without them, `observation_space` and `action_space` are those of each agent; or
+    observation_spaces, action_spaces : dict
+        The spaces, by agent. Without them, `observation_space` and `action_space` are those of each agent; or
         they are `gymnasium.spaces.Dict` by agent.
 
     Notes

@@ -218,6 +218,8 @@ class Runner:
         """
         failure: Exception | None = error
         while failure is not None:
+            if self._watch is not None and self._watch.error is failure:
+                raise failure
             self._count_failure(place, failure)
             self._envs[place] = self._make(place)
             try:

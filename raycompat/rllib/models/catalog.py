@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Never
 
 from raycompat._surface.modules import names_of
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 _models: dict[str, Callable[..., Any]] = {}
 
@@ -54,6 +55,67 @@ class ModelCatalog:
                 "Keras model."
             )
         _models[model_name] = model_class
+
+    @staticmethod
+    def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> Never:
+        """Refuse distributions of users: that of actions follows from their space."""
+        _refuse(
+            f"ModelCatalog.register_custom_action_dist({action_dist_name!r})",
+            "The distribution of actions follows from their space",
+            "let the environment have a Tuple or Dict space of actions",
+        )
+
+    @staticmethod
+    def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: Any) -> Never:
+        """Refuse preprocessors: they are environments' wrappers."""
+        _refuse(
+            f"ModelCatalog.register_custom_preprocessor({preprocessor_name!r})",
+            "Observations are prepared around the environment",
+            "use a gymnasium.ObservationWrapper, or env_to_module_connector",
+        )
+
+    @staticmethod
+    def get_model_v2(*args: Any, **kwargs: Any) -> Never:
+        """Refuse models without an algorithm."""
+        _refuse("ModelCatalog.get_model_v2", _OF_ALGORITHMS, "use Algorithm.get_policy().model")
+
+    @staticmethod
+    def get_action_dist(*args: Any, **kwargs: Any) -> Never:
+        """Refuse distributions without an algorithm."""
+        _refuse("ModelCatalog.get_action_dist", _OF_ALGORITHMS, "use Policy.compute_single_action")
+
+    @staticmethod
+    def get_preprocessor(env: Any, options: Any = None) -> Any:
+        """Return what makes vectors of the observations of an environment.
+
+        Parameters
+        ----------
+        env : gymnasium.Env
+        options : optional
+            Has no effect.
+        """
+        return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
+
+    @staticmethod
+    def get_preprocessor_for_space(observation_space: Any, options: Any = None) -> Any:
+        """Return what makes vectors of observations.
+
+        Parameters
+        ----------
+        observation_space : gymnasium.Space
+        options : optional
+            Has no effect.
+        """
+        from raycompat._old.rllib.sample_batch import Preprocessor
+
+        return Preprocessor(observation_space, options)
+
+
+_OF_ALGORITHMS = "Networks are made by algorithms"
+
+
+def _refuse(feature: str, reason: str, alternative: str) -> Never:
+    raise UnsupportedRayFeatureError(feature, reason, alternative)
 
 
 class RegisteredModel(str):

@@ -164,7 +164,11 @@ class ExperimentAnalysis(OldForms):
     def get_best_checkpoint(
         self, trial: Trial, metric: str | None = None, mode: str | None = None
     ) -> Checkpoint | None:
-        """Return the checkpoint of a trial whose result is the best; None when it has none."""
+        """Return the checkpoint of a trial whose result is the best; None when it has none.
+
+        Without a metric, the last one.
+        """
+        metric = metric or self.default_metric or TRAINING_ITERATION
         metric, mode = self._metric_and_mode(metric, mode)
         scored = [
             (flatten_dict(entry.metrics)[metric], entry.checkpoint)

@@ -63,6 +63,17 @@ class PlacementGroupFactory:
         """CPUs of the trial itself."""
         return 0.0 if self._head_bundle_is_empty else self._bundles[0].get("CPU", 0.0)
 
+    def to_json(self) -> dict[str, float]:
+        """Return the resources in the form of until 2021: those of the trial, and further ones."""
+        head = {} if self._head_bundle_is_empty else self._bundles[0]
+        total = self.required_resources
+        return {
+            "cpu": head.get("CPU", 0.0),
+            "gpu": head.get("GPU", 0.0),
+            "extra_cpu": total.get("CPU", 0.0) - head.get("CPU", 0.0),
+            "extra_gpu": total.get("GPU", 0.0) - head.get("GPU", 0.0),
+        }
+
     @property
     def strategy(self) -> str:
         """The placement strategy of the bundles."""

@@ -18,8 +18,16 @@ class DefaultModelConfig:
         Activation of the dense layers.
     conv_filters : list, optional
         The convolutions before them, each ``(filters, side, stride)``.
+    conv_activation : str, default "relu"
+        Activation of the convolutions; only "relu".
+    free_log_std : bool, default False
+        Whether deviations of actions do not depend on observations.
+    head_fcnet_hiddens : list of int
+        Sizes of further dense layers of the policy and of the value function.
     vf_share_layers : bool, default True
         Whether the value function has the layers of the policy, except its last one.
+    head_fcnet_activation, use_lstm, max_seq_len, lstm_cell_size, log_std_clip_param : optional
+        Only the values that ask for nothing are taken.
 
     Notes
     -----
@@ -30,4 +38,12 @@ class DefaultModelConfig:
     fcnet_hiddens: Sequence[int] = field(default_factory=lambda: [256, 256])
     fcnet_activation: str = "tanh"
     conv_filters: Sequence[object] | None = None
+    conv_activation: str = "relu"
+    free_log_std: bool = False
+    head_fcnet_hiddens: Sequence[int] = field(default_factory=list)
     vf_share_layers: bool = True
+    head_fcnet_activation: str | None = None
+    use_lstm: bool | None = None
+    max_seq_len: int | None = None
+    lstm_cell_size: int | None = None
+    log_std_clip_param: float | None = None

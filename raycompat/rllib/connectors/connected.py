@@ -1,0 +1,224 @@
+"""Environments with connectors around them: their observations are those that networks see."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from raycompat._old.gym.adapters import of_today
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.env_to_module import (
+    ConnectorV2,
+    MultiAgentObservationPreprocessor,
+    connectors_of,
+    filter_of,
+)
+from raycompat.rllib.connectors.past import Past
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.episode import Episode
+from raycompat.rllib.env.multi_agent_env import (
+    MultiAgentDict,
+    MultiAgentEnv,
+    agents_of,
+    as_step,
+    is_multi_agent,
+    reset_env,
+    space_of,
+)
+from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
+
+
+def connected(create: Callable[[EnvContext], Any], make: Any) -> Callable[[EnvContext], Any]:
+    """Return what makes environments with the connectors around them.
+
+    Parameters
+    ----------
+    create : callable
+        Returns an environment for an `EnvContext`.
+    make : callable
+        The option ``env_to_module_connector``: a function of an environment, and for some years of
+        spaces and device, which returns a connector or a list of them.
+    """
+
+    def create_connected(context: EnvContext) -> Any:
+        env = create(context)
+        several = is_multi_agent(env)
+        env = env if several else of_today(env)
+        connectors = connectors_of(_called(make, env))
+        if not connectors:
+            return env
+        return ConnectedAgents(env, connectors) if several else ConnectedEnv(env, connectors)
+
+    return create_connected
+
+
+def _called(make: Any, env: Any) -> Any:
+    spaces = {"__env__": (env.observation_space, env.action_space)}
+    names = list(inspect.signature(make).parameters)
+    given = {"env": env, "spaces": spaces, "device": None}
+    if set(names) <= set(given):
+        return make(**{name: given[name] for name in names})
+    return make(*[env, spaces, None][: len(names)])
+
+
+class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment of one agent with connectors.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    connectors : list of ConnectorV2
+
+    Attributes
+    ----------
+    observation_filter : MeanStdFilter or None
+        The connector that is a filter.
+    """
+
+    def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
+        super().__init__(env)
+        self._connectors = connectors
+        self.observation_filter = filter_of(connectors)
+        space = env.observation_space
+        for each in connectors:
+            space = each.recompute_output_observation_space(space, env.action_space)
+        self.observation_space = space
+        self._past = self._new_past()
+
+    def _new_past(self) -> Past:
+        most = max(each.num_past for each in self._connectors)
+        return Past(self.env.action_space, {}, Episode(), most)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode."""
+        observation, info = self.env.reset(seed=seed)
+        self._past = self._new_past()
+        self._past.episode.begin(observation, info)
+        return self._observed(observation), info
+
+    def step(self, action: Any) -> Any:
+        """Do an action."""
+        found = self.env.step(action)
+        self._past.add(action, float(found[1]))
+        self._past.episode.add(action, found)
+        return (self._observed(found[0]), *found[1:])
+
+    def _observed(self, observation: Any) -> Any:
+        for each in self._connectors:
+            observation = each.observe(observation, self._past)
+        return observation
+
+
+class ConnectedAgents(MultiAgentEnv):
+    """An environment of several agents with connectors.
+
+    Parameters
+    ----------
+    env : MultiAgentEnv
+    connectors : list of ConnectorV2
+
+    Attributes
+    ----------
+    observation_filter : MeanStdFilter or None
+        The connector that is a filter.
+    """
+
+    def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
+        super().__init__()
+        self.env, self._connectors = env, connectors
+        self.observation_filter = filter_of(connectors)
+        self.possible_agents = agents_of(env)
+        self.agents = self.possible_agents
+        spaces = {
+            name: {agent: space_of(env, agent, name) for agent in self.possible_agents}
+            for name in ("observation_space", "action_space")
+        }
+        self.action_spaces = spaces["action_space"]
+        self.observation_spaces = self._spaces(spaces["observation_space"])
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        if not self.possible_agents:
+            self._take_common_space()
+        self._begin()
+
+    def _spaces(self, spaces: MultiAgentDict) -> MultiAgentDict:
+        actions = self.action_spaces or {}
+        for each in self._connectors:
+            if isinstance(each, MultiAgentObservationPreprocessor):
+                given = gymnasium.spaces.Dict(spaces), gymnasium.spaces.Dict(actions)
+                spaces = dict(each.recompute_output_observation_space(*given).spaces)
+            else:
+                spaces = {
+                    agent: each.recompute_output_observation_space(space, actions[agent])
+                    for agent, space in spaces.items()
+                }
+        return spaces
+
+    def _take_common_space(self) -> None:
+        """Set the space of all agents, where the environment does not say which there are."""
+        for each in self._connectors:
+            if isinstance(each, MultiAgentObservationPreprocessor):
+                raise UnsupportedRayFeatureError(
+                    f"{type(each).__name__} around {self.env!r}",
+                    "The environment does not say which agents it has",
+                    "set possible_agents, observation_spaces and action_spaces",
+                )
+        self.observation_space = self.connected_space(self.observation_space, self.action_space)
+
+    def connected_space(self, observation_space: Any, action_space: Any) -> Any:
+        """Return what the connectors of single agents make of a space."""
+        for each in self._connectors:
+            if not isinstance(each, MultiAgentObservationPreprocessor):
+                observation_space = each.recompute_output_observation_space(
+                    observation_space, action_space
+                )
+        return observation_space
+
+    def _begin(self) -> None:
+        self._episode = MultiAgentEpisode()
+        self._pasts: dict[Any, Past] = {}
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begin an episode."""
+        observations, infos = reset_env(self.env, seed)
+        self._begin()
+        self._episode.begin(observations, infos)
+        return self._observed(observations), infos
+
+    def step(self, action_dict: MultiAgentDict) -> Any:
+        """Do the actions of those agents that act."""
+        found = as_step(self.env.step(action_dict))
+        self._episode.add(action_dict, found)
+        for agent, action in action_dict.items():
+            self._past(agent).add(action, float(found[1].get(agent, 0.0)))
+        return (self._observed(found[0]), *found[1:])
+
+    def _past(self, agent: Any) -> Past:
+        past = self._pasts.get(agent)
+        if past is None:
+            most = max(each.num_past for each in self._connectors)
+            space = (self.action_spaces or {}).get(agent, self.action_space)
+            episode = self._episode.agent_episodes.get(agent)
+            past = self._pasts[agent] = Past(space, {}, episode, most)
+        return past
+
+    def _observed(self, observations: MultiAgentDict) -> MultiAgentDict:
+        for each in self._connectors:
+            if isinstance(each, MultiAgentObservationPreprocessor):
+                observations = each.preprocess(observations, self._episode)
+            else:
+                observations = {
+                    agent: each.observe(own, self._past(agent))
+                    for agent, own in observations.items()
+                }
+        return observations
+
+    def render(self) -> Any:
+        """Show the state."""
+        return self.env.render()
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()

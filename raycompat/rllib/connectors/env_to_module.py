@@ -1,0 +1,433 @@
+"""Connectors from environments to networks, for ``env_runners(env_to_module_connector=...)``.
+
+Each makes an observation of an observation, by what has happened in the episode; so they are wrapped
+around environments, see `connected`. What they remember lasts for an episode; the statistics of
+`MeanStdFilter` are those of the option ``observation_filter``, and travel with checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from raycompat._surface.modules import names_of
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.past import Past
+
+
+class ConnectorV2:
+    """A function of observations. Subclass one of the preprocessors below.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+        They have no effect: the environment has them.
+    **kwargs
+        They have no effect: ``multi_agent`` follows from the environment.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.connector_v2.ConnectorV2``, 2.60.0. Differs from Ray: a class
+    with a ``__call__`` of its own, which changes batches, is refused.
+    """
+
+    #: How many steps of an agent it looks back.
+    num_past = 0
+
+    def __init__(
+        self, input_observation_space: Any = None, input_action_space: Any = None, **kwargs: Any
+    ) -> None:
+        self.input_observation_space = input_observation_space
+        self.input_action_space = input_action_space
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Any, input_action_space: Any
+    ) -> Any:
+        """Return the space of what it makes of observations.
+
+        Parameters
+        ----------
+        input_observation_space, input_action_space : gymnasium.Space
+        """
+        return input_observation_space
+
+    def observe(self, observation: Any, past: Past) -> Any:
+        """Return what it makes of one agent's observation.
+
+        Parameters
+        ----------
+        observation : object
+        past : Past
+            Of the agent's episode, with this observation.
+        """
+        return observation
+
+    def check(self) -> None:
+        """Raise for a class that changes batches.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            Says what it can derive from.
+        """
+        if type(self).__call__ is not ConnectorV2.__call__:
+            raise UnsupportedRayFeatureError(
+                f"The connector {type(self).__name__}, which has a __call__ of its own,",
+                "Batches are those of the algorithm",
+                "derive from SingleAgentObservationPreprocessor, and write preprocess()",
+            )
+
+    def __call__(self, **kwargs: Any) -> Any:
+        """Refuse: connectors see observations, not batches."""
+        raise UnsupportedRayFeatureError(f"{type(self).__name__}(...) of a batch")
+
+
+class FlattenObservations(ConnectorV2):
+    """Make one vector of an observation; choices become one-hot. It is done in any case.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+        They have no effect.
+    multi_agent, as_learner_connector, agent_ids : optional
+        They have no effect: all observations of networks are vectors, or images.
+    keys_to_remove : list of str, optional
+        Of a Dict space, what is left out.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.env_to_module.FlattenObservations``, 2.60.0. Differs from Ray: a
+    rule of a user sees the observation as it is.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        *,
+        multi_agent: bool = False,
+        as_learner_connector: bool = False,
+        agent_ids: Any = None,
+        keys_to_remove: list[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space)
+        self._removed = set(keys_to_remove or ())
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Any, input_action_space: Any
+    ) -> Any:
+        """Return the space without the keys that are removed."""
+        if not self._removed:
+            return input_observation_space
+        spaces = input_observation_space.spaces.items()
+        return gymnasium.spaces.Dict({k: s for k, s in spaces if k not in self._removed})
+
+    def observe(self, observation: Any, past: Past) -> Any:
+        """Return the observation without the keys that are removed."""
+        if not self._removed:
+            return observation
+        return {name: each for name, each in observation.items() if name not in self._removed}
+
+
+class MeanStdFilter(ConnectorV2):
+    """Make observations relative to their running mean and deviation: see ``observation_filter``.
+
+    Parameters
+    ----------
+    multi_agent : bool
+        Has no effect: each policy has statistics of its own.
+    de_mean_to_zero, de_std_to_one, update_stats : bool
+        True.
+    clip_by_value : float, optional
+        Cut off what is larger, default 10.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.env_to_module.MeanStdFilter``, 2.60.0. Differs from Ray: it comes
+    last, after connectors that change observations.
+    """
+
+    def __init__(
+        self,
+        *,
+        multi_agent: bool = False,
+        de_mean_to_zero: bool = True,
+        de_std_to_one: bool = True,
+        clip_by_value: float | None = 10.0,
+        update_stats: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        options = {
+            "de_mean_to_zero": de_mean_to_zero,
+            "de_std_to_one": de_std_to_one,
+            "update_stats": update_stats,
+        }
+        for name, value in options.items():
+            if not value:
+                raise UnsupportedRayFeatureError(
+                    f"MeanStdFilter({name}={value!r})",
+                    "Observations become relative to mean and deviation of all that were seen",
+                    "leave it out, or derive from SingleAgentObservationPreprocessor",
+                )
+        self.clip_by_value = clip_by_value
+
+
+class PrevActionsPrevRewards(ConnectorV2):
+    """Add the last actions and rewards to an observation; 0 before the first.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+        They have no effect.
+    multi_agent : bool
+        Has no effect: it follows from the environment.
+    n_prev_actions, n_prev_rewards : int, default 1
+        How many of them, the newest last.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.env_to_module.PrevActionsPrevRewards``, 2.60.0. No known
+    difference.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        *,
+        multi_agent: bool = False,
+        n_prev_actions: int = 1,
+        n_prev_rewards: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space)
+        self._num_actions, self._num_rewards = n_prev_actions, n_prev_rewards
+        self.num_past = max(n_prev_actions, n_prev_rewards)
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Any, input_action_space: Any
+    ) -> Any:
+        """Return a Dict space of observation, actions and rewards."""
+        size = gymnasium.spaces.flatdim(input_action_space) * self._num_actions
+        parts: dict[str, Any] = {"_orig_obs": input_observation_space}
+        if self._num_actions:
+            parts["_prev_n_actions"] = _numbers(size)
+        if self._num_rewards:
+            parts["_prev_n_rewards"] = _numbers(self._num_rewards)
+        return gymnasium.spaces.Dict(parts)
+
+    def observe(self, observation: Any, past: Past) -> Any:
+        """Return a dict of observation, actions and rewards."""
+        found = {"_orig_obs": observation}
+        if self._num_actions:
+            found["_prev_n_actions"] = self._actions(past)
+        if self._num_rewards:
+            rewards = list(past.rewards)[-self._num_rewards :]
+            padded = [0.0] * (self._num_rewards - len(rewards)) + rewards
+            found["_prev_n_rewards"] = np.array(padded, np.float32)
+        return found
+
+    def _actions(self, past: Past) -> Any:
+        space = past.action_space
+        size = gymnasium.spaces.flatdim(space)
+        flat = [
+            np.asarray(gymnasium.spaces.flatten(space, each), np.float32)
+            for each in list(past.actions)[-self._num_actions :]
+        ]
+        zeros = [np.zeros(size, np.float32)] * (self._num_actions - len(flat))
+        return np.concatenate([*zeros, *flat])
+
+
+def _numbers(count: int) -> Any:
+    return gymnasium.spaces.Box(-np.inf, np.inf, (count,), np.float32)
+
+
+class FrameStackingEnvToModule(ConnectorV2):
+    """Put the last observations into one, along the last axis; zeros before the first.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+        They have no effect.
+    num_frames : int, default 1
+        How many observations.
+    multi_agent, as_learner_connector : bool
+        They have no effect.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.env_to_module.frame_stacking.FrameStackingEnvToModule``, 2.60.0.
+    No known difference.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        *,
+        num_frames: int = 1,
+        multi_agent: bool = False,
+        as_learner_connector: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space)
+        self._num_frames = num_frames
+
+    def recompute_output_observation_space(
+        self, input_observation_space: Any, input_action_space: Any
+    ) -> Any:
+        """Return the space of several observations."""
+        space = input_observation_space
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise UnsupportedRayFeatureError(
+                f"FrameStackingEnvToModule for observations of {space!r}",
+                "Frames are arrays",
+                "use an environment with a Box space",
+            )
+        if space.shape[-1:] == (1,) and len(space.shape) > 1:
+            low, high = (np.repeat(each, self._num_frames, -1) for each in (space.low, space.high))
+        else:
+            low, high = (
+                np.stack([each] * self._num_frames, -1) for each in (space.low, space.high)
+            )
+        return gymnasium.spaces.Box(
+            np.minimum(low, 0),
+            np.maximum(high, 0),
+            dtype=space.dtype,
+        )
+
+    def observe(self, observation: Any, past: Past) -> Any:
+        """Return the last observations, the newest last."""
+        frames = past.memory.setdefault(id(self), deque(maxlen=self._num_frames))
+        frames.append(np.asarray(observation))
+        zeros = [np.zeros_like(frames[0])] * (self._num_frames - len(frames))
+        parts = [*zeros, *frames]
+        has_channel = parts[0].ndim > 1 and parts[0].shape[-1] == 1
+        return np.concatenate(parts, -1) if has_channel else np.stack(parts, -1)
+
+
+class FrameStackingLearner(FrameStackingEnvToModule):
+    """The same for ``learner_connector``: steps that are learned have the stacked observations."""
+
+
+class SingleAgentObservationPreprocessor(ConnectorV2):
+    """A function of one agent's observation. Subclass it, and write `preprocess`.
+
+    Notes
+    -----
+    Ray source:
+    ``ray.rllib.connectors.env_to_module.observation_preprocessor.SingleAgentObservationPreprocessor``,
+    2.60.0. No known difference.
+    """
+
+    def preprocess(self, observation: Any, episode: Any) -> Any:
+        """Return what stands for the observation.
+
+        Parameters
+        ----------
+        observation : object
+        episode : Episode
+            With the observations so far, this one among them.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.preprocess is not written.")
+
+    def observe(self, observation: Any, past: Past) -> Any:
+        """Return what `preprocess` returns."""
+        return self.preprocess(observation, past.episode)
+
+
+class MultiAgentObservationPreprocessor(ConnectorV2):
+    """A function of the observations of all agents. Subclass it, and write `preprocess`.
+
+    Notes
+    -----
+    Ray source:
+    ``ray.rllib.connectors.env_to_module.observation_preprocessor.MultiAgentObservationPreprocessor``,
+    2.60.0. No known difference.
+    """
+
+    def preprocess(self, observations: dict[Any, Any], episode: Any) -> dict[Any, Any]:
+        """Return what stands for the observations.
+
+        Parameters
+        ----------
+        observations : dict
+            By agent.
+        episode : MultiAgentEpisode
+        """
+        raise NotImplementedError(f"{type(self).__name__}.preprocess is not written.")
+
+
+def connectors_of(found: Any, option: str = "env_to_module_connector") -> list[ConnectorV2]:
+    """Return the connectors that a program's function returned.
+
+    Parameters
+    ----------
+    found : ConnectorV2, list of it, or None
+    option : str
+        Its name, for errors.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When one is something else.
+    """
+    given = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
+    for each in given:
+        if not isinstance(each, ConnectorV2):
+            raise UnsupportedRayFeatureError(
+                f"{option}: {each!r}",
+                "Connectors are functions of observations",
+                "derive from SingleAgentObservationPreprocessor, or wrap the environment",
+            )
+        each.check()
+    return given
+
+
+def filter_of(connectors: list[ConnectorV2]) -> MeanStdFilter | None:
+    """Return the filter among connectors.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When one comes after it that changes observations.
+    """
+    for index, each in enumerate(connectors):
+        if isinstance(each, MeanStdFilter):
+            if not all(type(later) is FlattenObservations for later in connectors[index + 1 :]):
+                raise UnsupportedRayFeatureError(
+                    "A connector after MeanStdFilter",
+                    "The statistics are of what the network sees",
+                    "put MeanStdFilter last",
+                )
+            return each
+    return None
+
+
+def refuse_learner_connectors(found: Any) -> None:
+    """Raise for a connector of the learner that is more than one of the env runners again.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        Names it.
+    """
+    for each in connectors_of(found, "learner_connector"):
+        if not isinstance(
+            each, FrameStackingLearner | FlattenObservations | PrevActionsPrevRewards
+        ):
+            raise UnsupportedRayFeatureError(
+                f"learner_connector: {type(each).__name__}",
+                "The steps that are learned are those that were played",
+                "change rewards and observations by wrapping the environment",
+            )
+
+
+#: Modules of Ray's are below this one: it is a package for the import system.
+__path__: list[str] = []
+__getattr__ = names_of(__name__)

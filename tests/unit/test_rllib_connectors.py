@@ -1,0 +1,161 @@
+"""Connectors: what networks see of observations, by hand; and what they cannot do."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
+from raycompat.rllib.connectors.env_to_module.observation_preprocessor import (
+    MultiAgentObservationPreprocessor,
+    SingleAgentObservationPreprocessor,
+)
+from raycompat.rllib.connectors.learner.frame_stacking import FrameStackingLearner
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.connected import connected
+from raycompat.rllib.connectors.env_to_module import (
+    FlattenObservations,
+    MeanStdFilter,
+    PrevActionsPrevRewards,
+    refuse_learner_connectors,
+)
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+from raycompat.rllib.filters import FilterOfUser, make_filter
+from raycompat.rllib.filters import MeanStdFilter as Filter
+
+
+class Count(gymnasium.Env):
+    observation_space = spaces.Box(0.0, 9.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 1
+        return np.array([1.0], np.float32), {}
+
+    def step(self, action):
+        self.count += 1
+        return np.array([self.count], np.float32), self.count / 2, False, False, {}
+
+
+class Two(MultiAgentEnv):
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = ["a", "b"]
+        self.observation_spaces = dict.fromkeys("ab", spaces.Box(0.0, 9.0, (1,), np.float32))
+        self.action_spaces = dict.fromkeys("ab", spaces.Discrete(2))
+
+    def reset(self, *, seed=None, options=None):
+        return {"a": np.array([1.0], np.float32), "b": np.array([2.0], np.float32)}, {}
+
+    def step(self, action_dict):
+        found = {
+            agent: np.array([5.0 + action], np.float32) for agent, action in action_dict.items()
+        }
+        return found, dict.fromkeys(action_dict, 0.5), {}, {}, {}
+
+
+def around(env, *connectors):
+    return connected(lambda context: env, lambda env, spaces, device: list(connectors))(
+        EnvContext({}, 0)
+    )
+
+
+def test_frames_are_stacked_within_an_episode():
+    env = around(Count(), FrameStackingEnvToModule(num_frames=3))
+    assert env.observation_space.shape == (1, 3)
+    assert env.reset()[0].tolist() == [[0.0, 0.0, 1.0]]
+    env.step(0)
+    assert env.step(0)[0].tolist() == [[1.0, 2.0, 3.0]]
+    assert env.reset()[0].tolist() == [[0.0, 0.0, 1.0]]
+
+
+def test_last_actions_and_rewards_are_added():
+    env = around(Count(), PrevActionsPrevRewards(n_prev_actions=2, n_prev_rewards=1))
+    first, _ = env.reset()
+    assert first["_prev_n_actions"].tolist() == [0.0] * 4
+    env.step(1)
+    observation = env.step(0)[0]
+    assert observation["_orig_obs"].tolist() == [3.0]
+    assert observation["_prev_n_actions"].tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert observation["_prev_n_rewards"].tolist() == [1.5]
+    assert env.observation_space.contains(observation)
+
+
+def test_functions_of_users_see_the_episode():
+    class Change(SingleAgentObservationPreprocessor):
+        def recompute_output_observation_space(self, input_observation_space, input_action_space):
+            return spaces.Box(-9.0, 9.0, (2,), np.float32)
+
+        def preprocess(self, observation, episode):
+            first = episode.get_observations(0)
+            return np.concatenate([observation, observation - first])
+
+    env = connected(lambda context: Count(), lambda env: Change())(EnvContext({}, 0))
+    env.reset()
+    assert env.step(0)[0].tolist() == [2.0, 1.0]
+    assert env.observation_space.shape == (2,)
+
+
+def test_connectors_of_several_agents():
+    class Both(MultiAgentObservationPreprocessor):
+        def recompute_output_observation_space(self, input_observation_space, input_action_space):
+            one = spaces.Box(0.0, 99.0, (2,), np.float32)
+            return spaces.Dict(dict.fromkeys(input_observation_space.spaces, one))
+
+        def preprocess(self, observations, episode):
+            total = np.sum(list(observations.values()), dtype=np.float32)
+            return {agent: np.append(own, total) for agent, own in observations.items()}
+
+    env = around(Two(), Both(), PrevActionsPrevRewards(), FlattenObservations(multi_agent=True))
+    assert env.possible_agents == ["a", "b"]
+    observations, _ = env.reset()
+    assert observations["a"]["_orig_obs"].tolist() == [1.0, 3.0]
+    observations = env.step({"b": 1})[0]
+    assert list(observations) == ["b"]
+    assert observations["b"]["_orig_obs"].tolist() == [6.0, 6.0]
+    assert observations["b"]["_prev_n_actions"].tolist() == [0.0, 1.0]
+    assert env.get_observation_space("b").contains(observations["b"])
+
+
+def test_keys_are_removed():
+    env = Count()
+    env.observation_space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(3))
+    flat = FlattenObservations(keys_to_remove=["b"])
+    assert around(env, flat).observation_space == spaces.Dict(a=spaces.Discrete(2))
+    assert flat.observe({"a": 1, "b": 2}, None) == {"a": 1}
+
+
+def test_a_filter_is_the_last_connector():
+    env = around(Count(), MeanStdFilter(clip_by_value=5.0), FlattenObservations())
+    assert env.observation_filter.clip_by_value == 5.0
+    with pytest.raises(UnsupportedRayFeatureError, match="Put MeanStdFilter last"):
+        around(Count(), MeanStdFilter(), FrameStackingEnvToModule(num_frames=2))
+    with pytest.raises(UnsupportedRayFeatureError, match="de_std_to_one=False"):
+        MeanStdFilter(de_std_to_one=False)
+
+
+def test_connectors_of_batches_are_refused():
+    class OfBatches(ConnectorV2):
+        def __call__(self, *, rl_module, batch, episodes, **kwargs):
+            return batch
+
+    with pytest.raises(UnsupportedRayFeatureError, match=r"OfBatches.*write preprocess\(\)"):
+        around(Count(), OfBatches())
+    with pytest.raises(UnsupportedRayFeatureError, match="env_to_module_connector: 3"):
+        around(Count(), 3)
+    refuse_learner_connectors(FrameStackingLearner(num_frames=2))
+    with pytest.raises(UnsupportedRayFeatureError, match="OfBatches"):
+        refuse_learner_connectors([OfBatches()])
+
+
+def test_filters_of_users_and_limits():
+    doubled = make_filter(lambda shape: lambda observation, update=True: observation * 2, (1,))
+    assert isinstance(doubled, FilterOfUser)
+    assert doubled(np.array([[1.0], [2.0]])).tolist() == [[2.0], [4.0]]
+    assert isinstance(make_filter(Filter, (1,)), Filter)
+    cut = Filter((1,), clip=0.5)
+    assert cut(np.array([[0.0], [100.0]])).tolist() == [[-0.5], [0.5]]
