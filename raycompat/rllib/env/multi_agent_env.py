@@ -34,8 +34,8 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     agents : list
         The agents of this episode.
     observation_spaces, action_spaces : dict
-        The spaces, by agent. Without them, `observation_space` and `action_space` are those of each agent; or
-        they are `gymnasium.spaces.Dict` by agent.
+        The spaces, by agent. Without them, `observation_space` and `action_space` are those of each
+        agent; or they are `gymnasium.spaces.Dict` by agent.
 
     Notes
     -----
