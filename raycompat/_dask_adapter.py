@@ -33,10 +33,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat import _dask_versions  # noqa: F401
-
 # First: it raises a plain error where Dask is too old for the imports below.
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from raycompat import _dask_versions  # noqa: F401
 
 # isort: split
 import dask
@@ -76,6 +74,7 @@ from raycompat._protocol.values import CallFailed
 if TYPE_CHECKING:
     from distributed import Client, Scheduler, Worker
 
+    from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
     from raycompat._protocol.spans import Span
 
 logger = logging.getLogger(__name__)

@@ -77,7 +77,7 @@ class Exported:
     def drop_handle(self) -> None:
         """Let the cluster forget the code."""
         session = self._session
-        session.send(ForgetCode(session.setup.job, self._function))
+        session.send(ForgetCode(self._function))
 
 
 def export(

@@ -32,7 +32,11 @@ def start(hook: str | None) -> None:
     Raises
     ------
     ImportError
-        When OpenTelemetry or the hook cannot be imported.
+        When OpenTelemetry or the hook's module cannot be imported.
+    ValueError
+        When the module has no such function.
+    Exception
+        What the hook raises.
     """
     global _tracer
     _tracer = None
@@ -46,7 +50,13 @@ def start(hook: str | None) -> None:
             "opentelemetry-sdk: pip install opentelemetry-sdk"
         ) from error
     module, _, name = hook.partition(":")
-    getattr(importlib.import_module(module), name)()
+    found = getattr(importlib.import_module(module), name, None)
+    if not callable(found):
+        raise ValueError(
+            f"_tracing_startup_hook={hook!r}: the module {module!r} has no function {name!r}. "
+            "Expected 'module:function'."
+        )
+    found()
     _tracer = trace.get_tracer("raycompat")
 
 

@@ -20,7 +20,7 @@ from raycompat.util.state.exception import RayStateApiException
 Completion: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 #: Makes a client from the options of a command.
-_Connect = Callable[[dict[str, Any]], StateApiClient]
+Connect: TypeAlias = Callable[[dict[str, Any]], StateApiClient]
 
 #: The rows that are asked for, and the seconds that the cluster has to answer.
 _MANY, _PATIENCE_S = 1_000, 3
@@ -35,7 +35,7 @@ _NAMES = ("name", "class_name", "node_name", "entrypoint", "worker_type", "refer
 _OF_LOGS = {"actor": "actors", "task": "tasks"}
 
 
-def ids(connect: _Connect) -> Completion:
+def ids(connect: Connect) -> Completion:
     """Return the completion of the id of a row, for commands with the argument `resource`."""
 
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -44,7 +44,7 @@ def ids(connect: _Connect) -> Completion:
     return complete
 
 
-def ids_with_logs(connect: _Connect) -> Completion:
+def ids_with_logs(connect: Connect) -> Completion:
     """Return the completion of the id of an actor or a task, for `logs`."""
 
     def complete(ctx: click.Context, _: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -53,12 +53,12 @@ def ids_with_logs(connect: _Connect) -> Completion:
     return complete
 
 
-def node_ids(connect: _Connect) -> Completion:
+def node_ids(connect: Connect) -> Completion:
     """Return the completion of the id of a node."""
     return lambda ctx, _, typed: _ids(connect, ctx, "nodes", typed)
 
 
-def filters(connect: _Connect) -> Completion:
+def filters(connect: Connect) -> Completion:
     """Return the completion of filters: of fields, and of the values that a field has now.
 
     Values are offered as soon as one field is meant: bash starts another word at ``=``.
@@ -98,7 +98,7 @@ def _name(resource: str | None) -> str | None:
 
 
 def _ids(
-    connect: _Connect, ctx: click.Context, resource: str | None, typed: str
+    connect: Connect, ctx: click.Context, resource: str | None, typed: str
 ) -> list[CompletionItem]:
     name = _name(resource)
     if name is None:
@@ -116,7 +116,7 @@ def _described(row: dict[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _rows(connect: _Connect, ctx: click.Context, resource: str) -> Iterable[dict[str, Any]]:
+def _rows(connect: Connect, ctx: click.Context, resource: str) -> Iterable[dict[str, Any]]:
     options = ListApiOptions(limit=_MANY, timeout=_PATIENCE_S, detail=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

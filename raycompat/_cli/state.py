@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import click
 
 from raycompat._cli import completion, tables
+from raycompat._cli.completion import Connect
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import (
     DEFAULT_LIMIT,
@@ -25,9 +25,6 @@ from raycompat.util.state.common import (
 )
 from raycompat.util.state.exception import RayStateApiException
 from raycompat.util.state.logs import get_log, list_logs
-
-#: Makes a client from the options of a command.
-Connect = Callable[[dict[str, Any]], StateApiClient]
 
 #: The resources of `list` and `get`.
 _RESOURCES = [name.replace("_", "-") for name in SCHEMAS]

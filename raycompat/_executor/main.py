@@ -57,8 +57,9 @@ from raycompat._messages.executors import (
     Abandon,
     BeginLease,
     EndNow,
+    ExecutorLooked,
     Failed,
-    Function,
+    FunctionCode,
     HandOver,
     Interrupt,
     ItemYielded,
@@ -72,7 +73,6 @@ from raycompat._messages.executors import (
     NotRunning,
     Owns,
     Run,
-    Running,
     Spent,
     Unprepared,
     WhatIsOwned,
@@ -287,7 +287,7 @@ class Executor:
         return dict(
             [
                 handled(Run, self._put),
-                handled(Function, self._take_function),
+                handled(FunctionCode, self._take_function),
                 handled(NoFunction, self._miss_function),
                 handled(ForgetFunctions, lambda message: self._code.forget(message.functions)),
                 handled(Credit, self._take_credit),
@@ -324,7 +324,7 @@ class Executor:
         """Whether the process must end now: its callers are gone, or need no answer."""
         return self._limit_s is not None
 
-    def _take_function(self, message: Function) -> None:
+    def _take_function(self, message: FunctionCode) -> None:
         if (request := self._requests.pop(message.function, None)) is not None:
             request.set_result(message.code)
 
@@ -367,7 +367,7 @@ class Executor:
             serving.report_ended()
         running = serving.running if serving is not None else {}
         description = look.describe(self.session, message.most)
-        self.send(Running(message.token, running, description))
+        self.send(ExecutorLooked(message.token, running, description))
 
     def note_cancelled(self, key: str, *, recursive: bool = False) -> None:
         """Prevent a call from starting, if it has not started."""

@@ -24,9 +24,8 @@ def run(setup: Mapping[str, Any]) -> str | None:
     for kind, name, hook in hooks:
         try:
             hook()
-        except (
-            BaseException
-        ):  # `SystemExit` too: the call that waits for this process has not begun
+        # `SystemExit` too: the call that waits for this process has not begun.
+        except BaseException:
             return f"its {kind}, {name}, failed:\n{traceback.format_exc().rstrip()}"
     return None
 

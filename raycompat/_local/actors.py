@@ -29,8 +29,6 @@ class LocalActor(LocalSender):
         super().__init__(session, LocalRunner(session, self))
         self.key = creation.key
         self.spec = spec
-        #: What `raycompat.runtime_context` reads.
-        self.spec = spec
         self.instance: Any = None
         self.exit_error: bytes | None = None
         #: The error of calls after its end; None while it lives.

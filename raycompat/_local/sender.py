@@ -47,7 +47,8 @@ class LocalSender(Sender):
         SystemExit
             When the call ends its process.
         """
-        message = CallMessage._make(call.message())
+        # Tensors stay in an actor's process; here all are in one.
+        message = CallMessage._make(call.message())._replace(keeps_tensors=False)
         wires = [_wire_of(entry) for entry in call.dependencies]
         with in_this_thread(running):
             while True:

@@ -24,7 +24,7 @@ class Message:
     op: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
-        dataclass(cls)
+        dataclass(cls, match_args=False)  # each further method of 90 classes delays the import
         if "op" not in vars(cls):
             cls.op = "raycompat" + re.sub(
                 "[A-Z]", lambda found: f"-{found[0].lower()}", cls.__name__

@@ -37,7 +37,7 @@ class Run(ToExecutor):
     socket: str = ""
 
 
-class Function(ToExecutor):
+class FunctionCode(ToExecutor):
     """The code of a function or class, as `NeedFunction` requested it."""
 
     function: str
@@ -198,8 +198,8 @@ class Spent(FromExecutor):
     """The process is to get no more calls."""
 
 
-class Running(FromExecutor):
-    """The answer to `Look`."""
+class ExecutorLooked(FromExecutor):
+    """An executor's answer to `Look`."""
 
     token: int
     #: The name and the start of each running call, by its key.
@@ -216,7 +216,7 @@ _KINDS: dict[str, type[FromExecutor]] = {
     for kind in (
         *(Succeeded, Failed, LeaseServed, NotRunning),
         *(Blocked, Unblocked, Leased, LeaseTrimmed, ItemYielded, NeedFunction, HandOver),
-        *(Unprepared, Leaving, Exiting, Owns, Spent, Spans, Running, Measured, Tracked),
+        *(Unprepared, Leaving, Exiting, Owns, Spent, Spans, ExecutorLooked, Measured, Tracked),
     )
 }
 

@@ -59,7 +59,6 @@ class Export(FromCaller):
 class ForgetCode(FromCaller):
     """The process that has exported a function or class makes no more calls of it."""
 
-    job: str
     function: str
 
 

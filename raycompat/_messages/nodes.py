@@ -15,8 +15,8 @@ class NodeInfo(TypedDict):
     version: str
     #: Resource units.
     total: dict[str, int]
-    #: The ids of the GPUs behind its indices, where they are known.
-    gpu_ids: Any
+    #: The ids of the GPUs behind its indices; none if the worker declares their number.
+    gpu_ids: list[str]
     ip: str
     name: str
     hostname: str

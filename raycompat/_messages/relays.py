@@ -1,4 +1,4 @@
-"""Messages of channels that go through the scheduler, between a caller and an actor out of reach."""
+"""Messages of channels through the scheduler: to actors and leases that a caller cannot reach."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
 
 
 class RelayOpen(FromCaller, ToNode):
-    """Connect a caller to an actor that it cannot reach itself."""
+    """Connect a caller to an actor or a lease that it cannot reach itself."""
 
     relay: str
-    #: The actor's key.
+    #: The key of the actor or the lease.
     actor: str
 
 

@@ -177,16 +177,22 @@ class Executor:
                 self._take_unreadable(content)
                 continue
             try:
-                self._take(executors.of_frame(content))
+                message = executors.of_frame(content)
+            except Exception as error:  # it has other fields
+                self._take_unreadable(frames.Unreadable(content, frames.described(error)))
+                continue
+            try:
+                self._take(message)
             except Exception:  # the next messages, answers among them, are still read
-                text = "raycompat could not handle the message %r of an executor"
-                logger.exception(text, content[0])
+                logger.exception("raycompat could not handle an executor's %s", message.op)
 
     def _take(self, message: FromExecutor) -> None:
         match message:
             case Answer():
-                self.logs.drain()
-                self._conclude(message)
+                try:
+                    self.logs.drain()
+                finally:  # the files of the output may be broken, and the caller waits
+                    self._conclude(message)
             case Owns():
                 self.owns = message.is_owner
             case Leaving():

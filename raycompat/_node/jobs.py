@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
-from raycompat._messages.executors import Function, NoFunction
+from raycompat._messages.executors import FunctionCode, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
@@ -162,7 +162,7 @@ class Jobs:
         try:
             code = await fetching
             self._receivers.setdefault(function, weakref.WeakSet()).add(executor)
-            executor.send(Function(function, code))
+            executor.send(FunctionCode(function, code))
             if _TUNE.encode() in code:
                 self._node.pool.import_library(_TUNE)
         except (OSError, LookupError) as error:  # the next call fetches it again

@@ -283,8 +283,18 @@ class Logs:
     def _send_piece(self, sender: _Sender, output: ExecutorOutput, piece: Piece) -> None:
         cost = len(piece.data) + _MESSAGE_BYTES
         sender.in_flight += cost
-        about = (sender.job, self._ip, cost, output.pid, output.stream)
-        self._tell(OutputPiece(*about, piece.name, piece.data, piece.ends))
+        self._tell(
+            OutputPiece(
+                job=sender.job,
+                ip=self._ip,
+                cost=cost,
+                pid=output.pid,
+                stream=output.stream,
+                name=piece.name,
+                data=piece.data,
+                ends=piece.ends,
+            )
+        )
 
     def _leave_out(self, sender: _Sender, output: ExecutorOutput) -> None:
         num_bytes = output.skip()

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat._messages.executors import Running
+from raycompat._messages.executors import ExecutorLooked
 from raycompat._messages.watching import Look, NodeLooked
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Looks:
         if not asked:
             self._answer(token)
 
-    def on_answer(self, executor: Executor, message: Running) -> None:
+    def on_answer(self, executor: Executor, message: ExecutorLooked) -> None:
         """Handle an executor's answer."""
         look = self._looks.get(message.token)
         if look is None:

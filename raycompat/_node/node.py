@@ -34,12 +34,12 @@ from raycompat._messages.calls import (
     Result,
 )
 from raycompat._messages.executors import (
+    ExecutorLooked,
     Exiting,
     HandOver,
     ItemYielded,
     Leased,
     NeedFunction,
-    Running,
 )
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._messages.leases import Revoke
@@ -329,7 +329,7 @@ class Node:
                 self.store.hand_over(message.wire, client=message.client)
             case Exiting():
                 self.actors.note_exit(message.key, message.error)
-            case Running():
+            case ExecutorLooked():
                 self.looks.on_answer(executor, message)
             case Measured():
                 executor.measures_as = message.process

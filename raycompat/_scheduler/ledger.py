@@ -473,7 +473,8 @@ class Ledger:
             del node.holdings[holding]
             node.give(self._back(holding), holding.gpus)
             self._lent.pop(holding, None)
-        self._settle_gpus()
+        if holding.gpus:
+            self._settle_gpus()
 
     def shrink(self, holding: Holding, to: ResourceSet) -> Holding:
         """Free the resources of a holding beyond `to`, and return the holding that replaces it.
@@ -497,7 +498,8 @@ class Ledger:
             self._lent[smaller] = times_lent
             beyond.pop("CPU", None)
         node.give(beyond, dropped)
-        self._settle_gpus()
+        if dropped:
+            self._settle_gpus()
         return smaller
 
     def lend_cpu(self, holding: Holding) -> None:

@@ -54,7 +54,10 @@ class Logs:
 
     def tell(self, job: str, line: str) -> None:
         """Send a line of raycompat to a driver, to print."""
-        piece = OutputPiece(job, "", 0, 0, "stderr", "", data=line.encode(), ends=True)
+        data = line.encode()
+        piece = OutputPiece(
+            job, ip="", cost=0, pid=0, stream="stderr", name="", data=data, ends=True
+        )
         self._show(piece)
 
     def _show(self, piece: OutputPiece) -> None:

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 #: Seconds for a worker that has ended to come back: those that Dask gives restarted workers by default.
 _RETURN_S = 30.0
 
+#: The most seconds for which the end of a restart is awaited.
+_LONG_RETURN_S = 300.0
+
 #: The number of departed nodes that `ray.nodes` still shows.
 _MANY_DEPARTED = 1000
 
@@ -40,6 +43,8 @@ class Nodes:
         self._num_awaiting = 0
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
+        #: Since when a worker has not reported, by the monotonic clock; as far as anybody has asked.
+        self._silent_since: dict[str, float] = {}
         #: Until when nodes may come back, by the monotonic clock, and how many there were.
         self._return_until, self._num_before = 0.0, 0
         #: The nodes that have left last.
@@ -91,9 +96,13 @@ class Nodes:
             self._parts.guest.expect_end_of(worker)
             adapter.tell_worker(self._scheduler, worker, Dismiss())
 
-    def expect_return(self, seconds: float) -> None:
-        """Note that nodes that leave now may come back within a time: most are started again."""
+    def expect_return(self, seconds: float | None) -> None:
+        """Note that nodes that leave now may come back within a time: most are started again.
+
+        None and long times count as a few minutes, because not all come back.
+        """
         now = time.monotonic()
+        seconds = _LONG_RETURN_S if seconds is None else min(seconds, _LONG_RETURN_S)
         if now >= self._return_until:
             self._num_before = 0
         self._num_before = max(self._num_before, len(self.info))
@@ -103,7 +112,9 @@ class Nodes:
         """Return whether a node may come soon: a worker has joined, or has ended and may return."""
         if time.monotonic() < self._return_until and len(self.info) < self._num_before:
             return True
-        return bool(self._silent())
+        silent, now = self._silent(), time.monotonic()
+        self._silent_since = {each: self._silent_since.get(each, now) for each in silent}
+        return any(now - since < _RETURN_S for since in self._silent_since.values())
 
     def left(self, worker: str, *, is_worker: bool = True) -> None:
         """Remove a node; its calls have already left it (see `Calls.follow`).

@@ -80,7 +80,7 @@ class Restarts:
         by: str,
         workers: list[str] | None = None,
         *,
-        timeout: float = 30,  # Dask's default
+        timeout: float | None = 30,  # Dask's default; None is without limit
         **fields: Any,
     ) -> Any:
         self._parts.nodes.expect_return(timeout)

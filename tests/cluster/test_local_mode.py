@@ -131,6 +131,18 @@ def test_an_interrupt_leaves_remote_and_the_session_goes_on():
     assert ray.get(fine.remote()) == 1
 
 
+def test_tensors_of_an_actor_are_ordinary_results():
+    torch = pytest.importorskip("torch")
+
+    @ray.remote(enable_tensor_transport=True)
+    class Maker:
+        @ray.method(tensor_transport="gloo")
+        def ones(self):
+            return torch.ones(3)
+
+    assert ray.get(Maker.remote().ones.remote()).tolist() == [1.0, 1.0, 1.0]
+
+
 def test_arguments_results_and_globals_are_copies():
     shared = [0]
 

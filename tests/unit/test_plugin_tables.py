@@ -385,7 +385,21 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         now += 31
         cluster.scheduler.workers["tcp://node-2"] = SimpleNamespace(address="tcp://node-2")
         assert look() == (True, 0)  # it has joined, and is not a node yet
-        del cluster.scheduler.workers["tcp://node-2"]
-        assert look() == (False, 2)
+        now += 31
+        assert look() == (False, 2)  # it cannot start, and does not say so
+
+    in_loop(body)
+
+
+@pytest.mark.parametrize("timeout", [None, 1e9])
+def test_a_restart_without_a_limit_is_awaited_for_some_minutes(in_loop, monkeypatch, timeout):
+    def body(cluster):
+        parts, now = cluster.parts, time.monotonic()
+        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
+        parts.nodes.expect_return(timeout)
+        del parts.nodes.info["tcp://node-1"], cluster.scheduler.workers["tcp://node-1"]
+        assert parts.nodes.may_come()
+        now += 301
+        assert not parts.nodes.may_come()
 
     in_loop(body)

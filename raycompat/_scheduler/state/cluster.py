@@ -25,11 +25,12 @@ class Cluster:
 
     async def nodes(self) -> Rows:
         """Iterate over the nodes, and the last that have left."""
-        for address, info in list(self._parts.nodes.info.items()):
-            yield _describe_node(info, self._parts.ledger.node_total(address))
+        nodes = self._parts.nodes.info.items()
+        total_of = self._parts.ledger.node_total
+        for info, total in [(info, total_of(address)) for address, info in nodes]:
+            yield _describe_node(info, total)
         for gone in self._parts.nodes.departed():
-            total = ResourceSet.from_units(gone["total"])
-            yield _describe_node(gone, total, ended=gone["ended"])
+            yield _describe_node(gone, ResourceSet.from_units(gone["total"]), ended=gone["ended"])
 
     async def jobs(self) -> Rows:
         """Iterate over the open jobs, and the last that have ended."""
