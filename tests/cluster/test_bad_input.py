@@ -11,6 +11,7 @@ import time
 import pytest
 
 import raycompat as ray
+from raycompat._messages.objects import Load, Pin
 
 
 @pytest.fixture(autouse=True)
@@ -247,13 +248,14 @@ def test_what_cannot_be_sent_is_refused_in_the_caller():
 
 
 def test_what_cannot_be_sent_and_was_not_refused_ends_no_connection(session):
-    session.send("raycompat-pin", carrier=BROKEN, keys=[BROKEN], more=(LARGE, {BROKEN: 1}))
+    session.send(Pin(BROKEN, [BROKEN, LARGE, {BROKEN: 1}]))
     broken = BROKEN  # of this function, for that of the worker
 
     def tell_the_scheduler(dask_worker):
+        from raycompat._messages.calls import Blocked
         from raycompat._protocol.task_bodies import runners
 
-        runners[dask_worker].tell({"op": "raycompat-blocked", "key": broken})
+        runners[dask_worker].tell(Blocked(broken))
 
     session.client.run(tell_the_scheduler)
     assert ray.get(one.options(scheduling_strategy="SPREAD").remote(), timeout=30) == 1
@@ -281,7 +283,9 @@ def test_a_message_that_cannot_be_handled_ends_no_connection_and_its_caller_is_t
     key = "one-" + "0" * 48
     session.table.add(key)
     ref = ray.ObjectRef._from_key(key, session)
-    session.send("raycompat-load", key=key, source="", surplus=1)
+    message = Load(key, source="")
+    message.surplus = 1
+    session.send(message)
     with pytest.raises(ray.exceptions.RaySystemError, match="could not handle a message"):
         ray.get(ref, timeout=30)
     assert ray.get(one.options(scheduling_strategy="SPREAD").remote(), timeout=30) == 1

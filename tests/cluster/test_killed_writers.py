@@ -13,24 +13,26 @@ import pytest
 from distributed.comm import connect
 
 import raycompat as ray
+from raycompat._messages.executors import HandOver
+from raycompat._messages.objects import Adopt
 from raycompat._protocol import segment
 
 #: Values of an array: 8 MB, so that its memory is used again.
 MANY = 1 << 20
 
-#: After which step the writer is killed: the module, the class, the function, and its first argument.
+#: After which step the writer is killed: the module, the class, the function, and the message it sends.
 STEPS = {
     "a free segment was claimed": ("_protocol.segment", None, "_reuse", None),
     "the value was written": ("_protocol.segment", None, "write", None),
     "the result of a call was taken over": ("_protocol.segment", None, "take", None),
-    "the node was told": ("_executor.main", "Executor", "send", "hand-over"),
-    "the scheduler was told": ("_caller.session", "Session", "send", "raycompat-adopt"),
+    "the node was told": ("_executor.main", "Executor", "send", HandOver.op),
+    "the scheduler was told": ("_caller.session", "Session", "send", Adopt.op),
 }
 
 
 def die_after(step: str) -> None:
     """Kill this process as soon as it has done a step."""
-    module, owner, name, first = STEPS[step]
+    module, owner, name, sent = STEPS[step]
     place = sys.modules[f"raycompat.{module}"]
     if owner is not None:
         place = getattr(place, owner)
@@ -38,7 +40,7 @@ def die_after(step: str) -> None:
 
     def patched(*args, **kwargs):
         done = original(*args, **kwargs)
-        if first is None or first in args:
+        if sent is None or sent in [getattr(each, "op", None) for each in args]:
             asyncio.run(ask_the_node())  # so the node has handled all earlier messages
             os.kill(os.getpid(), signal.SIGKILL)
         return done

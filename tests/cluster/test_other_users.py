@@ -24,6 +24,7 @@ import raycompat as ray
 from raycompat._caller import connections
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import NodeOptions
+from raycompat._messages.actors import ActorState
 from raycompat._node.relay import Relays
 from raycompat._protocol import current_cluster, local_address, own_folder, segment
 from raycompat.util import dask
@@ -194,7 +195,7 @@ class NoParty:
 
 def test_a_caller_does_not_talk_to_another_user_s_process():
     name = f"raycompat-{uuid.uuid4().hex}"
-    place = {"socket": name, "incarnation": 1}
+    place = ActorState("A-1", socket=name, incarnation=1)
     with _other_user.Running(LISTEN, name) as attacker:
         assert attacker.first_line == "listening"
         assert (
