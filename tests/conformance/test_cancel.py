@@ -31,9 +31,9 @@ def spin(ray, cluster, tmp_path):
         started = tmp_path / name
 
         def run(started, end, saw, value):
-            with open(started, "a") as file:
-                file.write("x")
-            try:
+            try:  # from here on: the test cancels the task as soon as the file is there
+                with open(started, "a") as file:
+                    file.write("x")
                 while not os.path.exists(end):
                     time.sleep(0.01)
             except BaseException as error:
