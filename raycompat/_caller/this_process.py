@@ -127,7 +127,7 @@ def prepare_call(run: Run) -> RunningCall:
     A call that was given GPUs sees only those.
     """
     global _actor, _actor_group
-    _show_gpus(run.gpus, run.gpu_variable)
+    show_gpus(run.gpus, run.gpu_variable)
     tensor_bytes.note_gpus(bool(run.gpus))
     actor, name, group = None, None, group_of(run.group)
     if run.actor is not None:
@@ -146,7 +146,7 @@ def num_restarts() -> int:
     return _actor.num_restarts if _actor is not None else 0
 
 
-def _show_gpus(gpus: list[str], variable: str) -> None:
+def show_gpus(gpus: list[str], variable: str) -> None:
     """Restrict this process to its GPUs. As in Ray, a call without GPUs sees all that its node sees."""
     if _is_set(f"RAY_EXPERIMENTAL_NOSET_{variable}"):
         return

@@ -49,6 +49,7 @@ class Lease:
         self._units = resources.get(self._kind.varies)
         self._resources: dict[str, float] = begin.resources
         self._shown_units = self._units
+        this_process.show_gpus([], begin.gpu_variable)
         self._group = this_process.group_of(begin.group)
         self._timeline = Timeline(partial(executor.report_spans, key))
         self._mailbox = Mailbox(begin.socket, executor.session.pump, self._timeline.flush)

@@ -65,6 +65,8 @@ class BeginLease(ToExecutor):
     #: The name of the socket for the caller.
     socket: str
     resources: dict[str, float]
+    #: The environment variable that shows GPUs. Calls of leases have none.
+    gpu_variable: str
     group: tuple[str, bool] | None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _dask_adapter as adapter
 from raycompat._messages.executors import Abandon, BeginLease, LeaseServed
 from raycompat._messages.leases import LeaseAlive, LeaseEnded, Revoke
+from raycompat._node import accelerators
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import END_S, Executor, ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
@@ -60,7 +61,9 @@ class Leases:
         running.executor = running.process = executor
         self._node.sockets[grant["key"]] = socket_name = f"raycompat-{uuid.uuid4().hex}"
         key = grant["key"]
-        begin = BeginLease(key, socket_name, grant["resources"], grant["group"])
+        begin = BeginLease(
+            key, socket_name, grant["resources"], accelerators.variable(), grant["group"]
+        )
         try:
             if not running.cancelled and not running.ended:
                 served = await executor.call(key, begin)

@@ -100,3 +100,23 @@ def test_workers_of_one_host_share_its_gpus(no_cluster, tmp_path, monkeypatch):
     finally:
         ray.shutdown()
         cluster.close()
+
+
+def test_calls_without_gpus_can_be_shown_none(no_cluster, monkeypatch):
+    """Ray's variable, for tasks that go through the scheduler, tasks of a lease, and actors."""
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    ray.init(num_cpus=2, num_gpus=1, include_dashboard=False, configure_logging=False)
+
+    def seen():
+        return os.environ.get("CUDA_VISIBLE_DEVICES")
+
+    @ray.remote
+    class Actor:
+        def seen(self):
+            return seen()
+
+    tasks = [ray.remote(num_gpus=0)(seen), ray.remote(seen).options(scheduling_strategy="SPREAD")]
+    assert ray.get([each.remote() for each in tasks], timeout=60) == ["", ""]
+    assert ray.get(ray.remote(num_gpus=1)(seen).remote(), timeout=60) == "0"
+    assert ray.get(Actor.remote().seen.remote(), timeout=60) == ""

@@ -202,18 +202,14 @@ def test_the_page_and_prometheus_show_the_gpu(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     url = f"http://{ray.init(num_cpus=2).dashboard_url}"
 
-    @ray.remote(num_gpus=0.5)
+    @ray.remote
     class Holder:
         def take(self):
             self.kept = torch.ones(2 * GIB, dtype=torch.uint8, device="cuda")
             torch.cuda.synchronize()
             return os.getpid()
 
-    @ray.remote(num_cpus=0)
-    class Stranger(Holder):
-        pass
-
-    holder, stranger = Holder.remote(), Stranger.remote()
+    holder, stranger = Holder.options(num_gpus=0.5).remote(), Holder.remote()
     pids = ray.get([holder.take.remote(), stranger.take.remote()])
 
     def row():

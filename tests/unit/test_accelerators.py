@@ -159,7 +159,7 @@ def test_what_a_call_sees_follows_rays_variables(gpus, variables, seen, monkeypa
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    this_process._show_gpus(gpus, "HIP_VISIBLE_DEVICES")
+    this_process.show_gpus(gpus, "HIP_VISIBLE_DEVICES")
     assert os.environ["HIP_VISIBLE_DEVICES"] == seen
 
 
