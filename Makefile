@@ -27,7 +27,7 @@ COMPILE := $(RUN) compileall -q raycompat
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 # Pages that each build types as a reader does; `make nightly` types all.
-TYPED := docs/index docs/quickstart docs/from_ray docs/from_dask docs/watching
+TYPED := docs/index docs/quickstart docs/tasks docs/from_ray docs/from_dask docs/watching
 CATALOGUES := _build/gettext locale zh_CN
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import raycompat as ray
@@ -48,6 +48,8 @@ class Read:
     read_tasks: Sequence[ReadTask]
     compute: TaskPoolStrategy = _TASKS
     remote_args: Mapping[str, Any] = field(default_factory=dict)
+    #: Those of the maps that the same task does.
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def lines_of(node: Node, level: int = 0) -> list[str]:
 
 
 def fused(node: Node) -> Node:
-    """Return an equal plan in which maps that can run in one task are one."""
+    """Return an equal plan in which a read and maps that can run in one task are one."""
     if isinstance(node, AllToAll):
         return AllToAll(tuple(map(fused, node.inputs)), node.name, node.stages)
     if isinstance(node, Union):
@@ -133,16 +135,9 @@ def fused(node: Node) -> Node:
     if not isinstance(node, Map):
         return node
     before = fused(node.input)
-    if not isinstance(before, Map) or not _can_fuse(before, node):
-        return Map(before, node.name, node.steps, node.compute, node.remote_args, node.min_rows)
-    return Map(
-        before.input,
-        f"{before.name}->{node.name}",
-        before.steps + node.steps,
-        node.compute,
-        node.remote_args,
-        before.min_rows,
-    )
+    if not isinstance(before, Map | Read) or not _can_fuse(before, node):
+        return replace(node, input=before)
+    return replace(before, name=f"{before.name}->{node.name}", steps=before.steps + node.steps)
 
 
 def _can_fuse(before: Map | Read, after: Map) -> bool:
@@ -160,10 +155,6 @@ def operators(plan: Node, context: DataContext) -> list[Operator]:
     made: list[Operator] = []
 
     def make(node: Node) -> Operator:
-        if isinstance(node, Map) and isinstance(node.input, Read) and _can_fuse(node.input, node):
-            operator = _read(node.input, node.steps, f"{node.input.name}->{node.name}", context)
-            made.append(operator)
-            return operator
         upstream = [make(each) for each in inputs_of(node)]
         operator = _operator(node, context)
         operator.upstream = upstream
@@ -180,7 +171,7 @@ def _operator(node: Node, context: DataContext) -> Operator:
     if isinstance(node, Input):
         return InputOperator(node.bundles)
     if isinstance(node, Read):
-        return _read(node, (), node.name, context)
+        return _read(node, context)
     if isinstance(node, Limit):
         return LimitOperator(node.limit, _cut)
     if isinstance(node, Union):
@@ -226,10 +217,10 @@ def _map(node: Map, context: DataContext) -> Operator:
     )
 
 
-def _read(node: Read, steps: tuple[Step, ...], name: str, context: DataContext) -> Operator:
-    transform = ray.put(Transform(steps, context.target_max_block_size))
+def _read(node: Read, context: DataContext) -> Operator:
+    transform = ray.put(Transform(node.steps, context.target_max_block_size))
     fixed, of_each = options.split(node.remote_args)
-    function = tasks.read.options(**{"name": name, **fixed, **of_each()})
+    function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
     calls = [functools.partial(function.remote, each, transform) for each in node.read_tasks]
     cpus = fixed.get("num_cpus", 1.0)
-    return ReadOperator(name, calls, cpus=cpus, limit=node.compute.size)
+    return ReadOperator(node.name, calls, cpus=cpus, limit=node.compute.size)

@@ -31,7 +31,7 @@ from raycompat.data.operators import (
     Task,
     UnionOperator,
 )
-from raycompat.data.plan import Input, Map, fused
+from raycompat.data.plan import Input, Map, Read, fused
 from raycompat.data.streaming_split import Distribution
 from raycompat.data.tasks import BLOCKS_AHEAD, TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -594,6 +594,14 @@ def test_maps_of_other_options_stay_apart():
     assert fused(plan).input.name == "A"
     pool = Map(Map(Input([]), "A", (1,)), "B", (2,), ActorPoolStrategy(size=1))
     assert fused(pool).input.name == "A"
+
+
+def test_a_read_and_its_maps_become_one():
+    read = Read("Read", ())
+    made = fused(Map(Map(read, "A", (1,)), "B", (2,)))
+    assert (made.name, made.steps) == ("Read->A->B", (1, 2))
+    assert fused(Map(read, "A", (1,), min_rows=8)).input == read
+    assert fused(Map(read, "A", (1,), ActorPoolStrategy(size=1))).input == read
 
 
 def test_where_functions_run():
