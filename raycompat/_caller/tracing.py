@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import inspect
 import os
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -129,6 +130,8 @@ def traced(function: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[...
             if going_on is None:
                 return result
             stack.pop_all()
+            # For one that never starts, for example because the call is cancelled.
+            weakref.finalize(going_on, _end, span)
             return going_on
 
     return run
@@ -148,6 +151,11 @@ def _of_this_process() -> dict[str, str]:
         if call.actor:
             found["ray.actor_id"] = call.actor.rpartition("-")[2]
     return found
+
+
+def _end(span: Any) -> None:
+    if span.is_recording():
+        span.end()
 
 
 def _going_on(span: Any, result: Any) -> Any:

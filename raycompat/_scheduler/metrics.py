@@ -180,32 +180,31 @@ class Metrics:
         for state, count in counts.items():
             actors.add_metric((state,), count)
         yield actors
+        # By the node's id too: a host may have several nodes, which have one address.
+        place = ("NodeAddress", "NodeId")
         resources = gauge(
-            "ray_resources", "Resources of each node.", labels=("Name", "State", "NodeAddress")
+            "ray_resources", "Resources of each node.", labels=("Name", "State", *place)
         )
         ledger = self._parts.ledger
         for address, info in self._parts.nodes.info.items():
             free = ledger.node_available(address)
             for name, units in ledger.node_total(address).items():
                 available = free.get(name)
-                labels = (name, "AVAILABLE", info["ip"])
-                resources.add_metric(labels, available / UNITS_PER_ONE)
-                labels = (name, "USED", info["ip"])
-                resources.add_metric(labels, (units - available) / UNITS_PER_ONE)
+                for state, amount in (("AVAILABLE", available), ("USED", units - available)):
+                    labels = (name, state, info["ip"], info["node_id"])
+                    resources.add_metric(labels, amount / UNITS_PER_ONE)
         yield resources
-        stored = gauge(
-            "ray_object_store_memory", "Bytes of objects.", labels=("Location", "NodeAddress")
-        )
+        stored = gauge("ray_object_store_memory", "Bytes of objects.", labels=("Location", *place))
         for address, info in self._parts.nodes.info.items():
             memory, disk = adapter.stored_bytes(self._parts.scheduler, address)
-            stored.add_metric(("MMAP_SHM", info["ip"]), memory)
-            stored.add_metric(("SPILLED", info["ip"]), disk)
+            for location, size in (("MMAP_SHM", memory), ("SPILLED", disk)):
+                stored.add_metric((location, info["ip"], info["node_id"]), size)
         yield stored
         yield from self._of_gpus(gauge)
 
     def _of_gpus(self, gauge: Any) -> Iterator[Any]:
         """Iterate over what nodes with NVML report of their GPUs; the names are Ray's."""
-        labels = ("ip", "GpuIndex")
+        labels = ("ip", "NodeId", "GpuIndex")
         busy = gauge("ray_node_gpus_utilization", "Use of each GPU, 0 to 100.", labels=labels)
         used = gauge("ray_node_gram_used", "Memory of each GPU in use, in MB.", labels=labels)
         free = gauge("ray_node_gram_available", "Free memory of each GPU, in MB.", labels=labels)
@@ -213,9 +212,9 @@ class Metrics:
         held = gauge(
             "ray_component_gpu_memory_mb", "Memory of a GPU by process.", labels=(*labels, "pid")
         )
-        for info in self._parts.nodes.info.values():
+        for info in map(self._parts.nodes.current, self._parts.nodes.info):
             for each in info.get("gpus", ()):
-                place = (info["ip"], str(each["index"]))
+                place = (info["ip"], info["node_id"], str(each["index"]))
                 if each["utilisation"] is not None:
                     busy.add_metric(place, each["utilisation"])
                 if each["memory_used"] is not None:

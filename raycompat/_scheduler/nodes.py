@@ -43,8 +43,9 @@ class Nodes:
         self._num_awaiting = 0
         #: Workers that cannot be nodes, and why.
         self._unfit: dict[str, str] = {}
-        #: Since when a worker has not reported, by the monotonic clock; as far as anybody has asked.
-        self._silent_since: dict[str, float] = {}
+        #: When workers have joined, by the monotonic clock; others were there before the plugin.
+        self._joined: dict[str, float] = {}
+        self._began = time.monotonic()
         #: Until when nodes may come back, by the monotonic clock, and how many there were.
         self._return_until, self._num_before = 0.0, 0
         #: The nodes that have left last.
@@ -70,10 +71,21 @@ class Nodes:
         self._parts.dispatcher.soon()
 
     def on_gpus(self, worker: str, message: Gpus) -> None:
-        """Record what the GPUs of a node do now; it reports all that it can use."""
+        """Record what the GPUs do that a node can use."""
         if worker in self.info:
-            own = self._parts.ledger.gpus_of(worker)
-            self.info[worker]["gpus"] = [each for each in message.gpus if each["index"] in own]
+            self.info[worker]["gpus"] = message.gpus
+
+    def current(self, worker: str) -> NodeInfo:
+        """Return the report of a node, with those of its GPUs only that belong to it now.
+
+        It reports all that it can use, and other nodes of its host may have some of them.
+        """
+        info, ledger = self.info[worker].copy(), self._parts.ledger
+        info["total"] = ledger.node_total(worker).units()
+        if "gpus" in info:
+            own = ledger.gpus_of(worker)
+            info["gpus"] = [each for each in info["gpus"] if each["index"] in own]
+        return info
 
     def unfit(self, worker: str, message: Unfit) -> None:
         """Handle a report that a worker cannot be a node; notify all drivers."""
@@ -112,9 +124,12 @@ class Nodes:
         """Return whether a node may come soon: a worker has joined, or has ended and may return."""
         if time.monotonic() < self._return_until and len(self.info) < self._num_before:
             return True
-        silent, now = self._silent(), time.monotonic()
-        self._silent_since = {each: self._silent_since.get(each, now) for each in silent}
-        return any(now - since < _RETURN_S for since in self._silent_since.values())
+        since = time.monotonic() - _RETURN_S
+        return any(self._joined.get(each, self._began) > since for each in self._silent())
+
+    def joined(self, worker: str) -> None:
+        """Note that a worker has joined, which says later whether it is a node."""
+        self._joined[worker] = time.monotonic()
 
     def left(self, worker: str, *, is_worker: bool = True) -> None:
         """Remove a node; its calls have already left it (see `Calls.follow`).
@@ -122,13 +137,15 @@ class Nodes:
         `is_worker` says whether it goes on as a worker of Dask.
         """
         parts = self._parts
-        if worker in self.info and not is_worker:
-            self.expect_return(_RETURN_S)
+        if not is_worker:
+            self._joined.pop(worker, None)
+            if worker in self.info:
+                self.expect_return(_RETURN_S)
         parts.guest.node_left(worker, is_worker=is_worker)
         self._unfit.pop(worker, None)
-        info = self.info.pop(worker, None)
-        if info is not None:
-            self._note_departed(worker, info)
+        if worker in self.info:
+            self._note_departed(worker, self.current(worker))
+            del self.info[worker]
             parts.relays.lose(worker)
             parts.surveys.lose(worker)
             parts.logs.lose_node(worker)

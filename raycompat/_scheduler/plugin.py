@@ -58,6 +58,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
         return documents.applications(self.parts)
 
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Note that a worker has joined."""
+        self.parts.nodes.joined(worker)
+
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Remove a node."""
         self.parts.nodes.left(worker, is_worker=False)

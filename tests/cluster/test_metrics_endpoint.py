@@ -148,5 +148,6 @@ def test_the_panels_of_the_grafana_dashboard_have_figures(url, wait_until):
     assert drawn <= set(published)
     for each in expressions:
         (name,) = set(re.findall(r"\bray_\w+", each))
-        labels = set(re.findall(r"(\w+)=", each)) | set(re.findall(r"by \((\w+)\)", each))
+        grouped = ", ".join(re.findall(r"by \(([\w, ]+)\)", each))
+        labels = set(re.findall(r"(\w+)=", each)) | set(re.findall(r"\w+", grouped))
         assert labels <= set(published[name])

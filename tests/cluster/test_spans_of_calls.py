@@ -71,6 +71,26 @@ def test_a_span_lasts_until_a_coroutine_or_a_generator_has_ended(spans):
     assert parents() == "items"
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_what_never_starts_has_a_span_that_ends(spans):
+    def items():
+        yield
+
+    async def value():
+        pass
+
+    async def items_later():
+        yield
+
+    functions = [items, value, items_later]
+    for function in functions:
+        kwargs = dict(tracing.for_function({}, function.__name__))
+        never_started = tracing.traced(function, kwargs)()
+        assert function.__name__ not in spans()
+        del never_started
+    assert spans().keys() == {each.__name__ for each in functions}
+
+
 def test_the_span_of_a_call_that_fails_has_its_error(spans):
     @ray.remote
     def fails():

@@ -98,8 +98,12 @@ def test_prometheus_has_the_figures_of_each_gpu():
     client = pytest.importorskip("prometheus_client.core")
     from raycompat._scheduler.metrics import Metrics
 
-    info = {"ip": "10.0.0.1", "gpus": [describe(0, SAMPLE, HELD), describe(1, SAMPLE, HELD)]}
-    nodes = SimpleNamespace(info={"tcp://a": info, "tcp://b": {"ip": "10.0.0.2"}})
+    gpus = [describe(0, SAMPLE, HELD), describe(1, SAMPLE, HELD)]
+    info = {
+        "tcp://a": {"ip": "10.0.0.1", "node_id": "a", "gpus": gpus},
+        "tcp://b": {"ip": "10.0.0.2", "node_id": "b"},
+    }
+    nodes = SimpleNamespace(info=info, current=info.__getitem__)
     of = SimpleNamespace(_parts=SimpleNamespace(nodes=nodes))
     found = {each.name: each for each in Metrics._of_gpus(of, client.GaugeMetricFamily)}
     assert [each.value for each in found["ray_node_gpus_utilization"].samples] == [57, 57]

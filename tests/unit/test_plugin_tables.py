@@ -16,8 +16,10 @@ from raycompat._messages.calls import Blocked, EndedByLease, Result, Schedule, S
 from raycompat._messages.groups import CreateGroup, RemoveGroup
 from raycompat._messages.jobs import JobEnded
 from raycompat._messages.nodes import NodeReady
+from raycompat._messages.watching import Gpus
 from raycompat._protocol import failures, ids
 from raycompat._protocol.operations import Request
+from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Span, pack
 from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler import nodes, run_times
@@ -357,6 +359,48 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
     in_loop(test)
 
 
+def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_loop, monkeypatch):
+    """Two workers see both GPUs. A report lists both, and the second GPU moves when a node leaves."""
+    monkeypatch.setattr(adapter, "stored_bytes", lambda scheduler, address: (0, 0))
+    client = pytest.importorskip("prometheus_client.core")
+
+    def seen(index):
+        unknown = dict.fromkeys(("memory_used", "temperature", "memory_total"))
+        return {"index": index, "utilisation": 50 + index, "processes": [], **unknown}
+
+    def body(cluster):
+        parts = cluster.parts
+        for number in range(2):
+            address = f"tcp://node-{number}"
+            total = ResourceSet.from_amounts({"CPU": 1, "GPU": 2})
+            gpus = ["GPU-a", "GPU-b"][:: 1 - 2 * number]
+            parts.ledger.add_node(address, total, gpus)
+            parts.nodes.info[address] |= {"ip": "10.0.0.1", "name": "", "started": 0.0}
+            parts.nodes.info[address] |= {"total": total.units(), "host": ""}
+            parts.nodes.on_gpus(address, Gpus([seen(0), seen(1)]))
+
+        def series():
+            found = [
+                (sample.name, tuple(sample.labels.values()))
+                for family in parts.metrics._of_cluster(
+                    client.GaugeMetricFamily, client.CounterMetricFamily
+                )
+                for sample in family.samples
+            ]
+            assert len(found) == len(set(found))
+            assert {name for name, _ in found} >= {"ray_resources", "ray_object_store_memory"}
+            return [labels[1:] for name, labels in found if name == "ray_node_gpus_utilization"]
+
+        assert series() == [("tcp://node-0", "0"), ("tcp://node-1", "0")]
+        parts.nodes.left("tcp://node-0")
+        assert series() == [("tcp://node-1", "0"), ("tcp://node-1", "1")]
+        (gone,) = parts.nodes.departed()
+        assert gone["total"]["GPU"] == ResourceSet.from_amounts({"GPU": 1}).units()["GPU"]
+        assert [each["index"] for each in gone["gpus"]] == [0]
+
+    in_loop(body)
+
+
 def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop, monkeypatch):
     def body(cluster):
         parts, told = cluster.parts, []
@@ -384,9 +428,27 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         assert look() == (True, 0)
         now += 31
         cluster.scheduler.workers["tcp://node-2"] = SimpleNamespace(address="tcp://node-2")
+        parts.nodes.joined("tcp://node-2")
         assert look() == (True, 0)  # it has joined, and is not a node yet
         now += 31
         assert look() == (False, 2)  # it cannot start, and does not say so
+
+    in_loop(body)
+
+
+def test_the_time_to_report_begins_when_a_worker_joins(in_loop, monkeypatch):
+    def body(cluster):
+        parts, now = cluster.parts, time.monotonic()
+        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
+        cluster.scheduler.workers["tcp://hangs"] = SimpleNamespace(address="tcp://hangs")
+        parts.nodes.joined("tcp://hangs")
+        now += 31
+        assert not parts.nodes.may_come()  # asked for the first time
+        parts.nodes.joined("tcp://hangs")  # it has left and joined again
+        assert parts.nodes.may_come()
+        parts.nodes.left("tcp://hangs", is_worker=False)
+        del cluster.scheduler.workers["tcp://hangs"]
+        assert not parts.nodes.may_come()
 
     in_loop(body)
 

@@ -25,12 +25,11 @@ class Cluster:
 
     async def nodes(self) -> Rows:
         """Iterate over the nodes, and the last that have left."""
-        nodes = self._parts.nodes.info.items()
-        total_of = self._parts.ledger.node_total
-        for info, total in [(info, total_of(address)) for address, info in nodes]:
-            yield _describe_node(info, total)
-        for gone in self._parts.nodes.departed():
-            yield _describe_node(gone, ResourceSet.from_units(gone["total"]), ended=gone["ended"])
+        nodes = self._parts.nodes
+        for info in [nodes.current(address) for address in nodes.info]:
+            yield _describe_node(info)
+        for gone in nodes.departed():
+            yield _describe_node(gone, ended=gone["ended"])
 
     async def jobs(self) -> Rows:
         """Iterate over the open jobs, and the last that have ended."""
@@ -92,7 +91,7 @@ class Cluster:
         }
 
 
-def _describe_node(info: NodeInfo, total: ResourceSet, *, ended: float = 0.0) -> Row:
+def _describe_node(info: NodeInfo, *, ended: float = 0.0) -> Row:
     """Return the fields of `NodeState`; `ended` is when it left, 0 before."""
     has_left = bool(ended)
     return {
@@ -102,7 +101,7 @@ def _describe_node(info: NodeInfo, total: ResourceSet, *, ended: float = 0.0) ->
         "state": "DEAD" if has_left else "ALIVE",
         "state_message": "The node has left the cluster." if has_left else None,
         "node_name": info["name"],
-        "resources_total": total.amounts(),
+        "resources_total": ResourceSet.from_units(info["total"]).amounts(),
         "labels": info["labels"],
         "gpus": info.get("gpus"),
         "start_time_ms": milliseconds(info["started"]),
