@@ -330,8 +330,8 @@ def status(
         _fail(error)
     if found is None:  # the Dask scheduler does not have the plugin
         raise click.ClickException(
-            f"The Dask cluster at {to.address} has not been used with raycompat yet. It becomes a "
-            "raycompat cluster when the first driver connects to it."
+            f"raycompat is not on the Dask cluster at {to.address}: no driver has connected to it, or "
+            "it was taken off. The next driver that connects puts it there."
         )
     dashboard = dashboard_link(found["dashboard"])
     if dashboard is not None:

@@ -348,4 +348,5 @@ def test_status_without_a_cluster_says_how_to_get_one(commands):
 def test_status_of_a_dask_cluster_that_nobody_has_used_yet(commands, dask_cluster):
     done = commands.run("status", f"--address={dask_cluster.address}")
     assert done.returncode == 1
-    assert "has not been used with raycompat yet" in done.stderr
+    assert "raycompat is not on the Dask cluster at tcp://" in done.stderr
+    assert "no driver has connected to it, or it was taken off" in done.stderr

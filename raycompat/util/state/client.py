@@ -173,7 +173,8 @@ class StateApiClient:
             ) from error
         if answer is None:
             raise ServerUnavailable(
-                "This Dask cluster has not been used with raycompat yet: it has no state to tell."
+                "raycompat is not on this Dask cluster, so there is no state to show: no driver has "
+                "connected to it, or it was taken off."
             )
         if "error" in answer:
             raise RayStateApiException(answer["error"])
