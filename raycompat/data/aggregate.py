@@ -1,8 +1,15 @@
-"""Aggregations for `Dataset.aggregate` and `GroupedData.aggregate`."""
+"""Aggregations for `Dataset.aggregate` and `GroupedData.aggregate`.
+
+None and NaN in a column are missing values for all of them. With ``ignore_nulls=True`` an aggregation
+leaves both out. With ``ignore_nulls=False`` a result is None if there was a None, and else NaN if there
+was a NaN. `Count` counts them then, `Unique`, `CountDistinct` and `AsList` keep them (all NaN are one
+value), and `Min`, `Max` and `AbsMax` pass over NaN, as Arrow does.
+"""
 
 from __future__ import annotations
 
 import abc
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -72,8 +79,11 @@ class Count(Aggregation):
         """Count."""
         if self.column is None:
             return [pa.array(np.bincount(groups.ids, minlength=groups.num))]
-        mode = "only_valid" if self.ignores_nulls else "all"
-        counts = groups.reduce(self.values(table), "count", mode=mode)
+        values = self.values(table)
+        if self.ignores_nulls:
+            counts = groups.reduce(without_nan(values), "count", mode="only_valid")
+        else:
+            counts = groups.reduce(values, "count", mode="all")
         return [counts.fill_null(0)]
 
     def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
@@ -299,33 +309,36 @@ class Std(Aggregation):
         self.name = alias_name or f"std({on or ''})"
 
     def states(self, table: Block, groups: Groups) -> list[pa.Array]:
-        """Return the numbers of values, the means and the sums of squared deviations."""
-        values = np.asarray(tensor.to_numpy(self.values(table)), dtype=np.float64)
-        given = ~np.isnan(values)
+        """Return the numbers of values and of nulls, the means, the sums of squared deviations."""
+        column = self.values(table)
+        values = np.asarray(tensor.to_numpy(column), dtype=np.float64)
         ids, kept = groups.ids, values
         if self.ignores_nulls:
+            given = ~np.isnan(values)
             ids, kept = groups.ids[given], values[given]
         counts = np.bincount(ids, minlength=groups.num).astype(float)
         means = np.bincount(ids, kept, groups.num) / np.maximum(counts, 1)
         squares = np.bincount(ids, (kept - means[ids]) ** 2, groups.num)
-        return [pa.array(each) for each in (counts, means, squares)]
+        is_null = np.asarray(column.is_null()) & (not self.ignores_nulls)
+        nulls = np.bincount(groups.ids, is_null, groups.num)
+        return [pa.array(each) for each in (counts, nulls, means, squares)]
 
     def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
         """Merge: deviations from the common mean are those from the own, and the means' own."""
-        counts, means, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
+        counts, nulls, means, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
         ids, num = groups.ids, groups.num
         total = np.bincount(ids, counts, num)
         mean = np.bincount(ids, counts * means, num) / np.maximum(total, 1)
         merged = np.bincount(ids, squares + counts * (means - mean[ids]) ** 2, num)
-        return [pa.array(each) for each in (total, mean, merged)]
+        return [pa.array(each) for each in (total, np.bincount(ids, nulls, num), mean, merged)]
 
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Divide, and take the root."""
-        counts, _, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
+        counts, nulls, _, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
         divisor = counts - self._ddof
         enough = divisor > 0
         result = np.sqrt(squares / np.where(enough, divisor, 1))
-        return pa.array(np.where(enough, result, np.nan), mask=counts == 0)
+        return pa.array(np.where(enough, result, np.nan), mask=(counts == 0) | (nulls > 0))
 
 
 class AggregateFn(PythonAggregation):
@@ -568,7 +581,7 @@ class Unique(_OfValues):
 
     def merge(self, left: Any, right: Any) -> Any:
         """Return one state for two."""
-        return list(dict.fromkeys([*left, *right]))
+        return list(dict.fromkeys(map(_hashable, [*left, *right])))
 
     def result(self, state: Any) -> Any:
         """Return the result of a state."""
@@ -577,7 +590,7 @@ class Unique(_OfValues):
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, float) and value != value:
-        return None
+        return math.nan  # one object, which a dictionary finds by its identity
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 

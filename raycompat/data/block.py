@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from raycompat._old.data import plain_rows
 from raycompat._surface.modules import names_of
 from raycompat.data import tensor
+from raycompat.data.storable import ROWS_COLUMN, shown, storable
 from raycompat.object_ref import ObjectRef
 
 #: In Ray, a block may also be a DataFrame; here each block is a table.
@@ -86,7 +87,7 @@ def to_table(batch: Any) -> Block:
         When it is not a batch, or its columns have different lengths.
     """
     if isinstance(batch, pa.Table):
-        return batch
+        return storable(batch)
     if isinstance(batch, pd.DataFrame):
         return _from_pandas(batch)
     batch = plain_rows.batch(batch)
@@ -151,6 +152,8 @@ def _from_pandas(frame: pd.DataFrame) -> Block:
             "row have different names."
         )
     columns = [_series(frame.iloc[:, index]) for index in range(len(names))]
+    if not names:
+        return from_rows([{}] * len(frame))
     return pa.table(columns, names=names)
 
 
@@ -178,7 +181,10 @@ def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:
 
 def rows(table: Block) -> Iterator[dict[str, Any]]:
     """Yield the rows of a table as dictionaries of Python values."""
-    names = table.column_names
+    names = shown(table).column_names
+    if not names:
+        yield from ({} for _ in range(table.num_rows))
+        return
     columns = [tensor.to_list(table[name]) for name in names]
     plain = plain_rows.rows(names, columns)
     if plain is not None:
@@ -192,7 +198,7 @@ def from_rows(items: Sequence[Mapping[str, Any]]) -> Block:
     """Return a table of rows; fields that a row lacks are missing in the table."""
     names = dict.fromkeys(name for item in items for name in item)
     if not names:
-        return pa.table({})
+        return pa.table({ROWS_COLUMN: pa.nulls(len(items))}) if items else pa.table({})
     return pa.table({str(name): _values([item.get(name) for item in items]) for name in names})
 
 
@@ -331,7 +337,7 @@ class BlockAccessor:
 
     def schema(self) -> pa.Schema:
         """Return the columns and their types."""
-        return self._table.schema
+        return shown(self._table).schema
 
     def get_metadata(self, input_files: Sequence[str] | None = None) -> BlockMetadata:
         """Return the numbers of rows and bytes, and the schema."""
@@ -361,7 +367,7 @@ class BlockAccessor:
 
     def to_arrow(self) -> pa.Table:
         """Return a table."""
-        return self._table
+        return shown(self._table)
 
     def to_block(self) -> Block:
         """Return the block."""
@@ -373,13 +379,13 @@ class BlockAccessor:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame."""
-        return to_pandas(plain_rows.shown(self._table))
+        return to_pandas(plain_rows.shown(shown(self._table)))
 
     def to_numpy(self, columns: str | Sequence[str] | None = None) -> Any:
         """Return a dictionary of arrays, or the array of one column."""
         if isinstance(columns, str):
             return tensor.to_numpy(self._table[columns])
-        return to_numpy(self._table if columns is None else self.select(columns))
+        return to_numpy(shown(self._table) if columns is None else self.select(columns))
 
     def to_batch_format(self, batch_format: str | None) -> Any:
         """Return the block as a batch: in the format "default", "numpy", "pandas" or "pyarrow"."""
@@ -392,7 +398,7 @@ class BlockAccessor:
         if batch_format == "pandas":
             return self.to_pandas()
         if batch_format in ("pyarrow", None):
-            return plain_rows.shown(self._table)
+            return plain_rows.shown(shown(self._table))
         raise ValueError(
             f'batch_format={batch_format!r} is not a format of batches: it is "default", "numpy", '
             '"pandas" or "pyarrow".'

@@ -28,6 +28,7 @@ from raycompat.data.options import refuse_options
 from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
 from raycompat.data.schema import Schema, united
 from raycompat.data.stats import ExecutionStats
+from raycompat.data.storable import shown_schema, storable
 from raycompat.data.writing import Writing
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -564,7 +565,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         for bundle in self._derived(self._plan)._bundles():
             schema = bundle.metadata.schema
             if schema is not None and len(schema):
-                return schema
+                return shown_schema(schema)
         return None
 
     def _check_columns(self, names: Iterable[str], what: str) -> None:
@@ -616,7 +617,8 @@ def known_schema(node: Node) -> pa.Schema | None:
         return known_schema(node.inputs[0])
     else:
         return None
-    return next((schema for schema in schemas if schema is not None and len(schema)), None)
+    found = [schema for schema in schemas if schema is not None and len(schema)]
+    return shown_schema(united(found)) if found else None
 
 
 def _side_of_group(share: float, is_train: bool, group: pa.Table) -> pa.Table:
@@ -687,7 +689,8 @@ def from_bundles(bundles: Sequence[Bundle]) -> MaterializedDataset:
 
 def put_blocks(tables: Iterable[Any]) -> MaterializedDataset:
     """Return a data set of tables that this process has."""
-    return from_bundles([Bundle(ray.put(compact(t)), metadata_of(t)) for t in tables])
+    made = map(storable, tables)
+    return from_bundles([Bundle(ray.put(compact(table)), metadata_of(table)) for table in made])
 
 
 __getattr__ = names_of(__name__)

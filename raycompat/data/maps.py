@@ -13,7 +13,7 @@ from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.expressions import Expr, kept
 from raycompat.data.options import remote_args
-from raycompat.data.plan import Map, Node
+from raycompat.data.plan import Map, Node, is_empty_source
 from raycompat.data.transform import (
     FilterRows,
     MapBatches,
@@ -602,6 +602,11 @@ class Maps:
         seed : int, optional
             Seed of the random numbers; each block starts with it.
 
+        Raises
+        ------
+        ValueError
+            For a number that is not a probability, and for a source without rows.
+
         Notes
         -----
         Ray source: ``Dataset.random_sample``, 2.60.0. No known difference.
@@ -610,11 +615,15 @@ class Maps:
             raise ValueError(
                 f"fraction={fraction!r} is not a probability: give a number from 0 to 1."
             )
+        if is_empty_source(self._plan):
+            raise ValueError("random_sample: the data set has no rows to draw from.")
         step = TableStep(transform.sample, (fraction, seed))
         return self._mapped("RandomSample", step, TaskPoolStrategy(), {})
 
 
 def _names(cols: str | Sequence[str], what: str) -> list[str]:
+    if not isinstance(cols, str | list | tuple):
+        raise TypeError(f"{what}({cols!r}): give the name of a column, or a list of names.")
     names = [cols] if isinstance(cols, str) else list(cols)
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what}: {names} are not all names of columns: give a list of str.")

@@ -108,6 +108,13 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
     return (node.input,) if isinstance(node, Map | Limit) else ()
 
 
+def is_empty_source(node: Node) -> bool:
+    """Return whether a plan is a source of which it is known that it has no rows."""
+    if isinstance(node, Input):
+        return not any(bundle.num_rows for bundle in node.bundles)
+    return isinstance(node, Read) and all(task.metadata.num_rows == 0 for task in node.read_tasks)
+
+
 def name_of(node: Node) -> str:
     """Return how a node is shown."""
     if isinstance(node, Limit):

@@ -51,9 +51,19 @@ class Schema:
 
 def united(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return the columns of all; the first of those whose types do not fit together counts."""
+    schemas = _distinct(schemas)
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         fields = {field.name: field for schema in reversed(schemas) for field in schema}
         names = dict.fromkeys(name for schema in schemas for name in schema.names)
         return pa.schema([fields[name] for name in names])
+
+
+def _distinct(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
+    """Return each schema once; a data set has thousands of blocks and seldom two schemas."""
+    found: list[pa.Schema] = []
+    for schema in schemas:
+        if not any(schema is each or schema.equals(each) for each in found):
+            found.append(schema)
+    return found

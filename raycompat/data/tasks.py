@@ -18,6 +18,7 @@ import pyarrow as pa
 import raycompat as ray
 from raycompat.data import block
 from raycompat.data.block import Block, BlockMetadata
+from raycompat.data.storable import storable
 
 if TYPE_CHECKING:
     from raycompat.data.datasource import ReadTask
@@ -108,7 +109,8 @@ def map_blocks(transform: Transform, *tables: Block) -> Made:
 @ray.remote(**_AHEAD)
 def read(task: ReadTask, transform: Transform) -> Made:
     """Run a read task, and the steps of an operator on its blocks."""
-    yield from _streamed(transform.load()(task()), task.metadata.input_files)
+    tables = map(storable, task())
+    yield from _streamed(transform.load()(tables), task.metadata.input_files)
 
 
 @ray.remote(num_returns=2)

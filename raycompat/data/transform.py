@@ -14,6 +14,7 @@ import pyarrow as pa
 from raycompat._old.data import plain_rows
 from raycompat.data import batch, block, concurrent
 from raycompat.data.block import Block
+from raycompat.data.storable import storable
 
 Tables: TypeAlias = Iterable[Block]
 
@@ -236,13 +237,13 @@ class TableStep:
 def select(table: Block, names: Sequence[str]) -> Block:
     """Return some columns."""
     block.require_columns(names, table.column_names, "select_columns")
-    return table.select(names)
+    return storable(table.select(names))
 
 
 def drop(table: Block, names: Sequence[str]) -> Block:
     """Return all columns but some."""
     block.require_columns(names, table.column_names, "drop_columns")
-    return table.drop_columns(names)
+    return storable(table.drop_columns(names))
 
 
 def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:

@@ -1,5 +1,7 @@
 """`ray.data`: how data sets are made, mapped, moved, aggregated and read."""
 
+import importlib
+import math
 import os
 
 import numpy as np
@@ -1000,3 +1002,75 @@ def test_a_stratified_split_keeps_the_share_of_each_value(data):
         assert (found.count("rare"), found.count("often")) == (rare, often)
     both = [row["x"] for part in (train, test) for row in part.take_all()]
     assert sorted(both) == list(range(16))
+
+
+def test_rows_without_columns_are_still_rows(data):
+    rows = data.range(5).select_columns([])
+    assert rows.schema().names == []
+    assert rows.columns() == []
+    for made in (
+        rows,
+        rows.limit(5),
+        rows.filter(lambda row: True),
+        rows.repartition(2),
+        rows.random_shuffle(),
+        rows.map_batches(lambda frame: frame, batch_format="pandas"),
+        rows.materialize(),
+        data.range(5).map(lambda row: {}),
+    ):
+        assert made.count() == 5
+    with pytest.raises(TypeError):
+        rows.select_columns(None)
+
+
+def test_a_sample_is_drawn_from_rows_with_a_probability(data):
+    assert data.range(20).random_sample(0).count() == 0
+    assert data.range(20).random_sample(1).count() == 20
+    for wrong in (-0.1, 2):
+        with pytest.raises(ValueError):
+            data.range(20).random_sample(wrong)
+    with pytest.raises(ValueError):
+        data.range(0).random_sample(0.5)
+
+
+def test_blocks_of_several_schemas_show_all_columns(data):
+    blocks = [pa.table({"a": [1]}), pa.table({"a": [0.5], "b": ["x"]})]
+    schema = data.from_arrow(blocks).schema()
+    assert dict(zip(schema.names, schema.types, strict=True)) == {
+        "a": pa.float64(),
+        "b": pa.string(),
+    }
+
+
+def test_groups_by_several_columns_and_of_no_rows(data):
+    rows = data.from_items([{"a": i % 2, "b": i % 3, "c": i} for i in range(12)])
+    sums = rows.groupby(["a", "b"]).sum("c").sort(["a", "b"]).take_all()
+    assert [tuple(each.values()) for each in sums] == [
+        (a, b, sum(i for i in range(12) if (i % 2, i % 3) == (a, b)))
+        for a in range(2)
+        for b in range(3)
+    ]
+    empty = rows.filter(lambda row: False)
+    assert empty.groupby("a").count().take_all() == []
+    assert empty.groupby(["a", "b"]).sum("c").take_all() == []
+    assert empty.sum("c") is None
+    assert rows.groupby(None).sum("c").take_all() == [{"sum(c)": 66}]
+
+
+def test_missing_values_in_groups(data, cluster):
+    aggregates = importlib.import_module(f"{cluster.__name__}.data.aggregate")
+    table = pa.table({"k": [0, 0, 1, 1], "v": pa.array([1.0, None, float("nan"), 3.0])})
+
+    def found(kind, ignore_nulls):
+        aggregation = getattr(aggregates, kind)("v", ignore_nulls=ignore_nulls)
+        made = data.from_arrow(table).groupby("k").aggregate(aggregation).sort("k")
+        return [next(v for k, v in row.items() if k != "k") for row in made.take_all()]
+
+    assert found("Count", False) == [2, 2]
+    assert found("Min", True) == [1.0, 3.0]
+    assert found("Max", False) == [None, 3.0]
+    sums = found("Sum", False)
+    assert sums[0] is None
+    assert math.isnan(sums[1])
+    assert found("Std", False)[0] is None
+    assert math.isnan(found("Unique", False)[1][0])

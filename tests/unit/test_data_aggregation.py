@@ -94,3 +94,49 @@ def test_the_sum_and_mean_of_a_block_are_right():
     assert block.sum("v", ignore_nulls=True) == 4 * LARGE - 1
     assert block.sum("v", ignore_nulls=False) is None
     assert block.mean("v", ignore_nulls=True) == 4 * LARGE / 5
+
+
+NAN = float("nan")
+IN_BLOCKS = [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_out"),
+    [
+        (aggregate.Count, 2),
+        (aggregate.Sum, 4.0),
+        (aggregate.Mean, 2.0),
+        (aggregate.Min, 1.0),
+        (aggregate.Max, 3.0),
+        (aggregate.AbsMax, 3.0),
+        (aggregate.Std, 2**0.5),
+        (aggregate.Quantile, 2.0),
+        (aggregate.CountDistinct, 2),
+        (aggregate.Unique, [1.0, 3.0]),
+        (aggregate.AsList, [1.0, 3.0]),
+    ],
+)
+def test_none_and_nan_are_missing_alike(kind, left_out):
+    for missing in (None, NAN):
+        found = aggregated(
+            kind("v", ignore_nulls=True), [1.0, missing, 3.0, missing], ids=IN_BLOCKS
+        )
+        assert found == pytest.approx(left_out), missing
+    nothing = aggregated(kind("v", ignore_nulls=True), [NAN, None], pa.float64())
+    assert nothing in (None, 0, [])
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Mean", "Std", "Quantile"])
+def test_a_result_of_missing_values_that_count_is_missing(kind):
+    aggregation = getattr(aggregate, kind)("v", ignore_nulls=False)
+    assert aggregated(aggregation, [1.0, None, NAN, 2.0], ids=IN_BLOCKS) is None
+    assert np.isnan(aggregated(aggregation, [1.0, 3.0, NAN, 2.0], ids=IN_BLOCKS))
+
+
+def test_missing_values_that_are_kept_are_themselves():
+    values = [NAN, None, NAN, 1.0]
+    assert aggregated(aggregate.Count("v"), values, ids=IN_BLOCKS) == 4
+    distinct = aggregated(aggregate.Unique("v"), values, ids=IN_BLOCKS)
+    assert np.isnan(distinct[0])
+    assert distinct[1:] == [None, 1.0]
+    assert aggregated(aggregate.CountDistinct("v", ignore_nulls=False), values, ids=IN_BLOCKS) == 3
