@@ -54,14 +54,18 @@ class Forkserver:
                     return
             if self._control.fileno() not in ready:
                 continue
-            packet, descriptors, _, _ = socket.recv_fds(
-                self._control, MAX_PACKET_BYTES, NUM_DESCRIPTORS
-            )
+            packet, descriptors, _, _ = self._receive()
             if not packet:
                 return
             yield pickle.loads(packet), descriptors
             for descriptor in descriptors:
                 os.close(descriptor)
+
+    def _receive(self) -> tuple[bytes, list[int], int, Any]:
+        try:
+            return socket.recv_fds(self._control, MAX_PACKET_BYTES, NUM_DESCRIPTORS)
+        except ConnectionResetError:  # the other end has died, and has not read all reports
+            return b"", [], 0, None
 
     def report(self, *words: Any, descriptors: tuple[int, ...] = ()) -> None:
         """Send a tuple to the other end, with descriptors."""

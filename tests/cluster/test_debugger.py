@@ -6,12 +6,13 @@ import socket
 import sys
 import time
 
-import pexpect
 import pytest
 
 import raycompat as ray
 from raycompat._protocol import breakpoints
 from raycompat.util import pdb
+
+pexpect = pytest.importorskip("pexpect", reason="a terminal needs pexpect")
 
 #: Seconds for a step of the terminal.
 STEP_S = 30

@@ -151,6 +151,7 @@ def test_the_hints_of_an_accelerators_transport_are_promises():
     graph.teardown()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_tensor_cannot_land_on_a_gpu_that_is_missing():
     giver, taker = actor(), actor()
     with InputNode() as given:

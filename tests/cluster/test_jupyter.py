@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from jupyter_client.manager import start_new_kernel
+
+jupyter = pytest.importorskip("jupyter_client.manager", reason="needs a kernel of notebooks")
 
 DEADLINE_S = 60.0
 
@@ -34,7 +35,7 @@ class Notebook:
     """A kernel and its client; `run` returns what a cell shows."""
 
     def __init__(self) -> None:
-        self.manager, self.client = start_new_kernel()
+        self.manager, self.client = jupyter.start_new_kernel()
 
     def run(self, code: str, *, when_shown=lambda text: None) -> str:
         """Run a cell; `when_shown` gets each piece of output."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import gymnasium
@@ -30,6 +31,9 @@ from raycompat.rllib.models import ModelCatalog
 from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
 from raycompat.tune.schedulers import PopulationBasedTraining
 from raycompat.util import dask
+
+# Not importorskip: importing Keras takes seconds, in each process that collects tests.
+pytestmark = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
 
 SMALL = {"fcnet_hiddens": [16]}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import gymnasium
 import numpy as np
 import pytest
@@ -20,6 +22,9 @@ from raycompat.rllib.algorithms import (
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.core.rl_module import MultiRLModuleSpec, RLModule, RLModuleSpec
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+
+# Not importorskip: importing Keras takes seconds, in each process that collects tests.
+pytestmark = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
 
 SMALL = {"fcnet_hiddens": [16]}
 SPACES = {"same": gymnasium.spaces.Box(0, 1, (2,)), "other": gymnasium.spaces.Discrete(3)}

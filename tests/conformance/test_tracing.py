@@ -7,6 +7,7 @@ import textwrap
 import time
 
 import pytest
+from _python_path import before_others
 
 pytest.importorskip("opentelemetry.sdk", reason="opentelemetry-sdk is not installed")
 
@@ -36,7 +37,7 @@ HOOK = """
 def spans(tmp_path, monkeypatch):
     """A function that returns the spans that all processes have written, once there are so many."""
     (tmp_path / "hook_of_tracing.py").write_text(textwrap.dedent(HOOK))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", before_others(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def read(number):

@@ -197,6 +197,9 @@ print("STATUS", os.wait()[1])
 # --- what watchers see ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings(
+    "ignore:There is no current event loop:DeprecationWarning"
+)  # Bokeh's client
 def test_the_page_and_prometheus_show_the_gpu(monkeypatch):
     bokeh_client = pytest.importorskip("bokeh.client")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")

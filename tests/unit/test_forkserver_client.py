@@ -7,6 +7,8 @@ import gc
 import os
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -153,3 +155,20 @@ def test_a_forkserver_that_cannot_start_says_why(monkeypatch):
             await client.wait_until_ready()
 
     asyncio.run(run())
+
+
+def test_a_forkserver_whose_reports_nobody_has_read_ends_in_order():
+    """Its log keeps the last words of the process that has died, which started it."""
+    program = (
+        "import socket\n"
+        "from raycompat._protocol.forkserver import Forkserver\n"
+        "mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "forkserver = Forkserver(its)\n"
+        "forkserver.report('ready')\n"
+        "mine.close()\n"
+        "print(list(forkserver.requests()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -197,7 +197,9 @@ def test_gpus_that_pytorch_does_not_see_are_told_before_cuda_does(monkeypatch):
 
 @pytest.fixture
 def worker(monkeypatch):
-    """Make this thread the second of two workers of Train, with a GPU that does not exist."""
+    """Make this thread the second of two workers of Train; its GPU is missing, as all are."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     context = SimpleNamespace(get_world_size=lambda: 2, get_world_rank=lambda: 1)
     monkeypatch.setattr(loops._session, "current", lambda caller: SimpleNamespace(context=context))
     monkeypatch.setattr(loops, "get_device", lambda: torch.device("cuda", 1))

@@ -126,10 +126,12 @@ def prepare_model(
         )
     torch = imported("raycompat.train.torch")
     device = move_to_device if isinstance(move_to_device, torch.device) else get_device()
-    if device.type == "cuda" and torch.cuda.is_available():
+    has_cuda = device.type == "cuda" and torch.cuda.is_available()
+    if move_to_device or has_cuda:
+        _process_group.check_gpus_exist([device])
+    if has_cuda:
         torch.cuda.set_device(device)
     if move_to_device:
-        _process_group.check_gpus_exist([device])
         model = model.to(device)
     if parallel_strategy is None or context.get_world_size() == 1:
         return model
