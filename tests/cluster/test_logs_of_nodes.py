@@ -90,15 +90,16 @@ def test_a_driver_does_not_wait_for_the_output_of_a_node_that_is_gone(dask_clust
     dask_cluster.connect()
 
     @ray.remote(scheduling_strategy="SPREAD")
-    def speak():
-        print("before")
+    def speak(number):
+        print("before", number)
 
-    ray.get([speak.remote() for _ in range(4)])
+    ray.get([speak.remote(number) for number in range(4)])
     for worker in (first, second):
         worker.send_signal(signal.SIGKILL)
         worker.wait()
     ray.shutdown()  # would wait for its own deadline, and the test's, if it counted on them
-    assert capsys.readouterr().out.count("before") <= 4
+    printed = capsys.readouterr().out
+    assert all(printed.count(f"before {number}") <= 1 for number in range(4)), printed
 
 
 # --- large amounts ------------------------------------------------------------------------------
