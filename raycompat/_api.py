@@ -11,12 +11,10 @@ from typing import Any, overload
 
 from raycompat import _driver
 from raycompat._caller import put as puts
-from raycompat._caller import resolve, send, tensors
-from raycompat._caller.trace_events import events_of
+from raycompat._caller import resolve, send, tensors, trace_events
 from raycompat._protocol.operations import Request
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
-from raycompat._protocol.spans import Ran
 from raycompat._typing import P, R, RemoteDecorator, RemoteDecoratorOfResults, T
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -509,12 +507,10 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     calls; the name of a function has no module. Calls appear up to a second after their end.
     """
     session = _driver.connected_session("timeline")
-    ips = {node["address"]: node["ip"] for node in session.rpc(Request.STATE)["nodes"]}
-    calls = map(Ran.from_wire, session.rpc(Request.TIMELINE))
-    events = [event for ran in calls for event in events_of(ran, ips)]
+    found = trace_events.events(session.rpc(Request.STATE), session.rpc(Request.TIMELINE))
     if filename is None:
-        return events
-    Path(filename).write_text(json.dumps(events), encoding="utf-8")
+        return found
+    Path(filename).write_text(json.dumps(found), encoding="utf-8")
     return None
 
 

@@ -311,13 +311,19 @@ def _state_client(given: dict[str, Any]) -> Any:
 
 @cli.command(short_help="Show nodes, used resources and waiting calls.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what runs on each node, too.")
+@state.format_option
 @_address_option
 @_takes_password
 def status(
-    verbose: bool, address: str | None, redis_password: str | None, redis_password_file: str | None
+    verbose: bool,
+    form: str,
+    address: str | None,
+    redis_password: str | None,
+    redis_password_file: str | None,
 ) -> None:
     """Show the nodes of a cluster, the used resources, and the waiting calls."""
-    from raycompat._cli.status import report, running
+    from raycompat._cli.status import described, report, running, running_report
+    from raycompat._cli.tables import document
     from raycompat._launch import addresses, connect
     from raycompat._launch.dashboard_link import dashboard_link
 
@@ -336,10 +342,14 @@ def status(
     dashboard = dashboard_link(found["dashboard"])
     if dashboard is not None:
         dashboard = with_scheme(dashboard)
+    given = {"redis_password": redis_password, "redis_password_file": redis_password_file}
+    what_runs = running(_state_client({**given, "address": address})) if verbose else None
+    if form != "default":
+        click.echo(document(described(found, dashboard, what_runs), form))
+        return
     click.echo(report(found, datetime.now(), dashboard))
-    if verbose:
-        given = {"redis_password": redis_password, "redis_password_file": redis_password_file}
-        click.echo(running(_state_client({**given, "address": address})))
+    if what_runs is not None:
+        click.echo(running_report(what_runs))
 
 
 @cli.command(short_help="Take raycompat off a Dask cluster.")
@@ -402,6 +412,8 @@ def debug(index: int | None) -> None:
     from raycompat._protocol import breakpoints
 
     waiting = breakpoints.all_waiting()
+    if not waiting and index is not None:
+        raise click.BadParameter(f"{index}: no breakpoint waits on this machine.")
     if not waiting:
         click.echo("No breakpoint waits on this machine.")
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from raycompat._protocol.spans import Ran
@@ -11,6 +11,12 @@ from raycompat._protocol.spans import Ran
 _LOADING = ("task:deserialize_arguments", "rail_load")
 _EXECUTING = ("task:execute", "rail_animation")
 _STORING = ("task:store_outputs", "rail_idle")
+
+
+def events(state: Mapping[str, Any], calls: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the events of calls, from the scheduler's state and its answer about the calls."""
+    ips = {node["address"]: node["ip"] for node in state["nodes"]}
+    return [event for call in calls for event in events_of(Ran.from_wire(call), ips)]
 
 
 def events_of(ran: Ran, ips: Mapping[str, str]) -> Iterator[dict[str, Any]]:

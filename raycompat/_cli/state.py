@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import sys
+import tempfile
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
+from raycompat._caller import trace_events
 from raycompat._cli import completion, tables
 from raycompat._cli.completion import Connect
+from raycompat._protocol.operations import Request
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import (
     DEFAULT_LIMIT,
@@ -26,6 +34,9 @@ from raycompat.util.state.common import (
 from raycompat.util.state.exception import RayStateApiException
 from raycompat.util.state.logs import get_log, list_logs
 
+#: Rows in which values are searched, and rows for `memory`.
+_MANY_ROWS = 10_000
+
 #: The resources of `list` and `get`.
 _RESOURCES = [name.replace("_", "-") for name in SCHEMAS]
 
@@ -40,6 +51,15 @@ _timeout = click.option(
 
 def _resource(name: str) -> StateResource:
     return StateResource(name.replace("-", "_"))
+
+
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(("default", "json", "yaml")),
+    default="default",
+    help="For programs: JSON or YAML with unrounded figures.",
+)
 
 
 def _filter(text: str) -> tuple[str, str, str]:
@@ -110,19 +130,77 @@ def list_(connect: Connect) -> click.Command:
     ) -> None:
         """List tasks, actors, objects, nodes, workers and more."""
         options = ListApiOptions(limit, timeout, detail, [_filter(each) for each in filters])
-        found = connect(given).list(_resource(resource), options, False, _explain=form == "default")
+        client = connect(given)
+        kind, is_for_readers = _resource(resource), form == "default"
+        found, num_matching = client._counted(kind, options, False, _explain=is_for_readers)
         rows = [each.asdict() for each in found]
         form = "yaml" if detail and form == "default" else form
+        hint = "" if rows else _nearest(client, kind, options.filters or [], timeout)
         if form in ("json", "yaml"):
             click.echo(tables.formatted(rows, form))
+            if hint:
+                click.echo(hint, err=True)
         elif not rows:
-            click.echo(f"There are no {resource} in the cluster that match.")
+            click.echo(
+                " ".join([f"There are no {resource} in the cluster that match.", hint]).strip()
+            )
         else:
             base = SCHEMAS[resource.replace("-", "_")][0].list_columns(detail=detail)
             shown = [{name: row[name] for name in base} for row in rows]
-            click.echo(tables.headed("List", {"Total": len(rows)}, tables.table(shown)))
+            total = str(num_matching)
+            if num_matching > len(rows):
+                total += f", of which {len(rows)} are shown (see --limit)"
+            body = tables.table(shown, width=tables.window_width())
+            click.echo(tables.headed("List", {"Total": total}, body))
 
     return command
+
+
+#: The states that rows can have, also when no row has them now.
+_STATES = {
+    StateResource.ACTORS: (
+        "DEPENDENCIES_UNREADY",
+        "PENDING_CREATION",
+        "ALIVE",
+        "RESTARTING",
+        "DEAD",
+    ),
+    StateResource.JOBS: ("RUNNING", "SUCCEEDED"),
+    StateResource.NODES: ("ALIVE", "DEAD"),
+    StateResource.PLACEMENT_GROUPS: ("PENDING", "CREATED", "RESCHEDULING", "REMOVED"),
+    StateResource.TASKS: (
+        "PENDING_ARGS_AVAIL",
+        "PENDING_NODE_ASSIGNMENT",
+        "SUBMITTED_TO_WORKER",
+        "RUNNING",
+        "FINISHED",
+        "FAILED",
+    ),
+}
+
+
+def _nearest(
+    client: StateApiClient,
+    resource: StateResource,
+    filters: Sequence[tuple[str, str, Any]],
+    timeout: int,
+) -> str:
+    """Return a hint with the value that is nearest to one that no row has; empty without one."""
+    wanted = [(field, str(value)) for field, predicate, value in filters if predicate == "="]
+    if not wanted:
+        return ""
+    rows = client.list(resource, ListApiOptions(_MANY_ROWS, timeout, detail=True), False)
+    hints = []
+    for field, value in wanted:
+        known = {str(row[field.lower()]) for row in rows}
+        if field.lower() in ("state", "status"):
+            known.update(_STATES.get(resource, ()))
+        folded = {each.lower(): each for each in sorted(known)}
+        if value.lower() not in folded:
+            near = difflib.get_close_matches(value.lower(), folded, 1)
+            hint = f" Did you mean {field}={folded[near[0]]}?" if near else ""
+            hints.append(f"None of them has {field}={value}.{hint}")
+    return " ".join(hints)
 
 
 def get(connect: Connect) -> click.Command:
@@ -154,8 +232,9 @@ def summary(connect: Connect) -> click.Command:
         "summary", cls=StateCommand, short_help="Count tasks, actors or objects by their state."
     )
     @click.argument("resource", type=click.Choice([each.value for each in SummaryResource]))
+    @format_option
     @_timeout
-    def command(resource: str, timeout: int, **given: Any) -> None:
+    def command(resource: str, form: str, timeout: int, **given: Any) -> None:
         """Count tasks by name, actors by class, or objects, in each state."""
         found = connect(given).summary(
             SummaryResource(resource),
@@ -163,10 +242,14 @@ def summary(connect: Connect) -> click.Command:
             raise_on_missing_output=False,
             _explain=True,
         )["cluster"]
+        if form != "default":
+            click.echo(tables.document(found, form))
+            return
         groups, by = found.pop("summary"), found.pop("summary_by")
         title = f"Summary of {resource} by {by}"
         rows = tables.summary_rows(groups)
-        click.echo(tables.headed(title, found, tables.table(rows) if rows else "(nothing)"))
+        body = tables.table(rows, tables.window_width()) if rows else "(nothing)"
+        click.echo(tables.headed(title, found, body))
 
     return command
 
@@ -186,25 +269,40 @@ def memory(connect: Connect) -> click.Command:
         show_default=True,
         help="Objects that are shown of each group: the largest.",
     )
+    @format_option
     @_timeout
-    def command(group_by: str, num_entries: int, timeout: int, **given: Any) -> None:
+    def command(group_by: str, num_entries: int, form: str, timeout: int, **given: Any) -> None:
         """Show the objects of each process, the largest first, and their holders."""
-        options = ListApiOptions(10_000, timeout, detail=True)
+        options = ListApiOptions(_MANY_ROWS, timeout, detail=True)
         found = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
         groups: dict[str, list[Any]] = defaultdict(list)
         for each in found:
             place = f"{each.type.lower()} {each.pid} on {each.ip or 'a host without a node'}"
             groups[place if group_by == "process" else each.reference_type].append(each)
         by_size = sorted(groups.items(), key=lambda item: -_sum(item[1]))
-        for name, objects in by_size:
-            click.echo(f"{name}: {len(objects)} objects, {tables.size(_sum(objects))}")
-            largest = sorted(objects, key=lambda each: -each.object_size)[:num_entries]
-            fields = ("object_id", "object_size", "reference_type", "task_status")
-            rows = [{name: each[name] for name in fields} for each in largest]
-            click.echo(tables.table(rows) + "\n")
+        described = [_describe_group(*each, num_entries) for each in by_size]
+        if form != "default":
+            totals = {"num_objects": len(found), "num_bytes": _sum(found)}
+            click.echo(tables.document({"groups": described, **totals}, form))
+            return
+        for group in described:
+            in_all = f"{group['num_objects']} objects, {tables.size(group['num_bytes'])}"
+            click.echo(f"{group['group']}: {in_all}")
+            click.echo(tables.table(group["largest"], tables.window_width()) + "\n")
         click.echo(f"In total: {len(found)} objects, {tables.size(_sum(found))}")
 
     return command
+
+
+def _describe_group(name: str, objects: list[Any], num_entries: int) -> dict[str, Any]:
+    largest = sorted(objects, key=lambda each: -each.object_size)[:num_entries]
+    fields = ("object_id", "object_size", "reference_type", "task_status")
+    return {
+        "group": name,
+        "num_objects": len(objects),
+        "num_bytes": _sum(objects),
+        "largest": [{name: each[name] for name in fields} for each in largest],
+    }
 
 
 def _sum(objects: list[Any]) -> int:
@@ -319,14 +417,69 @@ def top(connect: Connect) -> click.Command:
         help="Seconds between two updates.",
     )
     @click.option("-n", "--frames", type=click.IntRange(min=1), help="End after so many updates.")
-    def command(delay: float, frames: int | None, **given: Any) -> None:
-        """Show what nodes have in use, functions and actors, until interrupted."""
-        from raycompat._cli.top import show
+    @format_option
+    def command(delay: float, frames: int | None, form: str, **given: Any) -> None:
+        """Show what nodes have in use, functions and actors, until interrupted.
 
-        show(connect(given), interval_s=delay, num_frames=frames)
+        With --format, show them once.
+        """
+        from raycompat._cli.top import overview, show
+
+        if form != "default":
+            click.echo(tables.document(overview(connect(given)), form))
+        else:
+            show(connect(given), interval_s=delay, num_frames=frames)
+
+    return command
+
+
+def timeline(connect: Connect) -> click.Command:
+    """Return the command `timeline`."""
+
+    @click.command(
+        "timeline", cls=StateCommand, short_help="Write the times of all calls to a file."
+    )
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, writable=True),
+        help="The file.  [default: ray-timeline-DATE.json in the folder for temporary files]",
+    )
+    @_timeout
+    def command(output: str | None, timeout: int, **given: Any) -> None:
+        """Write the times of the last calls to a JSON file, for https://ui.perfetto.dev.
+
+        Chrome shows it too, at chrome://tracing. Example: raycompat timeline -o calls.json
+        """
+        client = connect(given)
+        with client.connected():
+            nodes, calls = (client.ask(each, timeout) for each in (Request.STATE, Request.TIMELINE))
+        found = trace_events.events(nodes, calls)
+        name = f"ray-timeline-{datetime.now():%Y-%m-%d_%H-%M-%S}.json"
+        file = Path(output) if output is not None else Path(tempfile.gettempdir()) / name
+        file.write_text(json.dumps(found), encoding="utf-8")
+        click.echo(f"{len(found)} events are in {file}. Open it at https://ui.perfetto.dev.")
+
+    return command
+
+
+def health_check(connect: Connect) -> click.Command:
+    """Return the command `health-check`."""
+
+    @click.command(
+        "health-check", cls=StateCommand, short_help="End with 0 if a cluster can run calls."
+    )
+    @_timeout
+    def command(timeout: int, **given: Any) -> None:
+        """End with 0 if the cluster answers and has a node, and with 1 otherwise.
+
+        Example: raycompat health-check --address localhost:6379 --timeout 5
+        """
+        if not connect(given).ask(Request.STATE, timeout)["nodes"]:
+            raise click.ClickException("The cluster has no nodes.")
 
     return command
 
 
 #: The commands; each is made from a function that connects it.
-COMMANDS = (list_, get, summary, memory, logs, top)
+COMMANDS = (list_, get, summary, memory, logs, top, timeline, health_check)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from raycompat._cli.tables import table
+from raycompat._cli.tables import table, window_width
 from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
@@ -47,9 +47,31 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
     )
 
 
-def running(client: StateApiClient) -> str:
+def described(
+    state: Mapping[str, Any], dashboard: str | None, what_runs: list[dict[str, Any]] | None
+) -> dict[str, Any]:
+    """Return the same for programs; `what_runs` is None where it is not wanted."""
+    return {
+        "nodes": described_nodes(state),
+        "workers_that_are_not_nodes": state["unfit"],
+        "resources_total": state["total"],
+        "resources_available": state["available"],
+        "object_store_bytes": state["stored"],
+        "pending": state["pending"],
+        "dashboard": dashboard,
+        **({"running": what_runs} if what_runs is not None else {}),
+    }
+
+
+def described_nodes(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the nodes for programs."""
+    fields = ("node_id", "address", "ip", "name", "hostname", "pid", "resources", "available")
+    return [{field: node[field] for field in fields} for node in state["nodes"]]
+
+
+def running(client: StateApiClient) -> list[dict[str, Any]]:
     """Return the running tasks and actors of each node."""
-    rows = [
+    return [
         {
             "node": row["node"],
             "kind": row["kind"],
@@ -58,7 +80,12 @@ def running(client: StateApiClient) -> str:
         }
         for row in client.ask(Request.OVERVIEW, _TIMEOUT_S)["running"]
     ]
-    return "\n".join(["", "Running:", *(table(rows).splitlines() if rows else [" (nothing)"])])
+
+
+def running_report(rows: list[dict[str, Any]]) -> str:
+    """Return the text about what runs."""
+    lines = table(rows, window_width()).splitlines() if rows else [" (nothing)"]
+    return "\n".join(["", "Running:", *lines])
 
 
 def _or_none(lines: Iterable[str], otherwise: str) -> list[str]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -15,8 +19,43 @@ FORMATS = ("default", "json", "yaml", "table")
 #: Resources that are bytes.
 _BYTES = ("memory", "object_store_memory")
 
-#: The most characters of a cell.
+#: The most characters of a cell where the output is not in a window.
 _WIDEST = 60
+
+#: The least characters of a column that is wrapped.
+_NARROWEST = 8
+
+#: Ids of other rows, which have this number of digits in a window.
+_IDS_OF_OTHERS, _ID_DIGITS = ("node_id", "worker_id", "actor_id", "driver_node_id"), 12
+
+#: What is left out of a narrow table, the least important column first.
+_LESS_IMPORTANT = (
+    "worker_id",
+    "func_or_class_name",
+    "attempt_number",
+    "ray_namespace",
+    "creator_job_id",
+    "driver_node_id",
+    "call_site",
+    "type",
+    "parent_task_id",
+    "driver_info",
+    "submission_id",
+    "node_ip",
+    "ip",
+    "job_id",
+    "node_id",
+    "worker_type",
+    "is_alive",
+    "labels",
+    "reference_type",
+    "resources_total",
+    "resources",
+    "node_name",
+    "pid",
+    "worker_pid",
+    "task_status",
+)
 
 
 def formatted(rows: Sequence[Mapping[str, Any]], form: str) -> str:
@@ -31,22 +70,88 @@ def formatted(rows: Sequence[Mapping[str, Any]], form: str) -> str:
     return table(rows)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as columns of text, without the columns that are empty in all rows."""
+def document(found: Mapping[str, Any], form: str) -> str:
+    """Return figures for programs, as JSON or YAML."""
+    if form == "json":
+        return json.dumps(found)
+    text: str = yaml.safe_dump(json.loads(json.dumps(found)), sort_keys=False)
+    return text.rstrip()
+
+
+def window_width() -> int | None:
+    """Return the columns of the window; None where the output goes to a file or a program."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """Return rows as columns of text, without the columns that are empty in all rows.
+
+    For a window of `width` columns, the columns that matter less are left out, and the widest one that
+    is left is wrapped; the first one, the id, is always whole. A last line names what was left out.
+    """
     names = [
         name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)
     ]
-    lines = [[name.upper() for name in names]]
-    lines += [[cell(name, row[name]) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    in_window = width is not None
+    columns = {
+        name: [
+            name.upper(),
+            *(cell(name, row[name], short=in_window and name != names[0]) for row in rows),
+        ]
+        for name in names
+    }
+    left_out: list[str] = []
+    if width is not None:
+        columns, left_out = _narrowed(columns, width)
+    lines = _lines(columns, width)
+    if left_out:
+        lines.append(f"(not shown in {width} columns: {', '.join(left_out)}; see --format)")
+    return "\n".join(lines)
 
 
-def cell(name: str, value: Any) -> str:
-    """Return a value for readers: sizes with a unit, times as dates."""
+def _narrowed(columns: dict[str, list[str]], width: int) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the columns that fit, and the names of the others."""
+    first = next(iter(columns), None)
+    without: list[str] = []
+    for name in _LESS_IMPORTANT:
+        if _width_of({each: columns[each] for each in columns if each not in without}) <= width:
+            break
+        if name in columns and name != first:
+            without.append(name)
+    for name in reversed(without[:]):  # a narrow one may fit where a wide one was removed
+        others = [each for each in without if each != name]
+        if _width_of({each: columns[each] for each in columns if each not in others}) <= width:
+            without = others
+    return {name: columns[name] for name in columns if name not in without}, without
+
+
+def _width_of(columns: Mapping[str, Sequence[str]]) -> int:
+    return sum(max(map(len, cells)) + 2 for cells in columns.values()) - 2
+
+
+def _lines(columns: Mapping[str, list[str]], width: int | None) -> list[str]:
+    widths = {name: max(map(len, cells)) for name, cells in columns.items()}
+    excess = _width_of(columns) - width if width is not None and columns else 0
+    if excess > 0:
+        widest = max([*columns][1:] or columns, key=lambda name: widths[name])
+        widths[widest] = max(_NARROWEST, widths[widest] - excess)
+    lines = []
+    for cells in zip(*columns.values(), strict=True):
+        wrapped = [
+            textwrap.wrap(text, size) or [""]
+            for text, size in zip(cells, widths.values(), strict=True)
+        ]
+        for number in range(max(map(len, wrapped), default=0)):
+            parts = [each[number] if number < len(each) else "" for each in wrapped]
+            padded = map(str.ljust, parts, widths.values())
+            lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def cell(name: str, value: Any, *, short: bool = False) -> str:
+    """Return a value for readers: sizes with a unit, times as dates; `short` cuts ids of other rows."""
     if value is None:
         return ""
     if name.endswith(("_ms", "_time")) and isinstance(value, int | float):
@@ -58,7 +163,9 @@ def cell(name: str, value: Any) -> str:
     else:
         text = str(value)
     text = " ".join(text.split())
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    if short and name in _IDS_OF_OTHERS:
+        return text[:_ID_DIGITS]
+    return text if short or len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def size(num_bytes: float) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from raycompat._cli.status import described_nodes
 from raycompat._cli.tables import size
 from raycompat._protocol.operations import Request
 
@@ -20,19 +23,40 @@ if TYPE_CHECKING:
 #: Rows of each table.
 _MOST_ROWS = 15
 
-#: Resources that are bytes.
+#: Resources that are bytes, and those that come first.
 _BYTES = ("memory", "object_store_memory")
+_MAIN = ("CPU", "GPU", "memory")
+
+#: Characters for the name of a node, and for the use of one resource.
+_NODE_CHARS, _USE_CHARS = 20, 20
+
+#: Seconds for the scheduler's answer.
+_TIMEOUT_S = 30
+
+
+class Column(NamedTuple):
+    """A column of a table."""
+
+    title: str
+    is_number: bool = False
+    #: The narrowest window, in characters, that shows it.
+    from_width: int = 0
+    #: Whether its text stays on one line; the text of other columns may be wrapped.
+    keeps_words: bool = False
 
 
 def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -> None:
     """Show the cluster until an interrupt, or for a number of updates."""
     try:
+        from rich.console import Console
         from rich.live import Live
     except ModuleNotFoundError:
         raise click.ClickException(
             "`raycompat top` needs the package rich: pip install 'raycompat[watch]'"
         ) from None
-    with client.connected(), Live(_frame(client), auto_refresh=False) as live:
+    live = Live(console=Console(), auto_refresh=False)
+    with client.connected(), live:
+        live.update(_frame(client), refresh=True)
         shown = 1
         while num_frames is None or shown < num_frames:
             time.sleep(interval_s)
@@ -40,50 +64,90 @@ def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -
             shown += 1
 
 
+def overview(client: StateApiClient) -> dict[str, Any]:
+    """Return what is shown, for programs."""
+    found = client.ask(Request.OVERVIEW, _TIMEOUT_S)
+    return {
+        "nodes": described_nodes(found["state"]),
+        "functions": found["functions"],
+        "actors": found["actors"],
+    }
+
+
 def _frame(client: StateApiClient) -> Group:
     from rich.console import Group
 
-    found = client.ask(Request.OVERVIEW, 30)
+    found = client.ask(Request.OVERVIEW, _TIMEOUT_S)
     return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
 
 
-def _table(title: str, *columns: tuple[str, bool]) -> Table:
+def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, str]]) -> Table:
+    """Return a table of the columns for which the window is wide enough."""
     from rich import box
     from rich.table import Table
 
+    width = get_terminal_size().columns
+    shown = [each for each in columns if width >= each.from_width]
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=True)
-    for name, is_number in columns:
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    for each in shown:
+        table.add_column(
+            each.title,
+            justify="right" if each.is_number else "left",
+            no_wrap=each.is_number or each.keeps_words,
+            overflow="fold",
+        )
+    for row in itertools.islice(rows, _MOST_ROWS):
+        table.add_row(*(row[each.title] for each in shown))
     return table
 
 
 def _nodes(state: Mapping[str, Any]) -> Table:
-    resources = [name for name in sorted(state["total"]) if not name.startswith("node:")]
-    table = _table("Nodes", ("NODE", False), *((name, True) for name in resources))
-    for node in state["nodes"][:_MOST_ROWS]:
+    names = [name for name in sorted(state["total"]) if not name.startswith("node:")]
+    names.sort(key=lambda name: name not in _MAIN)
+    columns = [
+        Column("NODE"),
+        *(Column(name, True, _NODE_CHARS + (1 + at) * _USE_CHARS) for at, name in enumerate(names)),
+    ]
+
+    def row(node: Mapping[str, Any]) -> dict[str, str]:
         total, free = node["resources"], node["available"]
-        used = {name: total[name] - free.get(name, 0) for name in total}
-        cells = [
-            _share(name, used[name], total[name]) if name in total else "" for name in resources
-        ]
-        table.add_row(f"{node['ip']} ({node['hostname']})", *cells)
-    return table
+        cells = {name: _share(name, total.get(name), free.get(name, 0)) for name in names}
+        return {"NODE": f"{node['ip']} ({node['hostname']})", **cells}
+
+    return _table("Nodes", columns, map(row, state["nodes"]))
 
 
-def _share(name: str, used: float, total: float) -> str:
+def _share(name: str, total: float | None, free: float) -> str:
+    if total is None:
+        return ""
+    used = total - free
     if name in _BYTES:
         return f"{size(used)} / {size(total)}"
     return f"{used:g} / {total:g}"
 
 
 def _functions(rows: list[Mapping[str, Any]]) -> Table:
-    names = ("WAITING", "RUNNING", "DONE", "FAILED", "PER SECOND", "MEDIAN", "95 %", "LONGEST")
-    table = _table("Functions", ("FUNCTION", False), *((name, True) for name in names))
-    for row in rows[:_MOST_ROWS]:
-        counts = [f"{row[name]:,}" for name in ("waiting", "running", "done", "failed")]
-        times = [duration(row[name]) for name in ("median", "high", "longest")]
-        table.add_row(row["name"], *counts, f"{row['rate']:,.1f}", *times)
-    return table
+    columns = [
+        Column("FUNCTION"),
+        *(Column(title, True) for title in ("WAITING", "RUNNING", "DONE", "FAILED")),
+        Column("PER SECOND", True, 92),
+        Column("MEDIAN", True),
+        Column("95 %", True, 104),
+        Column("LONGEST", True),
+    ]
+
+    def row(found: Mapping[str, Any]) -> dict[str, str]:
+        counts = ("waiting", "running", "done", "failed")
+        return {
+            "FUNCTION": found["name"],
+            **{name.upper(): f"{found[name]:,}" for name in counts},
+            "PER SECOND": f"{found['rate']:,.1f}",
+            "MEDIAN": duration(found["median"]),
+            "95 %": duration(found["high"]),
+            "LONGEST": duration(found["longest"]),
+        }
+
+    return _table("Functions", columns, map(row, rows))
 
 
 def duration(seconds: float | None) -> str:
@@ -96,10 +160,20 @@ def duration(seconds: float | None) -> str:
 
 
 def _actors(rows: list[Mapping[str, Any]]) -> Table:
-    texts, numbers = ("class", "name", "state", "node"), ("pid", "waiting", "done", "restarts")
-    titles = ("PROCESS", "WAITING", "DONE", "RESTARTS")
-    columns = [*((name.upper(), False) for name in texts), *((title, True) for title in titles)]
-    table = _table("Actors", *columns, ("ERROR", False))
-    for row in rows[:_MOST_ROWS]:
-        table.add_row(*(str(row[name]) for name in (*texts, *numbers)), row["error"])
-    return table
+    columns = [
+        Column("CLASS"),
+        Column("NAME"),
+        Column("STATE", keeps_words=True),
+        Column("NODE", from_width=110),
+        Column("PROCESS", True),
+        Column("WAITING", True),
+        Column("DONE", True, 92),
+        Column("RESTARTS", True, 100),
+        Column("ERROR"),
+    ]
+
+    def row(found: Mapping[str, Any]) -> dict[str, str]:
+        cells = {each.title: str(found.get(each.title.lower(), "")) for each in columns}
+        return {**cells, "PROCESS": str(found["pid"])}
+
+    return _table("Actors", columns, map(row, rows))

@@ -73,6 +73,8 @@ class ActorEnded(FromNode):
 
     key: str
     error: bytes
+    #: Its last process, also if the constructor failed there; 0 if none was started.
+    pid: int = 0
 
 
 class RestartActor(ToNode):

@@ -59,7 +59,7 @@ class Actors:
                 left = spec["max_restarts"] - grant["num_restarts"]
                 again = actor.error is None and not running.ended
                 if not again or (left <= 0 and spec["max_restarts"] >= 0):
-                    self._node.tell(ActorEnded(key, error))
+                    self._node.tell(ActorEnded(key, error, executor.pid))
                     return None
                 grant["num_restarts"] += 1
                 self._node.tell(ActorRestarting(key, error))

@@ -186,6 +186,9 @@ class Actors:
 
     def ended(self, worker: str, message: ActorEnded) -> None:
         """Handle a node's report that an actor has ended for good."""
+        row = self._directory.rows.get(message.key)
+        if row is not None and row.state != "DEAD" and message.pid:
+            row.address, row.pid = worker, message.pid  # so that its output is found
         self.bury(message.key, message.error)
 
     def forget(self, key: str, owner: str) -> None:

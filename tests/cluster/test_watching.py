@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import raycompat as ray
@@ -87,9 +89,100 @@ def test_commands_show_tasks_actors_objects_and_logs(cluster):
     assert "ALIVE" in top
 
 
+def test_an_actor_that_failed_in_its_constructor_has_a_process_and_a_log(cluster):
+    @ray.remote(num_cpus=0)
+    class Fails:
+        def __init__(self):
+            print("printed before the error")
+            raise ValueError("no model")
+
+        def call(self):
+            pass
+
+    actor = Fails.remote()
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(actor.call.remote())
+    key = actor._actor_id.hex()
+    assert cluster.must("logs", "actor", "--id", key) == "printed before the error\n"
+    (row,) = yaml.safe_load(cluster.must("get", "actors", key))
+    assert row["state"] == "DEAD"
+    assert row["pid"] > 0
+    assert row["node_id"] == ray.nodes()[0]["NodeID"]
+    made = ("-f", f"actor_id={key}", "-f", "type=ACTOR_CREATION_TASK")
+    (task,) = json.loads(cluster.must("list", "tasks", *made, "--detail", "--format", "json"))
+    assert task["worker_pid"] == row["pid"]
+    assert cluster.must("logs", "task", "--id", task["task_id"]) == "printed before the error\n"
+
+
+def test_lists_say_how_many_rows_match_and_name_the_nearest_value(cluster):
+    @ray.remote
+    def counted():
+        pass
+
+    ray.get([counted.remote() for _ in range(5)])
+    done = cluster.run("list", "tasks", "-f", "name=counted", "--limit", "2")
+    assert "Total: 5, of which 2 are shown" in done.stdout
+    assert "a larger limit" in done.stderr
+    for wrong, near in (("state=finish", "FINISHED"), ("NAME=count", "counted")):
+        printed = cluster.must("list", "tasks", "-f", wrong)
+        assert (
+            f"None of them has {wrong}. Did you mean {wrong.partition('=')[0]}={near}?" in printed
+        )
+    printed = cluster.must("list", "tasks", "-f", "name=counted", "-f", "state=running")
+    assert "Did you mean" not in printed  # no task runs now
+    done = cluster.run("list", "actors", "-f", "state=ALIV", "--format", "json")
+    assert json.loads(done.stdout) == []
+    assert "Did you mean state=ALIVE?" in done.stderr
+
+
+def test_figures_for_programs(cluster):
+    ref = ray.put(bytes(1_000_000))
+    status = json.loads(cluster.must("status", "-v", "--format", "json"))
+    assert [each["resources"]["CPU"] for each in status["nodes"]] == [2]
+    assert status["resources_total"]["CPU"] == 2
+    assert status["pending"] == []
+    assert isinstance(status["running"], list)
+    assert "running" not in yaml.safe_load(cluster.must("status", "--format", "yaml"))
+    summary = json.loads(cluster.must("summary", "objects", "--format", "json"))
+    assert summary["total_objects"] >= 1
+    memory = json.loads(cluster.must("memory", "--format", "json"))
+    assert memory["num_bytes"] >= 1_000_000
+    assert ref.hex() in [each["object_id"] for each in memory["groups"][0]["largest"]]
+    top = yaml.safe_load(cluster.must("top", "--format", "yaml"))
+    assert top.keys() == {"nodes", "functions", "actors"}
+
+
+def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster):
+    actor = Watched.options(name="narrow").remote()
+    ray.get(actor.print.remote(""))
+    listed = cluster.must("list", "actors", "-f", "name=narrow", COLUMNS="80")
+    assert actor._actor_id.hex() in listed
+    assert "ALIVE" in listed
+    assert "not shown in 80 columns" in listed
+    top = cluster.must("top", "-n", "1", COLUMNS="80")
+    assert re.search(r"Watched +narrow +ALIVE +[0-9]+ ", top)
+    for printed in (listed.partition("(not shown")[0], top):
+        assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_the_timeline_is_written_to_a_file(cluster, tmp_path):
+    @ray.remote
+    def drawn():
+        pass
+
+    ray.get(drawn.remote())
+    file = tmp_path / "calls.json"
+    printed = cluster.must("timeline", "-o", str(file))
+    assert str(file) in printed
+    assert "task::drawn" in {each["cat"] for each in json.loads(file.read_text())}
+    assert cluster.must("health-check") == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("debug", "3"), "no breakpoint waits"),
+        (("health-check", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
         (("list", "tasks", "-f", "nothing"), "field=value"),
         (("list", "tasks", "-f", "call_site=x"), "not supported"),
         (("get", "tasks", "0" * 48), "no"),

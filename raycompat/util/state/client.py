@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,8 +70,18 @@ class StateApiClient:
         _explain: bool = False,
     ) -> list[Any]:
         """Return what there is of a resource; see `list_tasks`."""
+        return [*self._counted(resource, options, raise_on_missing_output, _explain)[0]]
+
+    def _counted(
+        self,
+        resource: StateResource,
+        options: ListApiOptions,
+        raise_on_missing_output: bool,
+        _explain: bool = False,
+    ) -> tuple[Sequence[Any], int]:
+        """Return the rows of a resource, and how many match: the limit may leave some out."""
         if _conflicts(options.filters or []):
-            return []
+            return [], 0
         if options.limit > RAY_MAX_LIMIT_FROM_API_SERVER:
             raise RayStateApiException(
                 f"The limit is {options.limit}; it may be {RAY_MAX_LIMIT_FROM_API_SERVER} at most. "
@@ -87,7 +97,7 @@ class StateApiClient:
         )
         _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
         schema, _ = SCHEMAS[resource.value]
-        return [schema(**row) for row in answer["result"]]
+        return [schema(**row) for row in answer["result"]], answer["num_filtered"]
 
     def get(
         self,
@@ -242,7 +252,7 @@ def _complain(
         )
     if explain:
         found = answer["result"]
-        if isinstance(found, list) and answer["num_filtered"] > len(found):
+        if not isinstance(found, dict) and answer["num_filtered"] > len(found):
             missing.append(
                 f"{answer['num_filtered']} {resource} match, of which {len(found)} are returned: give "
                 "a larger limit, or more filters."
