@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from distributed import Client
+from tornado.platform.asyncio import AsyncIOLoop
+
+from raycompat._protocol import clock
 
 
 class DaskClient(Client):
     """A Dask client whose id begins with the name of this class: see `_dask_adapter.is_our_client`."""
+
+    @property
+    def loop(self) -> AsyncIOLoop:
+        """Its event loop. Dask asks for it before the client connects, which needs timers."""
+        loop = cast(AsyncIOLoop, super().loop)
+        clock.keep_running(loop.asyncio_loop)
+        return loop

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -39,7 +38,7 @@ from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._messages.calls import Cancel, CancelDirect
 from raycompat._messages.leases import LeaseGranted
-from raycompat._protocol import direct_messages, failures, ids
+from raycompat._protocol import clock, direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
@@ -270,7 +269,7 @@ class LeasePool(DirectSender):
             self._return(lease)
         elif lease.key not in self._idle:
             lease.sent_s = lease.done_s = 0.0
-            lease.idle_since = time.monotonic()
+            lease.idle_since = clock.monotonic()
             self._idle[lease.key] = lease
 
     def _requeue(self, calls: Iterable[Call]) -> None:
@@ -374,7 +373,7 @@ class LeasePool(DirectSender):
                     self._session.call_later_in_loop(_TICK_S, self._tick)
 
     def _return_what_is_not_needed(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         for lease in list(self._leases):  # an interrupt may have come between choice and call
             self._mark_idle(lease)
         self._waiting.enter_all()

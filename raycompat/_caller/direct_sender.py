@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,7 +19,7 @@ from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
 from raycompat._messages.calls import FailedCall
-from raycompat._protocol import direct_messages, failures, ids, segment
+from raycompat._protocol import clock, direct_messages, failures, ids, segment
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import (
     ErrorValue,
@@ -65,13 +64,13 @@ def when_drained(session: Session, connection: CallConnection, end: Callable[[],
     """
 
     def look(due: float) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - due > _HELD_UP_S or not connection.is_silent:
             session.call_later_in_loop(_LOOK_S, look, now + _LOOK_S)
         else:
             end()
 
-    session.call_later_in_loop(_DRAIN_S, look, time.monotonic() + _DRAIN_S)
+    session.call_later_in_loop(_DRAIN_S, look, clock.monotonic() + _DRAIN_S)
 
 
 class _FailAfterUnlock:

@@ -12,13 +12,13 @@ import queue
 import re
 import sys
 import threading
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
 from raycompat._messages.logs import FlushLogs, LogsFlushed, OutputPiece, Printed
+from raycompat._protocol import clock
 from raycompat._protocol.output_marks import BAR_MARK
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ class DriverLogs:
             )
 
     def _wait_for(self, wait: Any) -> None:
-        deadline, seen = time.monotonic() + _FLUSH_S, self._progress()
+        deadline, seen = clock.monotonic() + _FLUSH_S, self._progress()
         while not wait(_LAST_WORDS_S) and self._thread.is_alive():
-            if seen == self._progress() or time.monotonic() > deadline:
+            if seen == self._progress() or clock.monotonic() > deadline:
                 break
             seen = self._progress()
 
@@ -149,7 +149,7 @@ class DriverLogs:
             return 0.0
         times = [folding.next_due() for folding in self._foldings.values()]
         due = [each for each in times if each is not None]
-        return max(0.0, min(due) - time.monotonic()) if due else None
+        return max(0.0, min(due) - clock.monotonic()) if due else None
 
     def _handle(self, message: OutputPiece | LogsFlushed) -> None:
         if isinstance(message, LogsFlushed):
@@ -165,7 +165,7 @@ class DriverLogs:
         folding = self._foldings.get(stream)
         if folding is not None and source.pid:
             process = (message.node, source.pid)
-            lines = folding.fold(source, lines, time.monotonic(), process)
+            lines = folding.fold(source, lines, clock.monotonic(), process)
         self._print(stream, source, lines)
         self._show_due()
 
@@ -195,7 +195,7 @@ class DriverLogs:
                 _write(target, text)
 
     def _show_due(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         for stream, folding in self._foldings.items():
             for folded in folding.due(now):
                 self._print(stream, folded.source, [self._repeated(folded.line, folded.count)])

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import errno
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import exceptions
 from raycompat._caller.fetch import fetch
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
-from raycompat._protocol import segment
+from raycompat._protocol import clock, segment
 from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -133,7 +132,7 @@ def _wait_for(
     try:
         if countdown.is_over:
             return True
-        if deadline is not None and deadline <= time.monotonic():
+        if deadline is not None and deadline <= clock.monotonic():
             return False
         if _read(entries, lambda: countdown.is_over, _BRIEF_S):
             return True
@@ -195,17 +194,17 @@ def _deadline(timeout_s: float | None) -> float | None:
     """Return when a wait of `timeout_s` seconds from now ends; None if it has no limit."""
     if timeout_s is None or timeout_s > _LONGEST_S:
         return None
-    return time.monotonic() + timeout_s
+    return clock.monotonic() + timeout_s
 
 
 def _left_s(deadline: float | None) -> float | None:
     """Return the seconds until a deadline, at least 0; None without a deadline."""
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
+    return None if deadline is None else max(0.0, deadline - clock.monotonic())
 
 
 def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
     """Read pending entries in this thread, if one channel brings them soon."""
-    if deadline is not None and deadline <= time.monotonic() + _BRIEF_S:
+    if deadline is not None and deadline <= clock.monotonic() + _BRIEF_S:
         return False
     session.flush()
     return _read(entries, _AllSettled(session, entries), _BRIEF_S)

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +34,15 @@ from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
 from raycompat._messages.objects import ObjectFreed, ReleaseKeys, Synced
 from raycompat._messages.watching import CallerLooked, Look, Measured, Tracked
-from raycompat._protocol import direct_messages, failures, ids, interrupts, segment, warm_memory
+from raycompat._protocol import (
+    clock,
+    direct_messages,
+    failures,
+    ids,
+    interrupts,
+    segment,
+    warm_memory,
+)
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
@@ -522,10 +529,10 @@ class Session:
         """Return the idle leases, and wait for their last messages: the output of their calls."""
         leases = list(self.leases.values())
         self.return_leases()
-        deadline = time.monotonic() + _RETURN_S
+        deadline = clock.monotonic() + _RETURN_S
         for lease in leases:
             if not lease.unanswered and lease.connection is not None and self.setup.is_driver:
-                lease.is_over.wait(max(0.0, deadline - time.monotonic()))
+                lease.is_over.wait(max(0.0, deadline - clock.monotonic()))
 
     def lose_connection(self) -> None:
         """Fail everything that waits for the scheduler, because it died or cannot be reached.

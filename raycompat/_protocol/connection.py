@@ -19,14 +19,13 @@ import os
 import select
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from raycompat._protocol import frames, interrupts
+from raycompat._protocol import clock, frames, interrupts
 
 logger = logging.getLogger(__name__)
 
@@ -186,11 +185,11 @@ class Connection:
 
     def drain(self, timeout_s: float) -> None:
         """Write all posted messages; wait up to `timeout_s` for the other end to accept them."""
-        end = time.monotonic() + timeout_s
+        end = clock.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self.socket, select.POLLOUT)
         self.flush()
-        while not self.is_flushed and not self.closed and (left := end - time.monotonic()) > 0:
+        while not self.is_flushed and not self.closed and (left := end - clock.monotonic()) > 0:
             poll.poll(left * 1000)
             self.flush()
 
@@ -270,11 +269,11 @@ class Connection:
         Return False when the time is up, another thread is reading, or the stream has ended. Interrupts
         come only while this waits for messages.
         """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
+        end = None if timeout_s is None else clock.monotonic() + timeout_s
         open_still, over = True, False
         with interrupts.deferred(), self._reading(mute=True) as may_read:
             while may_read and open_still and not (over := is_over()):
-                left = None if end is None else (end - time.monotonic()) * 1000
+                left = None if end is None else (end - clock.monotonic()) * 1000
                 if left is not None and left <= 0:
                     break
                 with interrupts.allowed():

@@ -11,9 +11,10 @@ import pickle
 import select
 import signal
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any
+
+from raycompat._protocol import clock
 
 #: Bytes. Larger than any packet.
 MAX_PACKET_BYTES = 1 << 16
@@ -102,8 +103,8 @@ class Forkserver:
 
     def end_all(self, within_s: float) -> None:
         """Wait until all children have ended, and report their ends; after `within_s`, kill them."""
-        deadline = time.monotonic() + within_s
-        while self.children and (left_s := deadline - time.monotonic()) > 0:
+        deadline = clock.monotonic() + within_s
+        while self.children and (left_s := deadline - clock.monotonic()) > 0:
             self.wait_for_end(left_s)
         self.kill_all()
         self.wait_for_all()

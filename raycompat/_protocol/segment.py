@@ -36,7 +36,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from raycompat._protocol import mapping, own_folder, warm_memory
+from raycompat._protocol import clock, mapping, own_folder, warm_memory
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.tensor_bytes import pieces_of
 
@@ -610,7 +610,7 @@ class Gauge:
         self._written += size
         is_full = self._used + self._written > self._limit
         if is_full:
-            if time.monotonic() - self._looked > _LOOK_AGAIN_S:
+            if clock.monotonic() - self._looked > _LOOK_AGAIN_S:
                 self._look(size)
         elif self._written > self._limit // 16:
             self._look(size)
@@ -631,4 +631,4 @@ class Gauge:
                         status = item.stat()
                         used += status.st_size // max(1, status.st_nlink)
         self._free = sum(_free_sizes(os.path.join(self._directory, self._store + _FREE)))
-        self._used, self._written, self._looked = used, size, time.monotonic()
+        self._used, self._written, self._looked = used, size, clock.monotonic()

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections import OrderedDict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from raycompat._protocol import mapping
+from raycompat._protocol import clock, mapping
 from raycompat._protocol.tensor_bytes import pieces_of
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def _keep(file: File, memory: Any) -> None:
 
 
 def _enter(file: File, memory: Any) -> None:
-    _kept[file] = (memory, time.monotonic())
+    _kept[file] = (memory, clock.monotonic())
     while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
         _kept.popitem(last=False)
 
@@ -199,7 +198,7 @@ def _look_again() -> None:
 
 def _drop_old() -> None:
     global _timer
-    before = time.monotonic() - _KEPT_S
+    before = clock.monotonic() - _KEPT_S
     with _lock:
         _timer = None
         for file in [file for file, (_, used) in _kept.items() if used <= before]:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import resource
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -372,3 +373,39 @@ def test_a_call_that_has_taken_all_signals_can_be_cancelled(
             (tmp_path / f"{is_cancelled}-end").touch()
             assert ray.get(ref, timeout=NEVER_S) == (not is_ignoring)
     assert ray.get(run.options(**options).remote(abs, -1), timeout=NEVER_S) == 1
+
+
+FROZEN = """
+import time
+import raycompat as ray
+ray.init(num_cpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False)
+now, since = time.time(), time.monotonic()
+time.time, time.monotonic = lambda: now, lambda: since
+
+@ray.remote
+class Actor:
+    def add(self, number):
+        return number + 1
+
+@ray.remote
+def wait(signal):
+    time.sleep(1000)
+
+actor = Actor.options(num_cpus=0).remote()
+print(ray.get(actor.add.remote(1)), ray.get(ray.put(3)), flush=True)
+try:
+    ray.get(wait.remote(None), timeout=0.5)
+except ray.exceptions.GetTimeoutError:
+    print("timeout", flush=True)
+print(ray.wait([wait.remote(None)], timeout=0.1)[0], flush=True)
+ray.shutdown()
+print("ended")
+"""
+
+
+def test_a_driver_whose_clock_stands_still_goes_on():
+    """As in tests with freezegun: timers of event loops would never be due."""
+    done = subprocess.run(
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines() == ["2 3", "timeout", "[]", "ended"], done.stderr
