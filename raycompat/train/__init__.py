@@ -9,7 +9,8 @@ The life of a run, ``trainer.fit()``:
    `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`,
    `torch.config`).
 4. All ranks call the training function (`_attempt`). Their reports are combined rank by rank
-   (`_session`, `_rounds`). A checkpoint is written beside its place and renamed (`raycompat._storage`).
+   (`_session`, `_rounds`), and so are calls of `collective` (`_meetings`). A checkpoint is written
+   beside its place and renamed (`raycompat._storage`).
 5. When a rank raises, dies or hangs (`_health`), all are killed, and a new attempt starts at step 3
    from the last checkpoint that is complete, as often as `FailureConfig` allows.
 """

@@ -11,9 +11,10 @@ import raycompat as ray
 from raycompat.exceptions import RayActorError
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._health import Health
+from raycompat.train._meetings import Meetings
 from raycompat.train._rounds import Round, Rounds
 from raycompat.train._run_state import RunState
-from raycompat.train._session import Asked, Reported, Returned, Saved
+from raycompat.train._session import Asked, Met, Reported, Returned, Saved
 from raycompat.train._stragglers import Stragglers
 from raycompat.train._validation import Validations
 from raycompat.train._worker_group import Worker, WorkerGroup
@@ -72,7 +73,8 @@ class Attempt:
         self._validations = validations
         self._on_report = on_report
         self._rounds = Rounds(len(group))
-        self._stragglers = Stragglers(self._rounds)
+        self._meetings = Meetings(len(group))
+        self._stragglers = Stragglers(self._rounds, self._meetings)
         self._num_committed = 0
         self._questions: list[tuple[Worker, Asked]] = []
         self._return_value: Any = None
@@ -139,15 +141,22 @@ class Attempt:
         return found
 
     def _mismatch(self) -> dict[int, Exception]:
-        return {rank: RuntimeError(text) for rank, text in self._rounds.mismatch().items()}
+        reports = self._rounds.incomplete()
+        reporting = [] if reports is None else reports[1]
+        found = self._rounds.mismatch() | self._meetings.mismatch(reporting)
+        return {rank: RuntimeError(text) for rank, text in found.items()}
 
     def _take(self, worker: Worker, event: Any) -> None:
         if isinstance(event, Returned):
             self._rounds.add_return(worker.rank, event.num_reports)
+            self._meetings.add_return(worker.rank)
             if worker.rank == 0:
                 self._return_value = event.value
         elif isinstance(event, Asked):
             self._questions.append((worker, event))
+        elif isinstance(event, Met):
+            if (met := self._meetings.add(worker.rank, event)) is not None:
+                self._tell_all("met", *met)
         elif isinstance(event, Saved):
             self._rounds.add_saved(worker.rank, event)
         else:

@@ -115,6 +115,12 @@ class TrainContext:
             raise NotImplementedError("A run with num_workers=0 has no folder.")
         return StorageContext(self._folder)
 
+    def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
+        """Return this worker's part of a data set: see `raycompat.train.get_dataset_shard`."""
+        from raycompat.train._functions import get_dataset_shard
+
+        return get_dataset_shard(dataset_name)
+
     def get_metadata(self) -> NoReturn:
         """Not supported: pass the data for workers as `train_loop_config`."""
         raise DeprecationWarning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -79,6 +80,18 @@ class DataConfig:
             for rank, shard in enumerate(shards):
                 shard[name] = parts[rank] if parts else _whole(dataset)
         return shards
+
+    @staticmethod
+    def default_ingest_options() -> Any:
+        """Return the limits of `raycompat.data.DataContext`, as a copy.
+
+        Notes
+        -----
+        Ray source: ``DataConfig.default_ingest_options``, 2.60.0. No known difference.
+        """
+        from raycompat.data import DataContext
+
+        return copy.deepcopy(DataContext.get_current().execution_options)
 
 
 def _can_be_split(dataset: Any) -> bool:

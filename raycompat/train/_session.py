@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raycompat import _storage
+from raycompat import _storage, cloudpickle
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._context import TrainContext
@@ -63,6 +63,22 @@ class Asked:
     index: int
     num_reports: int
     consistency: str
+
+
+@dataclass(frozen=True)
+class Met:
+    """A worker waits for the others in a function of `raycompat.train.collective`.
+
+    Attributes
+    ----------
+    function : str
+        Which; every rank calls the same.
+    value : bytes or None
+        That of rank 0, pickled.
+    """
+
+    function: str
+    value: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,7 @@ class Session:
     _uploads: list[threading.Thread] = field(default_factory=list)
     _upload_error: BaseException | None = None
     _num_questions: int = 0
+    _num_meetings: int = 0
 
     def answer(self, about: str, index: int, value: Any) -> None:
         """Take an answer of the controller's."""
@@ -150,6 +167,16 @@ class Session:
             return
         self._save(index, name, checkpoint, options)
         self._wait_for("committed", index)
+
+    def meet(self, function: str, value: Any) -> Any:
+        """Wait until all ranks have called this; return the value of rank 0."""
+        is_first = self.context.world_rank == 0
+        call = Met(function, cloudpickle.dumps(value) if is_first else None)
+        index = self._num_meetings
+        self._num_meetings += 1
+        self.outbox.put(call)
+        received = self._wait_for("met", index)
+        return value if is_first else cloudpickle.loads(received)
 
     def list_checkpoints(
         self, consistency: str, timeout_s: float | None
@@ -236,6 +263,11 @@ class LocalSession:
     unreported: Checkpoint | None = None
     #: Called with the metrics and the checkpoint of each report.
     on_report: Callable[[dict[str, Any], Checkpoint | None], None] | None = None
+
+    @staticmethod
+    def meet(function: str, value: Any) -> Any:
+        """Return the value: there are no other ranks."""
+        return value
 
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions

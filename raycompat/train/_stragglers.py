@@ -1,4 +1,4 @@
-"""Warns of ranks that keep the others waiting in `report`.
+"""Warns of ranks that keep the others waiting in `report` or in `collective`.
 
 Most are slow. Others wait for ranks that have already reported: TensorFlow's strategies add up
 variables when a model is saved, so saving on one rank alone never ends.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
+from raycompat.train._meetings import Meetings
 from raycompat.train._rounds import Rounds
 
 _log = logging.getLogger("raycompat.train")
@@ -18,38 +19,47 @@ _WARN_S = float(os.environ.get("RAY_TRAIN_COLLECTIVE_WARN_INTERVAL_S", "60"))
 
 
 class Stragglers:
-    """The wait for the report that is next.
+    """The wait for the report, or for the call of `raycompat.train.collective`, that is next.
 
     Parameters
     ----------
     rounds : Rounds
         The reports of the try.
+    meetings : Meetings
+        The other calls that all ranks make.
     interval_s : float, optional
         Seconds before a warning, and between two.
     """
 
-    def __init__(self, rounds: Rounds, interval_s: float = _WARN_S) -> None:
+    def __init__(self, rounds: Rounds, meetings: Meetings, interval_s: float = _WARN_S) -> None:
         self._rounds = rounds
+        self._meetings = meetings
         self._interval_s = interval_s
-        self._index: int | None = None
+        self._call: str | None = None
         self._since = self._warned = 0.0
 
     def check(self, now: float) -> None:
         """Log a warning when ranks have waited long; `now` is in seconds."""
-        found = self._rounds.incomplete()
-        index = None if found is None else found[0]
-        if index != self._index:
-            self._index, self._since, self._warned = index, now, now
+        found = self._found()
+        call = None if found is None else found[0]
+        if call != self._call:
+            self._call, self._since, self._warned = call, now, now
         if found is None or now - self._warned < self._interval_s:
             return
         self._warned = now
-        _, waiting, missing = found
         _log.warning(
-            "Ranks %s have waited in their report number %d for %.0f s; ranks %s have not come to it. "
+            "Ranks %s have waited in their %s for %.0f s; ranks %s have not come to it. "
             "If these are not slow, they may wait in an operation that all ranks must take part in. "
             "With a strategy of TensorFlow, saving a model is one: save on every rank, report on one.",
-            waiting,
-            found[0] + 1,
+            found[1],
+            call,
             now - self._since,
-            missing,
+            found[2],
         )
+
+    def _found(self) -> tuple[str, list[int], list[int]] | None:
+        """Return the call in which ranks wait, with its number, these ranks and those missing."""
+        report = self._rounds.incomplete()
+        if report is not None:
+            return f"report number {report[0] + 1}", report[1], report[2]
+        return self._meetings.incomplete()

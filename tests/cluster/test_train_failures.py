@@ -21,6 +21,7 @@ import raycompat as ray
 from raycompat import train
 from raycompat._launch.process import those_left
 from raycompat.cluster_utils import Cluster
+from raycompat.train import collective
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
 pytestmark = pytest.mark.timeout(180)
@@ -70,6 +71,27 @@ class Failures(train.UserCallback):
 
     def after_exception(self, run_context, worker_exceptions):
         self.found.append(worker_exceptions)
+
+
+def test_ranks_that_wait_for_each_other_in_different_calls_are_told(cluster, tmp_path):
+    def loop():
+        context = train.get_context()
+        assert context.get_dataset_shard("numbers") == [context.get_world_rank()]
+        if context.get_world_rank() == 0:
+            collective.barrier()
+        else:
+            train.report({"step": 0})
+
+    trainer = DataParallelTrainer(
+        loop,
+        datasets={"numbers": [0, 1]},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path)),
+    )
+    with pytest.raises(train.WorkerGroupError) as caught:
+        trainer.fit()
+    assert list(caught.value.worker_failures) == [0]
+    assert "rank 1 waits in train.report()" in str(caught.value)
 
 
 def test_a_stopped_worker_is_found_and_the_run_goes_on(cluster, tmp_path):

@@ -204,6 +204,32 @@ def test_fail_fast(cluster, tmp_path):
     assert len(grid) < 20
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_restore_after_fail_fast_runs_the_rest(cluster, tmp_path, at_once):
+    def fail_first(config):
+        if config["a"] == 0:
+            raise ValueError("bad")
+        tune.report({"a": config["a"]})
+
+    config = tune.RunConfig(
+        name="run",
+        storage_path=str(tmp_path),
+        verbose=0,
+        failure_config=tune.FailureConfig(fail_fast=True),
+    )
+    grid = tune.Tuner(
+        fail_first,
+        param_space={"a": tune.grid_search([0, 1, 2, 3])},
+        tune_config=tune.TuneConfig(max_concurrent_trials=at_once),
+        run_config=config,
+    ).fit()
+    assert grid.num_errors == 1
+    assert len(grid) < 4
+    grid = tune.Tuner.restore(str(tmp_path / "run"), trainable=fail_first).fit()
+    assert grid.num_errors == 1
+    assert sorted(result.metrics["a"] for result in grid if not result.error) == [1, 2, 3]
+
+
 def test_trials_clean_up(cluster, tmp_path):
     class Clean(Saved):
         def cleanup(self):

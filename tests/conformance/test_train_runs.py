@@ -298,3 +298,32 @@ def test_validations_add_metrics(train, fit):
     result = fit(loop, validation_config=train.ValidationConfig(fn=validate))
     assert result.return_value == [(10, "VALIDATED"), (20, "VALIDATED")]
     assert result.metrics["validated"] == 20
+
+
+def test_ranks_meet_and_share_the_value_of_rank_0(train, fit, cluster):
+    collective = importlib.import_module(f"{cluster.__name__}.train.collective")
+    get_context = train.get_context
+
+    def loop():
+        rank = get_context().get_world_rank()
+        found = [
+            collective.broadcast_from_rank_zero({"step": step} if rank == 0 else None)
+            for step in range(2)
+        ]
+        collective.barrier()
+        told = collective.broadcast_from_rank_zero(rank)
+        return found, told
+
+    expected = ([{"step": 0}, {"step": 1}], 0)
+    assert fit(loop).return_value == expected
+    assert fit(loop, num_workers=1, name="alone").return_value == expected
+    for function in (collective.barrier, lambda: collective.broadcast_from_rank_zero(1)):
+        with pytest.raises(RuntimeError):
+            function()
+
+
+def test_the_default_options_are_those_of_the_context(train, cluster):
+    data = importlib.import_module(f"{cluster.__name__}.data")
+    options = train.DataConfig.default_ingest_options()
+    assert isinstance(options, data.ExecutionOptions)
+    assert options.preserve_order is data.DataContext.get_current().execution_options.preserve_order

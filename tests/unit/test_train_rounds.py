@@ -5,8 +5,9 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raycompat.train._meetings import Meetings
 from raycompat.train._rounds import Rounds
-from raycompat.train._session import Reported, Saved
+from raycompat.train._session import Met, Reported, Saved
 from raycompat.train._stragglers import Stragglers
 
 
@@ -60,7 +61,7 @@ def test_ranks_that_wait_for_one_that_has_returned_are_told():
 
 def test_a_rank_that_keeps_others_waiting_is_warned_of(caplog):
     rounds = Rounds(3)
-    stragglers = Stragglers(rounds, interval_s=60)
+    stragglers = Stragglers(rounds, Meetings(2), interval_s=60)
     for rank in (0, 2):
         rounds.add_report(rank, Reported(0, {}, True, None))
     for now in (5, 64):
@@ -77,3 +78,32 @@ def test_a_rank_that_keeps_others_waiting_is_warned_of(caplog):
     rounds.add_report(1, Reported(1, {}, True, None))
     stragglers.check(510)
     assert len(caplog.records) == 2
+
+
+def test_a_meeting_has_the_value_of_rank_0_when_all_have_come():
+    meetings = Meetings(3)
+    for number in range(2):
+        assert meetings.add(2, Met("barrier")) is None
+        assert meetings.add(0, Met("barrier", b"value")) is None
+        assert meetings.mismatch([]) == {}
+        assert meetings.incomplete()[1:] == ([0, 2], [1])
+        assert meetings.add(1, Met("barrier")) == (number, b"value")
+        assert meetings.incomplete() is None
+
+
+def test_ranks_that_wait_in_a_meeting_without_end_are_told():
+    for reporting, returned, last, text in (
+        ([], [0], None, "returned on rank 0"),
+        ([0], [], None, "rank 0 waits in train.report()"),
+        ([], [], Met("broadcast_from_rank_zero", b""), "another function"),
+    ):
+        meetings = Meetings(2)
+        meetings.add(1, Met("barrier"))
+        assert meetings.mismatch([]) == {}
+        for rank in returned:
+            meetings.add_return(rank)
+        if last is not None:
+            assert meetings.add(0, last) is None
+        told = meetings.mismatch(reporting)
+        assert text in told[1]
+        assert "train.collective.barrier()" in told[1]

@@ -109,7 +109,7 @@ class TrialRunner:
         #: The handler of each reference's value, and the trial to which it belongs.
         self._waiting: dict[Any, tuple[Callable[[Trial, Any], None], Trial]] = {}
         self._trainables: dict[str, Any] = {}
-        self._stopped_all = False
+        self._stopped_all = self._halted = False
         self._warned_of: set[str] = set()
         self._infeasible_since: float | None = None
 
@@ -130,7 +130,7 @@ class TrialRunner:
     def is_finished(self) -> bool:
         """Return whether nothing is left to do."""
         searched = self._stopped_all or self.search_alg.is_finished()
-        return searched and not self._live
+        return self._halted or (searched and not self._live)
 
     # A step.
 
@@ -492,7 +492,7 @@ class TrialRunner:
         if str(self._fail_fast).upper() == "RAISE":
             raise error
         if self._fail_fast:
-            self.stop_all()
+            self._halt()
 
     def _release(self, trial: Trial, has_ended: bool = False, died: bool = False) -> None:
         """Release a trial's process; its later answers are ignored."""
@@ -525,6 +525,14 @@ class TrialRunner:
         self.search_alg.set_finished()
         for trial in list(self._live):
             self.stop_trial(trial)
+
+    def _halt(self) -> None:
+        """End the experiment as it is: `Tuner.restore` runs the trials that have not ended."""
+        self._stopped_all = self._halted = True
+        for trial in self._live:
+            if trial.status == Trial.RUNNING:
+                self._release(trial)
+                self._set_status(trial, Trial.PENDING)
 
     # Begin and end of the experiment.
 

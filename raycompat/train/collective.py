@@ -1,0 +1,53 @@
+"""Operations among the workers of a run, in training functions."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from raycompat.train import _session
+
+__all__ = ["barrier", "broadcast_from_rank_zero"]
+
+T = TypeVar("T")
+
+
+def broadcast_from_rank_zero(data: T) -> T:
+    """Return the value of rank 0 on all ranks. Every rank must call it equally often.
+
+    Parameters
+    ----------
+    data : object
+        On rank 0 the value, which goes through the process of the driver: a small one. The values of
+        the other ranks are ignored.
+
+    Raises
+    ------
+    TypeError or pickle.PicklingError
+        When the value cannot be pickled.
+    RuntimeError
+        Outside a training function.
+
+    Notes
+    -----
+    Ray source: ``ray.train.collective.broadcast_from_rank_zero``, 2.60.0. Differs from Ray: a rank
+    that ends while others wait here fails the run; in Ray they wait without limit.
+    """
+    session = _session.current("collective.broadcast_from_rank_zero")
+    value: T = session.meet("broadcast_from_rank_zero", data)
+    return value
+
+
+def barrier() -> None:
+    """Wait until all ranks have called this. Every rank must call it equally often.
+
+    Raises
+    ------
+    RuntimeError
+        Outside a training function.
+
+    Notes
+    -----
+    Ray source: ``ray.train.collective.barrier``, 2.60.0. Differs from Ray: see
+    `broadcast_from_rank_zero`.
+    """
+    _session.current("collective.barrier").meet("barrier", None)
