@@ -18,6 +18,7 @@ The main techniques:
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import itertools
 import logging
@@ -38,6 +39,9 @@ from raycompat import _dask_versions  # noqa: F401
 
 # isort: split
 import dask
+import dask.base
+import dask.utils
+import distributed
 from dask import _task_spec
 from dask._task_spec import Alias, Task, TaskRef
 from dask.utils import key_split
@@ -1284,3 +1288,43 @@ async def ask_worker(client: Client, address: str, request: Request, **fields: A
 def event_loop(client: Client) -> asyncio.AbstractEventLoop:
     """Return the event loop of a client's thread."""
     return cast("asyncio.AbstractEventLoop", cast("Any", client.loop).asyncio_loop)
+
+
+# --- Dask on Ray --------------------------------------------------------------------------------
+
+
+def nodes_of_graph(graph: Any) -> dict[Any, Any]:
+    """Return the nodes of a graph or expression by key, in the form of ``dask._task_spec``."""
+    if not isinstance(graph, Mapping):
+        graph = graph.__dask_graph__()
+    return dict(_task_spec.convert_legacy_graph(dask.utils.ensure_dict(graph)))
+
+
+def simple_node(node: Any) -> tuple[Any, bool, Any]:
+    """Return the key for which a node stands, or else whether it is only a value, and the value."""
+    if isinstance(node, Alias):
+        return node.target, False, None
+    if isinstance(node, _task_spec.DataNode):
+        return None, True, node.value
+    return None, False, None
+
+
+def future_of(client: Any, key: Any) -> Any:
+    """Return a client's future of a task that Dask's scheduler has."""
+    return distributed.Future(key, client)
+
+
+def let_dask_persist_by(get: Callable[..., Any]) -> None:
+    """Have ``dask.persist`` and the method of collections ask a scheduler function for references.
+
+    Dask asks a scheduler function for values in both `compute` and `persist`, and does not say which.
+    """
+    before = dask.base.persist
+
+    @functools.wraps(before)
+    def persist(*args: Any, scheduler: Any = None, **kwargs: Any) -> Any:
+        if dask.base.get_scheduler(scheduler=scheduler) is get:
+            kwargs["ray_persist"] = True
+        return before(*args, scheduler=scheduler, **kwargs)
+
+    dask.base.persist = dask.persist = persist

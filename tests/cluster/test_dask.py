@@ -433,3 +433,112 @@ def test_remote_functions_call_an_actor_of_dask(client, kind):
         assert future.result().add(1).result() == 1
     assert ray.get(use.remote(future)) == 3
     assert ray.get(use.remote(future.result())) == 5
+
+
+# --- Dask on Ray --------------------------------------------------------------------------------
+
+
+def test_tasks_of_a_graph_are_calls(cluster):
+    @ray.remote
+    def said(value):
+        return f"it is {value}"
+
+    zero = ray.put(0)
+
+    def add(x, y):
+        assert ray.get_runtime_context().get_task_id()
+        return ray.get(said.remote(x + y + ray.get(zero)))
+
+    add = dask.delayed(add)
+    assert add(2, 4).compute(scheduler=ray_dask.ray_dask_get) == "it is 6"
+    assert dask.compute([add(1, 1)], add(1, 2), scheduler=ray_dask.ray_dask_get_sync) == (
+        ["it is 2"],
+        "it is 3",
+    )
+
+    def fail():
+        raise KeyError("bad")
+
+    with pytest.raises(KeyError, match="bad"):
+        dask.delayed(fail)().compute(scheduler=ray_dask.ray_dask_get)
+
+
+@pytest.fixture
+def brief_lingering(client):
+    def linger(seconds):
+        from raycompat._scheduler import objects
+
+        before, objects._LINGERS_S = objects._LINGERS_S, seconds
+        return before
+
+    before = client.run_on_scheduler(linger, 1.0)
+    yield
+    client.run_on_scheduler(linger, before)
+
+
+@pytest.mark.usefixtures("brief_lingering")
+def test_what_is_persisted_stays_on_the_cluster(cluster):
+    array = dask.array.ones(100, chunks=50) + 2
+    kept = array.persist(scheduler=ray_dask.ray_dask_get)
+    (again,) = ray_dask.ray_dask_persist(array)
+    with ray_dask.enable_dask_on_ray():
+        (enabled,) = dask.persist(array)
+    for made in (kept, again, enabled):
+        values = list(dict(made.dask).values())
+        assert [type(value) for value in values] == [ray.ObjectRef] * 2
+        assert made.sum().compute(scheduler=ray_dask.ray_dask_get) == 300
+    assert dask.persist(array, scheduler="sync")[0].sum().compute(scheduler="sync") == 300
+
+
+def test_annotations_are_options_of_the_calls(cluster):
+    def resources():
+        return ray.get_runtime_context().get_assigned_resources()
+
+    with dask.annotate(ray_remote_args={"num_cpus": 0.5}):
+        half = dask.delayed(resources)()
+    whole = dask.delayed(resources)()
+    found = dask.compute(half, whole, scheduler=ray_dask.ray_dask_get)
+    assert [each["CPU"] for each in found] == [0.5, 1]
+    given = whole.compute(scheduler=ray_dask.ray_dask_get, ray_remote_args={"num_cpus": 0.25})
+    assert given["CPU"] == 0.25
+    with pytest.raises(ValueError, match="ray_remote_args"):
+        whole.compute(scheduler=ray_dask.ray_dask_get, resources={"GPU": 1})
+    with pytest.raises(TypeError, match="num_worker"):
+        whole.compute(scheduler=ray_dask.ray_dask_get, num_worker=3)
+
+
+def test_callbacks_see_the_tasks(cluster):
+    called = []
+
+    class Callback(ray_dask.RayDaskCallback):
+        def _ray_presubmit(self, task, key, deps):
+            called.append("presubmit")
+            return 10 if key.startswith("ten") else None
+
+        def _ray_postsubmit(self, task, key, deps, object_ref):
+            called.append("postsubmit")
+
+        def _ray_pretask(self, key, object_refs):
+            return f"before {key}, with {object_refs}"
+
+        def _ray_posttask(self, key, result, pre_state):
+            if pre_state != f"before {key}, with [10]" or result != 11:
+                raise AssertionError(pre_state)
+
+        def _ray_finish(self, result):
+            called.append(result)
+
+    ten = dask.delayed(lambda: 0)(dask_key_name="ten")
+    eleven = dask.delayed(lambda x: x + 1)(ten, dask_key_name="eleven")
+    with Callback():
+        graph = {"ten": (int,), "eleven": (lambda x: x + 1, "ten")}
+        assert ray_dask.ray_dask_get(graph, ["eleven"]) == [11]
+    assert called == ["presubmit", "presubmit", "postsubmit", [11]]
+    bar = ray_dask.ProgressBarCallback()
+    options = {"scheduler": ray_dask.ray_dask_get, "ray_callbacks": [bar]}
+    assert eleven.compute(**options, _ray_enable_progress_bar=True) == 1
+    sent, ended = ray.get(bar.pb.result.remote())
+    assert sent == ended >= 1
+    with pytest.raises(ray.exceptions.UnsupportedRayFeatureError):
+        ray_dask.RayDaskCallback(pretask=print)
+    assert called[4:] == []

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _driver
 
 if TYPE_CHECKING:
-    import dask.config
     from distributed import Client
 
     from raycompat.actor import ActorHandle
@@ -117,35 +116,34 @@ def actor(handle: ActorHandle[Any]) -> Actor:
     return as_dask_actor(handle)
 
 
-def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
-    """Compute `keys` of a Dask graph on the cluster: a scheduler for ``compute(scheduler=...)``.
+_IN_SCHEDULER = (
+    "disable_dask_on_ray",
+    "enable_dask_on_ray",
+    "ray_dask_get",
+    "ray_dask_get_sync",
+    "ray_dask_persist",
+)
+_IN_CALLBACKS = ("ProgressBarCallback", "RayDaskCallback", "local_ray_callbacks")
+
+
+def dataframe_optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+    """Return the graph as it is: Dask's data frames optimize themselves.
 
     Notes
     -----
-    Ray source: ``ray.util.dask.ray_dask_get``, 2.60.0. Differs from Ray: Dask itself runs the graph.
+    Ray source: ``ray.util.dask.dataframe_optimize``, 2.60.0. Differs from Ray: it has no effect.
     """
-    return client().get(dsk, keys, **options)
+    return dsk
 
 
-def enable_dask_on_ray(shuffle: str | None = "tasks") -> dask.config.set:
-    """Compute Dask collections on the cluster from now on, or in a ``with`` block.
+def __getattr__(name: str) -> Any:
+    """Import Dask when a name needs it."""
+    if name in _IN_SCHEDULER:
+        from raycompat.util.dask import scheduler
 
-    Notes
-    -----
-    Ray source: ``ray.util.dask.enable_dask_on_ray``, 2.60.0.
-    """
-    import dask
+        return getattr(scheduler, name)
+    if name in _IN_CALLBACKS:
+        from raycompat.util.dask import callbacks
 
-    return dask.config.set({"scheduler": ray_dask_get, "dataframe.shuffle.method": shuffle})
-
-
-def disable_dask_on_ray() -> dask.config.set:
-    """Compute Dask collections with Dask's default scheduler again.
-
-    Notes
-    -----
-    Ray source: ``ray.util.dask.disable_dask_on_ray``, 2.60.0.
-    """
-    import dask
-
-    return dask.config.set({"scheduler": None, "dataframe.shuffle.method": None})
+        return getattr(callbacks, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

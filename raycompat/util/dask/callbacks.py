@@ -1,0 +1,167 @@
+"""Functions that are called when a graph's tasks are sent and run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import raycompat as ray
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+_NAMES = (
+    "ray_presubmit",
+    "ray_postsubmit",
+    "ray_pretask",
+    "ray_posttask",
+    "ray_postsubmit_all",
+    "ray_finish",
+)
+
+
+class RayDaskCallback:
+    """Functions that `ray_dask_get` calls. Give them by name, or override the methods in a subclass.
+
+    It is active in a ``with`` block, from `register` to `unregister`, or where it is passed:
+    ``compute(scheduler=ray_dask_get, ray_callbacks=[...])``.
+
+    Parameters
+    ----------
+    **functions
+        ``ray_presubmit(task, key, deps)``: before a call is sent; a result other than None is taken
+        in place of the call. ``ray_postsubmit(task, key, deps, object_ref)``: after it was sent.
+        ``ray_pretask(key, object_refs)``: in the call, with the values of the arguments.
+        ``ray_posttask(key, result, pre_state)``: after it, with what the one before has returned.
+        ``ray_postsubmit_all(object_refs, dsk)``: when all were sent. ``ray_finish(result)``: at the
+        end.
+
+    Notes
+    -----
+    Ray source: ``ray.util.dask.RayDaskCallback``, 2.60.0. Differs from Ray: the functions of
+    ``dask.callbacks.Callback`` are refused.
+    """
+
+    #: Those that are active, in the order of their begin.
+    ray_active: ClassVar[list[RayDaskCallback]] = []
+
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        unknown = [name for name in functions if name not in _NAMES]
+        if unknown:
+            raise UnsupportedRayFeatureError(
+                f"RayDaskCallback({', '.join(unknown)}=...)",
+                "graphs do not run in Dask's local scheduler",
+                f"the functions are {', '.join(_NAMES)}",
+            )
+        for name, function in functions.items():
+            setattr(self, f"_{name}", function)
+
+    def __enter__(self) -> RayDaskCallback:
+        self.register()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.unregister()
+
+    def register(self) -> None:
+        """Call it for all graphs from now on."""
+        RayDaskCallback.ray_active.append(self)
+
+    def unregister(self) -> None:
+        """Do not call it any more."""
+        RayDaskCallback.ray_active.remove(self)
+
+    def _ray_presubmit(self, task: Any, key: Any, deps: dict[Any, Any]) -> Any:
+        return None
+
+    def _ray_postsubmit(self, task: Any, key: Any, deps: dict[Any, Any], object_ref: Any) -> None:
+        pass
+
+    def _ray_pretask(self, key: Any, object_refs: list[Any]) -> Any:
+        return None
+
+    def _ray_posttask(self, key: Any, result: Any, pre_state: Any) -> None:
+        pass
+
+    def _ray_postsubmit_all(self, object_refs: list[Any], dsk: Any) -> None:
+        pass
+
+    def _ray_finish(self, result: Any) -> None:
+        pass
+
+
+def active_callbacks() -> list[RayDaskCallback]:
+    """Return those that are active now."""
+    return list(RayDaskCallback.ray_active)
+
+
+@contextlib.contextmanager
+def local_ray_callbacks(
+    callbacks: list[RayDaskCallback] | None = None,
+) -> Iterator[list[RayDaskCallback]]:
+    """Yield the callbacks, or the active ones; these are not active inside.
+
+    Notes
+    -----
+    Ray source: ``ray.util.dask.local_ray_callbacks``, 2.60.0. No known difference.
+    """
+    if callbacks is not None:
+        yield callbacks
+        return
+    active = active_callbacks()
+    RayDaskCallback.ray_active.clear()
+    try:
+        yield active
+    finally:
+        RayDaskCallback.ray_active[:] = active
+
+
+class _Times:
+    """When the tasks of graphs were sent, began and ended."""
+
+    def __init__(self) -> None:
+        self._times: dict[Any, dict[str, float]] = {}
+
+    def note(self, key: Any, what: str, time_s: float) -> None:
+        self._times.setdefault(key, {})[what] = time_s
+
+    def result(self) -> tuple[int, int]:
+        return len(self._times), sum("finished" in times for times in self._times.values())
+
+    def report(self) -> dict[Any, Any]:
+        found: dict[Any, Any] = {
+            key: {
+                "execution_time": times["finished"] - times["scheduled"],
+                "scheduling_time": times["scheduled"] - times["submitted"],
+            }
+            for key, times in self._times.items()
+            if len(times) == 3
+        }
+        sent = [(key, times["submitted"]) for key, times in self._times.items()]
+        found["submission_order"] = sorted(sent, key=lambda each: each[1])
+        return found
+
+
+class ProgressBarCallback(RayDaskCallback):
+    """Keep when the tasks of graphs are sent, begin and end.
+
+    Its actor `pb` has ``result()``, the numbers of tasks sent and ended, and ``report()``, the seconds
+    of each. The option ``_ray_enable_progress_bar=True`` of `ray_dask_get` shows a bar.
+
+    Notes
+    -----
+    Ray source: ``ray.util.dask.ProgressBarCallback``, 2.60.0. Differs from Ray: each has its own actor.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pb: Any = ray.remote(_Times).options(num_cpus=0).remote()
+
+    def _ray_postsubmit(self, task: Any, key: Any, deps: dict[Any, Any], object_ref: Any) -> None:
+        self.pb.note.remote(key, "submitted", time.time())
+
+    def _ray_pretask(self, key: Any, object_refs: list[Any]) -> Any:
+        self.pb.note.remote(key, "scheduled", time.time())
+
+    def _ray_posttask(self, key: Any, result: Any, pre_state: Any) -> None:
+        ray.get(self.pb.note.remote(key, "finished", time.time()))
