@@ -22,7 +22,7 @@ def broadcast_from_rank_zero(data: T) -> T:
 
     Raises
     ------
-    TypeError or pickle.PicklingError
+    TypeError
         When the value cannot be pickled.
     RuntimeError
         Outside a training function.
