@@ -29,10 +29,12 @@ SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 # Pages that each build types as a reader does; `make nightly` types all.
 TYPED := docs/index docs/quickstart docs/tasks docs/from_ray docs/from_dask docs/watching
 CATALOGUES := _build/gettext locale zh_CN
+# Notebooks that each build runs; `make nightly` runs all.
+NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-typed docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-typed docs-notebook docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -143,6 +145,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(TYPED)
+	.venv/bin/python docs/_tools/run_notebooks.py _build/html/en $(NOTEBOOKS)
 
 docs-en docs-zh_CN: docs-%: setup
 	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
@@ -163,6 +166,11 @@ docs-typed: setup  ## type a page as printed into Python in an empty folder: mak
 	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-typed PAGE=docs/quickstart"; exit 1; }
 	$(SPHINX) -D language=en -d _build/doctrees/en -b dummy . _build/dummy
 	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(PAGE)
+
+docs-notebook: setup  ## run a page's notebook in an empty folder: make docs-notebook PAGE=docs/quickstart, or PAGE=--all
+	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-notebook PAGE=docs/quickstart"; exit 1; }
+	$(SPHINX) -D language=en -d _build/doctrees/en -b html . _build/html/en
+	.venv/bin/python docs/_tools/run_notebooks.py _build/html/en $(PAGE)
 
 docs-messages: setup
 	rm -rf _build/gettext
@@ -196,6 +204,7 @@ changelog: setup  ## write the fragments of changes/ into CHANGES.md: make chang
 nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers, pages as typed
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s -m nightly
 	$(MAKE) docs-typed PAGE=--all
+	$(MAKE) docs-notebook PAGE=--all
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

@@ -21,6 +21,9 @@ from sphinx.application import Sphinx
 #: Reference pages have examples too, but are not read from top to bottom.
 GUIDES = re.compile(r"docs/\w+|tutorials/\w+")
 
+#: A notebook has an event loop already, so it awaits what a program runs in a new one.
+_IN_A_LOOP = re.compile(r"^asyncio\.run\((.+)\)$", re.MULTILINE)
+
 #: What a notebook does without.
 LEFT_OUT = (nodes.raw, nodes.comment, nodes.target, addnodes.index, addnodes.toctree)
 #: What is one block of Markdown.
@@ -36,6 +39,8 @@ class Code:
     output: str = ""
     #: Of `doctest`, `testcode`, `testoutput`, `testsetup`, `testcleanup`.
     kind: str = "testcode"
+    #: Whether it shows an error, after which Jupyter has to go on.
+    raises: bool = False
 
 
 class Writer:
@@ -124,10 +129,14 @@ def _examples(node: nodes.Element) -> Iterator[Code]:
         return
     source: list[str] = []
     for example in doctest.DocTestParser().get_examples(text):
-        source.append(example.source)
+        if example.exc_msg and source:
+            yield Code("".join(source).rstrip())
+            source = []
+        source.append(_IN_A_LOOP.sub(r"await \1", example.source))
         # Jupyter shows the value of a cell's last line only.
         if example.want:
-            yield Code("".join(source).rstrip(), example.want)
+            raises = example.exc_msg is not None
+            yield Code("".join(source).rstrip(), example.want, raises=raises)
             source = []
     if source:
         yield Code("".join(source).rstrip())
@@ -156,7 +165,7 @@ def notebook(tree: nodes.document, root: Path, language: str) -> NotebookNode | 
     pieces = list(_in_order(list(writer.pieces(tree))))
     if not any(isinstance(piece, Code) for piece in pieces):
         return None
-    cells: list[NotebookNode] = []
+    cells = [_file_cell(file) for file in _downloads(tree, root)]
     for is_prose, group in itertools.groupby(pieces, lambda piece: isinstance(piece, str)):
         if is_prose:
             cells.append(_markdown_cell("\n\n".join(map(str, group)), writer.pictures))
@@ -168,9 +177,23 @@ def notebook(tree: nodes.document, root: Path, language: str) -> NotebookNode | 
     return v4.new_notebook(cells=cells, metadata={"kernelspec": kernel, "language": language})
 
 
+def _downloads(tree: nodes.document, root: Path) -> list[Path]:
+    """Return the programs that a page lets readers download."""
+    folder = Path(tree["source"]).parent
+    targets = [node["reftarget"] for node in tree.findall(addnodes.download_reference)]
+    files = [root / t[1:] if t.startswith("/") else folder / t for t in targets]
+    return [file for file in dict.fromkeys(files) if file.suffix == ".py"]
+
+
+def _file_cell(file: Path) -> NotebookNode:
+    """Return a cell that writes a program beside the notebook."""
+    return v4.new_code_cell(f"%%writefile {file.name}\n{file.read_text(encoding='utf-8').rstrip()}")
+
+
 def _code_cell(code: Code) -> NotebookNode:
     shown = [v4.new_output("stream", name="stdout", text=code.output)] if code.output else []
-    return v4.new_code_cell(code.source, outputs=shown)
+    tags = {"metadata": {"tags": ["raises-exception"]}} if code.raises else {}
+    return v4.new_code_cell(code.source, outputs=shown, **tags)
 
 
 def _markdown_cell(text: str, pictures: dict[str, Path]) -> NotebookNode:
