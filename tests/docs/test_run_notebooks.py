@@ -21,7 +21,9 @@ run_notebooks = pytest.importorskip("run_notebooks", reason="needs a kernel of n
 PROGRAM = "print('of the program')\n"
 RUNS_PROGRAM = ">>> import runpy\n>>> _ = runpy.run_path('program.py')\nof the program\n"
 MEANT = ">>> start = 1\n>>> start / 0\nTraceback (most recent call last):\nZeroDivisionError: ...\n"
-COROUTINE = ">>> import asyncio\n>>> async def two():\n...     return 2\n>>> asyncio.run(two())\n2\n"
+COROUTINE = (
+    ">>> import asyncio\n>>> async def two():\n...     return 2\n>>> asyncio.run(two())\n2\n"
+)
 
 
 def notebook(folder, *examples, has_program=True):
