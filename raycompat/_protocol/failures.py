@@ -28,6 +28,11 @@ _ERROR_TYPES = {
 #: Begins the text of an actor whose process has ended; what follows is the reason.
 DEAD_BECAUSE = "The actor is dead because "
 
+#: Texts about actors that their programs have ended.
+_KILLED = "it was killed by `ray.kill`."
+_EXITED = "The actor exited because exit_actor() is called, or __ray_terminate__."
+OWNER_DIED = f"{DEAD_BECAUSE}its owner has died: the driver or actor that made it."
+
 #: Characters of a failure's text that the state API shows.
 _MANY_CHARACTERS = 300
 
@@ -41,13 +46,18 @@ def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
 
 def actor_killed(actor: str) -> bytes:
     """Return the error of an actor that `ray.kill` has ended."""
-    return actor_died(f"{DEAD_BECAUSE}it was killed by `ray.kill`.", actor)
+    return actor_died(f"{DEAD_BECAUSE}{_KILLED}", actor)
 
 
 def actor_exited(actor: str) -> bytes:
     """Return the error of an actor that has called `exit_actor`."""
-    text = "The actor exited because exit_actor() is called, or __ray_terminate__."
-    return actor_died(text, actor)
+    return actor_died(_EXITED, actor)
+
+
+def is_expected(error: bytes) -> bool:
+    """Return whether an actor was ended by its program: by `ray.kill`, by itself, or with its owner."""
+    text = text_of(error)
+    return any(each in text for each in (_KILLED, _EXITED, OWNER_DIED))
 
 
 def actor_unavailable(text: str, actor: str) -> bytes:

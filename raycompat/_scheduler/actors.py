@@ -28,9 +28,6 @@ from raycompat._scheduler.endings import group_of
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
-#: The error text of an actor whose creator has ended.
-OWNER_DIED = "The actor is dead because its owner has died: the driver or actor that made it."
-
 #: The scheduler client that holds the keys of detached actors, so that they outlive their drivers.
 DETACHED = "raycompat-detached"
 
@@ -56,7 +53,7 @@ class Actors:
         for key, call in self._parts.calls.of_owner(client).items():
             actor = call.spec["actor"]
             if actor is not None and not actor["detached"]:
-                error = failures.actor_died(OWNER_DIED, key)
+                error = failures.actor_died(failures.OWNER_DIED, key)
                 end = partial(self.end, key, error, gracefully=True)
                 asyncio.get_running_loop().call_soon(end)
         for row in list(self.rows.values()):
@@ -77,7 +74,7 @@ class Actors:
         """
         for row in [row for row in self.rows.values() if row.job == job]:
             self.free_name(row.key)
-            self.bury(row.key, failures.actor_died(OWNER_DIED, row.key))
+            self.bury(row.key, failures.actor_died(failures.OWNER_DIED, row.key))
 
     def expect(self, client: str, spec: CallSpec) -> None:
         """Add an actor that a client has submitted."""
@@ -195,7 +192,7 @@ class Actors:
         """Remove an actor that has no references any more."""
         text = "All references to the actor were removed."
         if owner not in self._scheduler.clients:
-            text = OWNER_DIED
+            text = failures.OWNER_DIED
         error = failures.actor_died(text, key)
         self.bury(key, error)
         self._parts.tell_owner(owner, key, error, unknown=True)  # it may never have started

@@ -58,6 +58,8 @@ class Function:
     type: str = "NORMAL_TASK"
     num_done: int = 0
     num_failed: int = 0
+    #: The type and the text of the last error; empty if no call has failed.
+    last_error: str = ""
     #: The durations of the last calls, in seconds.
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_DURATIONS))
     #: The number of calls that ended in each of the last seconds.
@@ -73,6 +75,7 @@ class Function:
             self.num_done += ended.count
         else:
             self.num_failed += ended.count
+            self.last_error = ended.failure.text
         self.durations.extend(_durations(times_of(ended.calls)))
         self._by_second[int(now)] += ended.count
         if len(self._by_second) > 2 * _RATE_S:

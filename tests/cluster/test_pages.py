@@ -193,6 +193,33 @@ def test_the_timeline_has_a_bar_for_each_call(page, wait_until):
     assert first["process"] in now("processes").factors
 
 
+def test_failed_actors_are_first_and_those_that_were_killed_are_last(page, wait_until):
+    failed, living, killed, left = [
+        Learner.options(name=each, num_cpus=0, num_gpus=0).remote()
+        for each in ("failed", "living", "killed", "left")
+    ]
+    ray.get([each.ready.remote() for each in (failed, living, killed, left)])
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(failed.fail.remote())
+    ray.kill(killed)
+    left.__ray_terminate__.remote()
+    shown = page("individual-ray-actors")
+
+    def order():
+        return [(row["name"], row["state"]) for row in rows(shown, "actors") if row["name"]]
+
+    def is_in_order():
+        first, *rest = order()
+        return (first, *sorted(rest)) == (
+            ("failed", "DEAD"),
+            ("killed", "DEAD"),
+            ("left", "DEAD"),
+            ("living", "ALIVE"),
+        ) and rest[0] == ("living", "ALIVE")
+
+    wait_until(is_in_order)
+
+
 def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     learner = Learner.options(num_gpus=0).remote()
     with pytest.raises(ray.exceptions.RayActorError):
@@ -227,6 +254,7 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
     wait_until(lambda: {"done": 48, "waiting": 0, "running": 0}.items() <= figures().items())
     found, counts = figures(), state.summarize_tasks()["cluster"]["summary"]["counted"]
     assert counts["state_counts"] == {"FINISHED": found["done"], "FAILED": found["failed"]}
+    assert found["error"] == "ValueError: no"
     assert 0 < found["median"] <= found["high"] <= found["longest"] < 60
 
     group = ray.util.placement_group([{"CPU": 2}])

@@ -104,10 +104,10 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
     (group,) = state.list_placement_groups(filters=[("name", "=", "evaluation")])
     words = {
         "cluster": ("Learner (learner)", "evaluation"),
-        "tasks": ("counted", "48", "Learner.step", "20"),
-        "actors": (actor.actor_id, "ALIVE", str(actor.pid)),
+        "tasks": ("counted", "48", "Learner.step", "20", "ValueError: no"),
+        "actors": (actor.actor_id, "\u25cf", "ALIVE", str(actor.pid)),
         "waiting": ("counted", "GPU: 2", "hold it: 1 of the actor Learner ({GPU: 1}). End"),
-        "groups": (group.placement_group_id, "CREATED"),
+        "groups": (group.placement_group_id, "\u25cf", "CREATED"),
         "objects": (program.hex(), "4.8 MiB"),
         "experiments": ("run 1", "loss=0.5"),
         "logs": ("Choose a process.",),

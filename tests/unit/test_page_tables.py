@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from raycompat._scheduler.pages.table_widget import Table
+import pytest
+
+from raycompat._scheduler.pages.table_widget import Table, _as_text
 from raycompat._scheduler.pages.tables import _sampled
 
 
@@ -21,15 +23,34 @@ def test_the_chosen_row_is_shown_in_full_and_follows():
     assert "&lt;x&gt;" in table._chosen.text
     rows[1] = {**rows[1], "used": 1.0}
     table.update()
-    assert "<b>In use</b>: 1.0" in table._chosen.text
+    assert "<b>In use</b>: 1.00" in table._chosen.text
     rows.insert(0, {**rows[0], "node": "m"})
     table.update()
     assert table.source.selected.indices == [2]
-    assert "<b>In use</b>: 1.0" in table._chosen.text
+    assert "<b>In use</b>: 1.00" in table._chosen.text
     del rows[0]
     table.update()
     assert table.source.selected.indices == [1]
-    assert "<b>In use</b>: 1.0" in table._chosen.text
+    assert "<b>In use</b>: 1.00" in table._chosen.text
     rows.clear()
     table.update()
     assert table._chosen.text == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (8.797645568847656e-05, "seconds", "88 µs"),
+        (0.0123, "seconds", "12.3 ms"),
+        (1234.56, "seconds", "1,234.6 s"),
+        (0.0, "seconds", "0 µs"),
+        (None, "seconds", ""),
+        (5_000_000, "bytes", "5,000,000 B"),
+        (-1, "bytes", ""),
+        (1234.567, "0,0.0", "1,234.6"),
+        (1234, "0,0", "1,234"),
+        ("<b>", "text", "<b>"),
+    ],
+)
+def test_figures_of_the_chosen_row_have_units(value, form, text):
+    assert _as_text(value, form) == text

@@ -42,11 +42,26 @@ _SECONDS = """<%
   const number = factor * value;
 %><%- value === null ? "" : number.toFixed(number < 10 ? 1 : 0) + " " + unit %>"""
 
+#: Units of seconds, with the factors by which seconds are multiplied.
+_SECOND_UNITS = ((1, "s"), (1e3, "ms"), (1e6, "µs"))
+
 #: Bokeh 3.9 draws a table again only if the number of its rows has changed.
 _DRAW_AGAIN_JS = "table.view.change.emit()"
 
 #: A cell with escaped text; the whole text is shown when the pointer rests on it.
 _TEXT = '<span title="<%- value %>"><%- value %></span>'
+
+#: A cell with a state: a mark of a colour and a shape, and the word. The colours are those of Okabe and
+#: Ito, which also people who do not see all colours tell apart, on light and dark pages.
+_STATE = """<%
+  const failed = ["\\u25a0", "#d55e00"], waits = ["\\u25b2", "#e69f00"], good = ["\\u25cf", "#009e73"];
+  const marks = {
+    DEAD: failed, ERROR: failed, FAILED: failed, LOST: failed, RESTARTING: failed,
+    PENDING: waits, PENDING_CREATION: waits, RESERVED: waits, RESCHEDULING: waits, PAUSED: waits,
+    ALIVE: good, CREATED: good, RUNNING: good, FINISHED: good, TERMINATED: good,
+  };
+  const [mark, color] = marks[String(value).toUpperCase()] || ["", "inherit"];
+%><span style="color: <%- color %>"><%- mark %></span> <span title="<%- value %>"><%- value %></span>"""
 
 #: The columns that identify a row of a table; the chosen row is found by them after an update.
 _IDENTITY: dict[str, tuple[str, ...]] = {
@@ -63,7 +78,7 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
 }
 
 #: How a cell shows its value; numbers without a template have a format.
-_TEMPLATES = {"text": _TEXT, "bytes": _BYTES, "seconds": _SECONDS}
+_TEMPLATES = {"text": _TEXT, "state": _STATE, "bytes": _BYTES, "seconds": _SECONDS}
 
 #: The columns of each table: field, title, width, and how its values are shown.
 _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
@@ -78,7 +93,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "actors": [
         ("class", "Class", 150, "text"),
         ("name", "Name", 120, "text"),
-        ("state", "State", 90, "text"),
+        ("state", "State", 120, "state"),
         ("node", "Node", 130, "text"),
         ("pid", "Process", 70, "text"),
         ("waiting", "Waiting", 70, "0,0"),
@@ -101,6 +116,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("median", "Median", 90, "seconds"),
         ("high", "95 %", 90, "seconds"),
         ("longest", "Longest", 90, "seconds"),
+        ("error", "Last error", 300, "text"),
     ],
     "stores": [
         ("node", "Node", 150, "text"),
@@ -116,7 +132,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "objects": [
         ("id", "Object", 420, "text"),
         ("size", "Size", 100, "bytes"),
-        ("state", "State", 90, "text"),
+        ("state", "State", 110, "state"),
         ("kind", "Kept by", 200, "text"),
         ("holders", "Processes", 400, "text"),
     ],
@@ -130,7 +146,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "groups": [
         ("id", "Id", 280, "text"),
         ("name", "Name", 120, "text"),
-        ("state", "State", 100, "text"),
+        ("state", "State", 130, "state"),
         ("strategy", "Strategy", 120, "text"),
         ("bundles", "Bundles", 300, "text"),
         ("nodes", "Nodes", 250, "text"),
@@ -148,7 +164,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     ],
     "trials": [
         ("name", "Trial", 220, "text"),
-        ("state", "State", 125, "text"),
+        ("state", "State", 125, "state"),
         ("step", "Step", 80, "0,0"),
         ("seconds", "Time", 80, "seconds"),
         ("score", "Figure", 110, "0,0.0000"),
@@ -170,6 +186,7 @@ class Table:
     ) -> None:
         self._parts, self._read, self._count = parts, read, count
         self._titles = {field: title for field, title, *_ in _COLUMNS[name]}
+        self._forms = {field: form for field, _, _, form in _COLUMNS[name]}
         empty: dict[str, list[Any]] = {field: [] for field in self._titles}
         self.source = ColumnDataSource(empty, name=name)
         self.source.selected.on_change("indices", lambda attr, old, new: self._show_chosen())
@@ -226,7 +243,8 @@ class Table:
 
     def _show_chosen(self) -> None:
         lines = [
-            f"<b>{title}</b>: {html.escape(str(self.source.data[field][index]))}"
+            f"<b>{title}</b>: "
+            + html.escape(_as_text(self.source.data[field][index], self._forms[field]))
             for index in self.source.selected.indices[:1]
             if index < len(self.source.data[next(iter(self._titles))])
             for field, title in self._titles.items()
@@ -234,6 +252,20 @@ class Table:
         text = "<br>".join(lines)
         if text != self._chosen.text:
             self._chosen.text = text
+
+
+def _as_text(value: Any, form: str) -> str:
+    """Return a value as its cell shows it, but whole."""
+    if value is None:
+        return ""
+    if form == "seconds":
+        factor, unit = next((f, u) for f, u in _SECOND_UNITS if value * f >= 1 or u == "µs")
+        return f"{factor * value:.3g} {unit}" if factor > 1 else f"{value:,.1f} s"
+    if form == "bytes":
+        return f"{value:,} B" if value >= 0 else ""
+    if form.startswith("0"):
+        return f"{value:,.{len(form.partition('.')[2])}f}"
+    return str(value)
 
 
 def _formatter(form: str) -> NumberFormatter | HTMLTemplateFormatter:

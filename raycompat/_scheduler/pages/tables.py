@@ -123,10 +123,18 @@ def actors(parts: Parts) -> list[Row]:
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
+                "is_expected": actor.error is not None and failures.is_expected(actor.error),
                 "id": key.rpartition("-")[2],
             }
         )
-    return sorted(rows, key=lambda row: (row["state"] == "DEAD", row["class"], row["id"]))
+    return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
+
+
+def _rank(actor: Row) -> int:
+    """Return where an actor stands: failed ones first, ones that their programs have ended last."""
+    if actor["state"] not in ("DEAD", "RESTARTING"):
+        return 1
+    return 2 if actor["is_expected"] else 0
 
 
 def waiting(parts: Parts) -> list[Row]:
@@ -175,6 +183,7 @@ def functions(parts: Parts) -> list[Row]:
             "done": known[name].num_done if name in known else 0,
             "failed": known[name].num_failed if name in known else 0,
             "rate": known[name].rate(now) if name in known else 0.0,
+            "error": known[name].last_error if name in known else "",
         }
         for name in names
     ]
