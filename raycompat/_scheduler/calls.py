@@ -82,6 +82,9 @@ class Call:
     #: Whether its owner runs it by a lease; the node that stores its results, and the results.
     runs_by_lease: bool = False
     results: tuple[str, list[Any]] | None = None
+    #: Small results that its owner has, until Dask knows that the node has stored them. If the node
+    #: dies before that, another one stores them, and the call does not run again.
+    told: list[Any] | None = None
 
 
 class Calls:
@@ -207,7 +210,7 @@ class Calls:
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._computed.add(key)
-            call.results = None
+            call.results = call.told = None
         elif start == "released" and finish == "waiting" and key in self._computed:
             self._computed.discard(key)  # a node that dies during the next try is counted there
             self._make_anew(key, call)
@@ -272,6 +275,8 @@ class Calls:
             return
         adapter.park(self._scheduler, key)
         if not self._end_on(address, key) and finish != "forgotten":
+            if call.told is not None:
+                call.results, call.told = (address, call.told), None
             self._node_was_lost(key, call, self._parts.restarts.cause(address))
 
     def _release(self, key: str, call: Call) -> None:
@@ -433,6 +438,7 @@ class Calls:
             call.pid, call.phases = message.pid, Phases(*message.phases)
             if call.address == worker:
                 self._release(key, call)
+                call.told = _small(message.values)
             if error is not None:
                 self._parts.objects.errors[key] = error
         done = Done(key, values=message.values, error=error)
@@ -568,3 +574,9 @@ def _remove_from(index: dict[str, dict[str, Call]], name: str, key: str) -> None
     del calls[key]
     if not calls:
         del index[name]
+
+
+def _small(wires: list[Any] | None) -> list[Any] | None:
+    """Return results that any node can store, because they are in their wires whole; otherwise None."""
+    is_small = wires and all(wire[0] == "inline" and not wire[-1] for wire in wires)
+    return wires if is_small else None
