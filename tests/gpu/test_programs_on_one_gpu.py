@@ -197,11 +197,9 @@ print("STATUS", os.wait()[1])
 # --- what watchers see ----------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings(
-    "ignore:There is no current event loop:DeprecationWarning"
-)  # Bokeh's client
 def test_the_page_and_prometheus_show_the_gpu(monkeypatch):
     bokeh_client = pytest.importorskip("bokeh.client")
+    ioloop = pytest.importorskip("tornado.ioloop")
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     url = f"http://{ray.init(num_cpus=2).dashboard_url}"
 
@@ -216,9 +214,11 @@ def test_the_page_and_prometheus_show_the_gpu(monkeypatch):
     pids = ray.get([holder.take.remote(), stranger.take.remote()])
 
     def row():
-        session = bokeh_client.pull_session(url=f"{url}/individual-ray-gpus")
+        loop = ioloop.IOLoop(make_current=False)  # the client would not close a loop of its own
+        session = bokeh_client.pull_session(url=f"{url}/individual-ray-gpus", io_loop=loop)
         data = session.document.get_model_by_name("gpus").data
         session.close()
+        loop.close()
         (found,) = (dict(zip(data, each, strict=True)) for each in zip(*data.values(), strict=True))
         return found["memory"] and float(found["memory"].split()[0]) > 4 and found
 
