@@ -102,6 +102,11 @@ def ppo_on(env, **env_config):
     )
 
 
+def restarting(config):
+    """Let an environment that raises be made again."""
+    return config.fault_tolerance(restart_failed_sub_environments=True)
+
+
 def test_iterations_are_on_the_dashboard(cluster, wait_until):
     def experiments(dask_scheduler):
         parts = dask_scheduler.plugins["raycompat"].parts
@@ -330,7 +335,7 @@ def test_callbacks_are_called():
 
 
 def test_an_environment_that_raises_loses_its_episode(caplog):
-    algorithm = ppo_on(Counting, raises_at=[25]).build_algo()
+    algorithm = restarting(ppo_on(Counting, raises_at=[25])).build_algo()
     result = algorithm.train()
     assert result.episode_len_mean == 10
     assert "the game has crashed" in caplog.text
@@ -339,13 +344,22 @@ def test_an_environment_that_raises_loses_its_episode(caplog):
 
 
 def test_an_environment_that_always_raises_is_an_error():
-    algorithm = ppo_on(Counting, always_raises=True).build_algo()
-    with pytest.raises(EnvError, match="6 times, .*the game never starts"):
+    config = ppo_on(Counting, always_raises=True)
+    algorithm = config.build_algo()
+    with pytest.raises(OSError, match="the game never starts") as caught:
+        algorithm.train()
+    assert "restart_failed_sub_environments=True" in caught.value.__notes__[0]
+    algorithm.stop()
+    algorithm = restarting(config).build_algo()
+    with pytest.raises(EnvError, match="6 times within 0 steps.*the game never starts"):
         algorithm.train()
     algorithm.stop()
-    strict = ppo_on(Counting, always_raises=True)
-    algorithm = strict.fault_tolerance(restart_failed_sub_environments=False).build_algo()
-    with pytest.raises(EnvError, match="restart_failed_sub_environments=True"):
+
+
+def test_an_environment_that_fails_in_each_episode_is_an_error():
+    """Good steps between the failures do not count as a recovery."""
+    algorithm = restarting(ppo_on(Counting, raises_at=range(3, 1000, 4))).build_algo()
+    with pytest.raises(EnvError, match="6 times within [1-9][0-9] steps"):
         algorithm.train()
     algorithm.stop()
 
@@ -372,16 +386,16 @@ def test_an_environment_that_cannot_be_made_is_an_error(cluster):
 @pytest.mark.parametrize("num_runners", [0, 2])
 def test_an_environment_that_cannot_be_reset_is_an_error(num_runners, cluster):
     config = ppo_on(Counting, never_resets=True).env_runners(num_env_runners=num_runners)
-    algorithm = config.build_algo()
+    strict = config.copy().build_algo()
+    with pytest.raises(OSError, match="the game is full"):
+        strict.train()
+    strict.stop()
+    algorithm = restarting(config).build_algo()
     with pytest.raises(
         EnvError, match="Counting'> failed 6 times.*OSError: the game is full. Call"
     ):
         algorithm.train()
     algorithm.stop()
-    strict = config.fault_tolerance(restart_failed_sub_environments=False).build_algo()
-    with pytest.raises(EnvError, match="Counting'> failed with OSError: the game is full. To drop"):
-        strict.train()
-    strict.stop()
 
 
 def test_losses_that_are_not_numbers_are_an_error():

@@ -83,7 +83,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "restart_failed_env_runners": True,
         "ignore_env_runner_failures": False,
         "max_num_env_runner_restarts": 1000,
-        "restart_failed_sub_environments": True,
+        "restart_failed_sub_environments": False,
     },
     "callbacks": {"callbacks_class": None},
     # What Ray has beside; only the value that says what happens here is taken.
@@ -328,8 +328,9 @@ class AlgorithmConfig:
         **options
             ``restart_failed_env_runners`` (bool, default True), ``max_num_env_runner_restarts`` (int,
             default 1000). ``ignore_env_runner_failures`` (bool): go on without them.
-            ``restart_failed_sub_environments`` (bool, default True): drop the episode in which an
-            environment raised, and make the environment again.
+            ``restart_failed_sub_environments`` (bool, default False): drop the episode in which an
+            environment raised, and make the environment again. By default training ends with the
+            environment's own error. It also ends when an environment fails again and again.
         """
         return self._set("fault_tolerance", options)
 

@@ -200,7 +200,7 @@ class EnvRunner(Runner):
                 row.truncateds[place] = True
                 row.finals[place] = self._raw[place]
                 continue
-            self._failures_in_a_row = 0
+            self._num_steps += 1
             if episode is not None:
                 episodes.append(episode)
                 if ended is not None:

@@ -295,7 +295,7 @@ class MultiAgentEnvRunner(Runner):
             except Exception as error:
                 self._drop(place, error)
                 continue
-            self._failures_in_a_row = 0
+            self._num_steps += 1
             seen += own
             if is_over:
                 over.append(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,9 @@ from raycompat.rllib.utils.error import EnvError
 
 logger = logging.getLogger(__name__)
 
-#: An environment that fails so often, without one step in between, will not recover.
-MOST_FAILURES_IN_A_ROW = 5
+#: An environment that fails more often than this within so many steps of a runner will not recover.
+MOST_FAILURES = 5
+FAILURE_WINDOW_STEPS = 1000
 
 #: The policy of an algorithm that learns for one agent.
 POLICY_ID = "default_policy"
@@ -166,7 +168,9 @@ class Runner:
         self.policies: dict[str, ActingPolicy | ActingRule] = {
             name: plan.make() for name, plan in spec.policies.items()
         }
-        self._failures_in_a_row = 0
+        #: Steps of all its environments, and how many there were at the last failures.
+        self._num_steps = 0
+        self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
         if self._watch is not None:
             self._watch.made(self._envs)
 
@@ -236,19 +240,20 @@ class Runner:
 
     def _count_failure(self, place: int, error: Exception) -> None:
         """Raise where the environment is not made again; or log that it is."""
-        self._failures_in_a_row += 1
         name = self.spec.described
         if not self.spec.restarts_environments:
+            error.add_note(
+                f"The environment {name!r} raised this. To drop such an episode and go on with a new "
+                "environment, set fault_tolerance(restart_failed_sub_environments=True)."
+            )
+            raise error
+        self._failed_at.append(self._num_steps)
+        num_steps = self._num_steps - self._failed_at[0]
+        if len(self._failed_at) > MOST_FAILURES and num_steps < FAILURE_WINDOW_STEPS:
             raise EnvError(
-                f"The environment {name!r} failed with {type(error).__name__}: {error}. To drop such "
-                "an episode and go on with a new environment, set "
-                "fault_tolerance(restart_failed_sub_environments=True)."
-            ) from error
-        if self._failures_in_a_row > MOST_FAILURES_IN_A_ROW:
-            raise EnvError(
-                f"The environment {name!r} failed {self._failures_in_a_row} times, without one good "
-                f"step in between; the last time with {type(error).__name__}: {error}. Call its "
-                "reset() and step() without an algorithm to find the cause."
+                f"The environment {name!r} failed {len(self._failed_at)} times within {num_steps} "
+                f"steps; the last time with {type(error).__name__}: {error}. Call its reset() and "
+                "step() without an algorithm to find the cause."
             ) from error
         logger.warning(
             "The environment %r failed with %s: %s. Its episode is dropped after %d steps, and the "
