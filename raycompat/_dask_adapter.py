@@ -1314,7 +1314,7 @@ def future_of(client: Any, key: Any) -> Any:
     return distributed.Future(key, client)
 
 
-def let_dask_persist_by(get: Callable[..., Any]) -> None:
+def let_dask_persist_by(*gets: Callable[..., Any]) -> None:
     """Have ``dask.persist`` and the method of collections ask a scheduler function for references.
 
     Dask asks a scheduler function for values in both `compute` and `persist`, and does not say which.
@@ -1323,7 +1323,7 @@ def let_dask_persist_by(get: Callable[..., Any]) -> None:
 
     @functools.wraps(before)
     def persist(*args: Any, scheduler: Any = None, **kwargs: Any) -> Any:
-        if dask.base.get_scheduler(scheduler=scheduler) is get:
+        if dask.base.get_scheduler(scheduler=scheduler) in gets:
             kwargs["ray_persist"] = True
         return before(*args, scheduler=scheduler, **kwargs)
 

@@ -10,8 +10,9 @@ import asyncio
 import functools
 import time
 
-#: Seconds since some moment. Not the function itself, which would be found and replaced.
-monotonic = functools.partial(time.monotonic)
+#: Seconds since some moment. Another way to the clock, because the first import of this module may come
+#: after `time.monotonic` was replaced; and not the function itself, which would be found and replaced.
+monotonic = functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 
 
 def keep_running(loop: asyncio.AbstractEventLoop) -> None:

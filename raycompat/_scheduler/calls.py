@@ -83,8 +83,8 @@ class Call:
     runs_by_lease: bool = False
     results: tuple[str, list[Any]] | None = None
     #: Small results that its owner has, until Dask knows that the node has stored them. If the node
-    #: dies before that, another one stores them, and the call does not run again.
-    told: list[Any] | None = None
+    #: dies before that, another node stores them, if there is one, and the call does not run again.
+    sent: list[Any] | None = None
 
 
 class Calls:
@@ -210,7 +210,7 @@ class Calls:
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._computed.add(key)
-            call.results = call.told = None
+            call.results = call.sent = None
         elif start == "released" and finish == "waiting" and key in self._computed:
             self._computed.discard(key)  # a node that dies during the next try is counted there
             self._make_anew(key, call)
@@ -275,8 +275,8 @@ class Calls:
             return
         adapter.park(self._scheduler, key)
         if not self._end_on(address, key) and finish != "forgotten":
-            if call.told is not None:
-                call.results, call.told = (address, call.told), None
+            if call.sent is not None:
+                call.results, call.sent = (address, call.sent), None
             self._node_was_lost(key, call, self._parts.restarts.cause(address))
 
     def _release(self, key: str, call: Call) -> None:
@@ -438,7 +438,7 @@ class Calls:
             call.pid, call.phases = message.pid, Phases(*message.phases)
             if call.address == worker:
                 self._release(key, call)
-                call.told = _small(message.values)
+                call.sent = _small(message.values)
             if error is not None:
                 self._parts.objects.errors[key] = error
         done = Done(key, values=message.values, error=error)

@@ -534,6 +534,18 @@ def test_callbacks_see_the_tasks(cluster):
         graph = {"ten": (int,), "eleven": (lambda x: x + 1, "ten")}
         assert ray_dask.ray_dask_get(graph, ["eleven"]) == [11]
     assert called == ["presubmit", "presubmit", "postsubmit", [11]]
+    inner = []
+
+    class Nested(ray_dask.RayDaskCallback):
+        def _ray_presubmit(self, task, key, deps):
+            inner.append(ray_dask.ray_dask_get({"x": (int, "7")}, ["x"]))
+
+        def _ray_postsubmit_all(self, object_refs, dsk):
+            inner.append([len(each) for each in object_refs])
+
+    with Nested():
+        assert ray_dask.ray_dask_get(graph, [["ten"], ["eleven"]]) == [[0], [1]]
+    assert inner == [[7], [7], [1, 1]]
     bar = ray_dask.ProgressBarCallback()
     options = {"scheduler": ray_dask.ray_dask_get, "ray_callbacks": [bar]}
     assert eleven.compute(**options, _ray_enable_progress_bar=True) == 1

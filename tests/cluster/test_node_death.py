@@ -171,7 +171,7 @@ def test_a_second_node_of_the_cluster_takes_over(wait_until):
 def test_a_call_whose_owner_has_its_result_does_not_run_again(dask_cluster, tmp_path, wait_until):
     """Its node dies before Dask hears that the task has ended."""
 
-    died, ran = tmp_path / "died", tmp_path / "ran"
+    died, ran, seen = tmp_path / "died", tmp_path / "ran", tmp_path / "seen"
 
     def die_after_calls(dask_worker):
         from raycompat._node import tasks
@@ -182,7 +182,8 @@ def test_a_call_whose_owner_has_its_result_does_not_run_again(dask_cluster, tmp_
             result = await run(self, key, payload, values)
             if not died.exists():
                 died.touch()
-                await asyncio.sleep(0.5)  # the report of the result leaves meanwhile
+                while not seen.exists():  # the driver has the result
+                    await asyncio.sleep(0.01)
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
@@ -204,6 +205,7 @@ def test_a_call_whose_owner_has_its_result_does_not_run_again(dask_cluster, tmp_
 
     ref = call.remote()
     assert ray.get(ref) == 5
+    seen.touch()
     wait_until(lambda: any(each.poll() is not None for each in workers))
     key = ref._key
 

@@ -80,6 +80,20 @@ def test_a_rank_that_keeps_others_waiting_is_warned_of(caplog):
     assert len(caplog.records) == 2
 
 
+def test_a_rank_that_keeps_others_waiting_in_a_meeting_is_warned_of(caplog):
+    meetings = Meetings(2)
+    stragglers = Stragglers(Rounds(2), meetings, interval_s=60)
+    meetings.add(0, Met("barrier"))
+    for now in (5, 65):
+        stragglers.check(now)
+    (record,) = caplog.records
+    assert "call number 1 in train.collective, barrier() for 60 s" in record.getMessage()
+    assert "ranks [1] have not" in record.getMessage()
+    meetings.add(1, Met("barrier"))
+    stragglers.check(500)
+    assert len(caplog.records) == 1
+
+
 def test_a_meeting_has_the_value_of_rank_0_when_all_have_come():
     meetings = Meetings(3)
     for number in range(2):

@@ -12,7 +12,7 @@ import raycompat as ray
 from raycompat import _dask_adapter, _driver
 from raycompat._caller import dask_values
 from raycompat.object_ref import ObjectRef
-from raycompat.util.dask.callbacks import RayDaskCallback, active_callbacks
+from raycompat.util.dask.callbacks import RayDaskCallback, local_ray_callbacks
 
 #: The options of `ray_dask_get` that Ray has and that have no effect: calls are sent without threads.
 _WITHOUT_EFFECT = ("num_workers", "pool")
@@ -66,25 +66,29 @@ def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
     -----
     Ray source: ``ray.util.dask.ray_dask_get``, 2.60.0. Differs from Ray: it refuses unknown options.
     """
-    made = _Submitted(options)
+    # A graph that a callback computes has no callbacks.
+    with local_ray_callbacks(options.pop("ray_callbacks", None)) as hooks:
+        return _compute(dsk, keys, _Submitted(list(hooks), options))
+
+
+def _compute(dsk: Any, keys: Any, made: _Submitted) -> Any:
     _submit(dsk, made)
     del dsk
     refs = _nested(keys, made.refs.__getitem__)
-    leaves = list(_leaves(refs))
     for hook in made.hooks:
-        hook._ray_postsubmit_all(leaves, made.nodes)
+        hook._ray_postsubmit_all(refs, made.nodes)
     if made.shows_bar:
         ray.util.progress([ref for ref in made.refs.values() if isinstance(ref, ObjectRef)])
     # The inputs and the intermediate results are freed as soon as the calls have used them.
     made.refs, made.nodes = {}, {}
-    result = refs if made.is_persisted else _values(refs, leaves)
+    result = refs if made.is_persisted else _values(refs)
     for hook in made.hooks:
         hook._ray_finish(result)
     return result
 
 
-def _values(refs: Any, leaves: list[Any]) -> Any:
-    values = iter(ray.get(leaves))
+def _values(refs: Any) -> Any:
+    values = iter(ray.get(list(_leaves(refs))))
     return _nested(refs, lambda ref: next(values))
 
 
@@ -102,9 +106,8 @@ def ray_dask_get_sync(dsk: Any, keys: Any, **options: Any) -> Any:
 class _Submitted:
     """The calls of a graph: the reference of each key, and the options that hold for all."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        given = options.pop("ray_callbacks", None)
-        self.hooks = active_callbacks() if given is None else list(given)
+    def __init__(self, hooks: list[RayDaskCallback], options: dict[str, Any]) -> None:
+        self.hooks = hooks
         self.remote_args = dict(options.pop("ray_remote_args", None) or {})
         self.is_persisted = bool(options.pop("ray_persist", False))
         self.shows_bar = bool(options.pop("_ray_enable_progress_bar", False))
@@ -135,12 +138,12 @@ def _submit(dsk: Any, made: _Submitted) -> None:
     made.nodes = _dask_adapter.nodes_of_graph(dsk)
     order = graphlib.TopologicalSorter({key: n.dependencies for key, n in made.nodes.items()})
     for key in order.static_order():
-        if (
-            key not in made.nodes
-        ):  # a task of Dask's scheduler, to which a reference or future leads
-            client = _driver.connected_session("ray_dask_get").client
-            future = _dask_adapter.future_of(client, key)
-            made.refs[key] = dask_values.as_ref(_driver.connected_session("ray_dask_get"), future)
+        # A task of Dask's scheduler, to which a reference or future leads.
+        if key not in made.nodes:
+            session = _driver.connected_session("ray_dask_get")
+            made.refs[key] = dask_values.as_ref(
+                session, _dask_adapter.future_of(session.client, key)
+            )
             continue
         made.refs[key] = _ref_of(key, made, made.remote_args | annotated.get(key, {}))
         if made.is_one_by_one and isinstance(made.refs[key], ObjectRef):
@@ -157,10 +160,10 @@ def _ref_of(key: Any, made: _Submitted, remote_args: dict[str, Any]) -> Any:
         return value if isinstance(value, ObjectRef) else ray.put(value)
     names = sorted(node.dependencies, key=str)
     deps = {name: made.refs[name] for name in names}
-    for hook in made.hooks:
-        instead = hook._ray_presubmit(node, key, deps)
-        if instead is not None:
-            return ray.put(instead)
+    instead = [hook._ray_presubmit(node, key, deps) for hook in made.hooks]
+    for value in instead:
+        if value is not None:
+            return ray.put(value)
     call = _run.options(name=f"dask:{key!s}", **remote_args)
     ref = call.remote(node, key, names, made.hooks, *deps.values())
     for hook in made.hooks:
@@ -224,10 +227,11 @@ def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
 
     Notes
     -----
-    Ray source: ``ray.util.dask.ray_dask_persist``, 2.60.0. No known difference.
+    Ray source: ``ray.util.dask.ray_dask_persist``, 2.60.0. Differs from Ray: without
+    the option ``scheduler`` it takes `ray_dask_get`.
     """
     kwargs.setdefault("scheduler", ray_dask_get)
     return dask.persist(*args, **kwargs)
 
 
-_dask_adapter.let_dask_persist_by(ray_dask_get)
+_dask_adapter.let_dask_persist_by(ray_dask_get, ray_dask_get_sync)
