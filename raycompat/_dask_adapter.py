@@ -1315,7 +1315,7 @@ def future_of(client: Any, key: Any) -> Any:
 
 
 def let_dask_persist_by(*gets: Callable[..., Any]) -> None:
-    """Have ``dask.persist`` and the method of collections ask a scheduler function for references.
+    """Let ``dask.persist`` and the method of collections ask scheduler functions for references.
 
     Dask asks a scheduler function for values in both `compute` and `persist`, and does not say which.
     """

@@ -309,7 +309,7 @@ def _state_client(given: dict[str, Any]) -> Any:
     return StateApiClient(_destination=destination)
 
 
-@cli.command(short_help="Show nodes, used resources and waiting calls.")
+@cli.command(cls=state.StateCommand, short_help="Show nodes, used resources and waiting calls.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what runs on each node, too.")
 @state.format_option
 @_address_option
@@ -342,13 +342,13 @@ def status(
     dashboard = dashboard_link(found["dashboard"])
     if dashboard is not None:
         dashboard = with_scheme(dashboard)
+    if form == "default":  # before more is asked, which may take long or fail
+        click.echo(report(found, datetime.now(), dashboard))
     given = {"redis_password": redis_password, "redis_password_file": redis_password_file}
     what_runs = running(_state_client({**given, "address": address})) if verbose else None
     if form != "default":
         click.echo(document(described(found, dashboard, what_runs), form))
-        return
-    click.echo(report(found, datetime.now(), dashboard))
-    if what_runs is not None:
+    elif what_runs is not None:
         click.echo(running_report(what_runs))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -18,9 +17,6 @@ FORMATS = ("default", "json", "yaml", "table")
 
 #: Resources that are bytes.
 _BYTES = ("memory", "object_store_memory")
-
-#: The most characters of a cell where the output is not in a window.
-_WIDEST = 60
 
 #: The least characters of a column that is wrapped.
 _NARROWEST = 8
@@ -80,9 +76,7 @@ def document(found: Mapping[str, Any], form: str) -> str:
 
 def window_width() -> int | None:
     """Return the columns of the window; None where the output goes to a file or a program."""
-    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
-        return shutil.get_terminal_size().columns
-    return None
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
@@ -90,6 +84,7 @@ def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
 
     For a window of `width` columns, the columns that matter less are left out, and the widest one that
     is left is wrapped; the first one, the id, is always whole. A last line names what was left out.
+    Without a window, all columns are whole.
     """
     names = [
         name for name in (rows[0] if rows else ()) if any(row[name] is not None for row in rows)
@@ -134,8 +129,9 @@ def _width_of(columns: Mapping[str, Sequence[str]]) -> int:
 def _lines(columns: Mapping[str, list[str]], width: int | None) -> list[str]:
     widths = {name: max(map(len, cells)) for name, cells in columns.items()}
     excess = _width_of(columns) - width if width is not None and columns else 0
-    if excess > 0:
-        widest = max([*columns][1:] or columns, key=lambda name: widths[name])
+    others = [*columns][1:]
+    if excess > 0 and others:
+        widest = max(others, key=lambda name: widths[name])
         widths[widest] = max(_NARROWEST, widths[widest] - excess)
     lines = []
     for cells in zip(*columns.values(), strict=True):
@@ -163,9 +159,7 @@ def cell(name: str, value: Any, *, short: bool = False) -> str:
     else:
         text = str(value)
     text = " ".join(text.split())
-    if short and name in _IDS_OF_OTHERS:
-        return text[:_ID_DIGITS]
-    return text if short or len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
+    return text[:_ID_DIGITS] if short and name in _IDS_OF_OTHERS else text
 
 
 def size(num_bytes: float) -> str:

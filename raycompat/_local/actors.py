@@ -203,8 +203,7 @@ class LocalActors:
         """End the actors of a placement group that was removed."""
         for actor in list(self._actors.values()):
             if actor.group == group:
-                text = "The actor is dead because its placement group was removed."
-                self.end(actor.key, failures.actor_died(text, actor.key))
+                self.end(actor.key, failures.actor_died(failures.GROUP_REMOVED, actor.key))
 
     # --- names ------------------------------------------------------------------------------------
 

@@ -32,6 +32,8 @@ DEAD_BECAUSE = "The actor is dead because "
 _KILLED = "it was killed by `ray.kill`."
 _EXITED = "The actor exited because exit_actor() is called, or __ray_terminate__."
 OWNER_DIED = f"{DEAD_BECAUSE}its owner has died: the driver or actor that made it."
+GROUP_REMOVED = "Its placement group was removed."
+_GROUP_REMOVED_BEFORE = exceptions.ActorPlacementGroupRemoved._error_text
 
 #: Characters of a failure's text that the state API shows.
 _MANY_CHARACTERS = 300
@@ -55,9 +57,13 @@ def actor_exited(actor: str) -> bytes:
 
 
 def is_expected(error: bytes) -> bool:
-    """Return whether an actor was ended by its program: by `ray.kill`, by itself, or with its owner."""
+    """Return whether an actor was ended by its program.
+
+    A program ends an actor by `ray.kill`, from inside, with its owner, or with its placement group.
+    """
     text = text_of(error)
-    return any(each in text for each in (_KILLED, _EXITED, OWNER_DIED))
+    expected = (_KILLED, _EXITED, OWNER_DIED, GROUP_REMOVED, _GROUP_REMOVED_BEFORE)
+    return any(each in text for each in expected)
 
 
 def actor_unavailable(text: str, actor: str) -> bytes:

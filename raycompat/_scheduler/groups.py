@@ -284,7 +284,7 @@ class Groups:
         """Return the error for a call, or an actor, whose group was removed."""
         row = self._parts.actors.rows.get(key)
         if row is not None and row.address is not None:
-            return failures.actor_died("Its placement group was removed.", key)
+            return failures.actor_died(failures.GROUP_REMOVED, key)
         return failures.group_removed(is_actor=row is not None)
 
     def collect_soon(self) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import raycompat as ray
 from raycompat.cli import cli
 from raycompat.experimental import tqdm_ray
+from raycompat.util.state.exception import ServerUnavailable
 
 
 class Commands:
@@ -152,10 +153,23 @@ def test_figures_for_programs(cluster):
     assert top.keys() == {"nodes", "functions", "actors"}
 
 
-def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster):
+def test_status_prints_its_report_before_it_asks_what_runs(cluster, monkeypatch):
+    def refuse(client):
+        raise ServerUnavailable("The scheduler is busy.")
+
+    monkeypatch.setattr("raycompat._cli.status.running", refuse)
+    done = cluster.run("status", "--verbose")
+    assert "Total Usage:" in done.stdout
+    assert (done.exit_code, done.stderr) == (1, "Error: The scheduler is busy.\n")
+
+
+def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster, monkeypatch):
     actor = Watched.options(name="narrow").remote()
     ray.get(actor.print.remote(""))
-    listed = cluster.must("list", "actors", "-f", "name=narrow", COLUMNS="80")
+    piped = cluster.must("list", "actors", "-f", "name=narrow", COLUMNS="80")
+    assert "not shown" not in piped
+    monkeypatch.setattr("raycompat._cli.tables.window_width", lambda: 80)
+    listed = cluster.must("list", "actors", "-f", "name=narrow")
     assert actor._actor_id.hex() in listed
     assert "ALIVE" in listed
     assert "not shown in 80 columns" in listed

@@ -5,7 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from _plugin_parts import JOB, run
 
+from raycompat._protocol import failures
+from raycompat._scheduler.actor_directory import ActorRow
 from raycompat._scheduler.pages.table_widget import Table, _as_text
 from raycompat._scheduler.pages.tables import _sampled
 
@@ -35,6 +38,17 @@ def test_the_chosen_row_is_shown_in_full_and_follows():
     rows.clear()
     table.update()
     assert table._chosen.text == ""
+
+
+@pytest.mark.parametrize("address", ["tcp://node-0", None])  # None: it never ran
+def test_an_actor_whose_placement_group_was_removed_has_not_failed(monkeypatch, address):
+    def test(cluster):
+        actors = cluster.parts.actors.rows
+        actors["A-1"] = ActorRow(key="A-1", job=JOB, address=address)
+        assert failures.is_expected(cluster.parts.groups.why_it_is_gone("A-1"))
+        assert not failures.is_expected(failures.actor_died("exit code 3", "A-1"))
+
+    run(monkeypatch, 2, test)
 
 
 @pytest.mark.parametrize(

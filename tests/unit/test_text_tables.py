@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -25,9 +26,26 @@ TASK = {
 
 
 def test_all_columns_are_whole_where_there_is_no_window():
-    first, second = tables.table([TASK]).splitlines()
-    assert first.split() == [name.upper() for name in TASK if name != "error_type"]
+    resources = {f"resource-{number}": 1.0 for number in range(20)}
+    task = {**TASK, "name": "long " * 50 + "name", "resources": resources}
+    first, second = tables.table([task]).splitlines()
+    assert first.split() == [name.upper() for name in task if name != "error_type"]
     assert TASK["node_id"] in second
+    assert task["name"] in second
+    assert "resource-19: 1" in second
+
+
+def test_only_a_window_has_a_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for is_window, width in ((True, 80), (False, None)):
+        monkeypatch.setattr(tables.sys, "stdout", SimpleNamespace(isatty=lambda: is_window))
+        assert tables.window_width() == width
+
+
+@pytest.mark.parametrize("others", [{}, {"state": "FINISHED"}])
+def test_the_first_column_is_whole_in_a_window(others):
+    name = "module.of.the.program." + "a" * 70
+    assert name in tables.table([{"group": name, **others}], 40)
 
 
 def test_a_window_has_the_id_and_what_matters_most():
