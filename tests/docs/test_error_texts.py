@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from raycompat.train import TrainContext
-
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.rst").read_text(encoding="utf-8")
 TABLE = PAGE.partition(".. _troubleshooting-old-guides:")[2].partition("\nIt raises")[0]
 
@@ -38,10 +36,3 @@ def test_names_that_the_table_lists_are_missing():
     assert len(names) == 4
     assert not [name for name in names if hasattr(tensorflow, name)]
     assert all(hasattr(tensorflow.compat.v1, name) for name in names)
-
-
-def test_errors_of_train_are_word_for_word():
-    context = object.__new__(TrainContext)
-    with pytest.raises(AttributeError) as caught:
-        context.get_dataset_shard  # noqa: B018
-    assert f"``AttributeError: {caught.value}``" in TABLE
