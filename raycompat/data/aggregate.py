@@ -65,7 +65,8 @@ class Count(Aggregation):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.Count``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.Count``, 2.60.0. Differs from Ray: with ``ignore_nulls=True``
+    NaN is not counted; there it is.
     """
 
     def __init__(
@@ -109,7 +110,8 @@ class Sum(ArrowAggregation):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.Sum``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.Sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN
+    is left out; there the result can be None for it.
     """
 
     first = then = ("sum",)
@@ -249,7 +251,8 @@ class Mean(ArrowAggregation):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.Mean``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.Mean``, 2.60.0. Differs from Ray: with ``ignore_nulls=True``
+    NaN is left out; there the result can be None for it.
     """
 
     first = ("sum", "count")
@@ -292,8 +295,9 @@ class Std(Aggregation):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.Std``, 2.60.0. No known difference. Algorithm: Chan, Golub and
-    LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979.
+    Ray source: ``ray.data.aggregate.Std``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN
+    is left out; there the result can be None for it. Algorithm: Chan, Golub and LeVeque, Updating
+    formulae and a pairwise algorithm for computing sample variances, 1979.
     """
 
     def __init__(
@@ -512,7 +516,8 @@ class Quantile(_OfValues):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.Quantile``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.Quantile``, 2.60.0. Differs from Ray: with
+    ``ignore_nulls=False`` NaN makes the result NaN; there it is left out.
     """
 
     default_name = "quantile"
@@ -554,7 +559,7 @@ class Unique(_OfValues):
     Notes
     -----
     Ray source: ``ray.data.aggregate.Unique``, 2.60.0. Differs from Ray: values are in the order in
-    which they are first met.
+    which they are first met; with ``ignore_nulls=True`` NaN is left out; there it is kept.
     """
 
     default_name = "unique"
@@ -591,7 +596,7 @@ class Unique(_OfValues):
 def _hashable(value: Any) -> Any:
     if isinstance(value, float) and value != value:
         return math.nan  # one object, which a dictionary finds by its identity
-    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 class CountDistinct(Unique):
@@ -608,7 +613,8 @@ class CountDistinct(Unique):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.CountDistinct``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.CountDistinct``, 2.60.0. Differs from Ray: with
+    ``ignore_nulls=True`` NaN is left out; there it is counted.
     """
 
     default_name = "count_distinct"
@@ -635,7 +641,8 @@ class AsList(_OfValues):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.AsList``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.AsList``, 2.60.0. Differs from Ray: with ``ignore_nulls=True``
+    NaN is left out; there it is kept.
     """
 
     default_name = "list"
@@ -703,8 +710,8 @@ class ValueCounter(_OfValues):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.ValueCounter``, 2.60.0. Differs from Ray: values are in the order
-    in which they are first met.
+    Ray source: ``ray.data.aggregate.ValueCounter``, 2.60.0. Differs from Ray: values are in the
+    order in which they are first met; None and NaN are left out; there they are counted.
     """
 
     default_name = "value_counter"
@@ -718,7 +725,10 @@ class ValueCounter(_OfValues):
 
     def merge(self, left: Any, right: Any) -> Any:
         """Return one state for two."""
-        return left + right
+        merged: Counter[Any] = Counter()
+        for value, count in (*left.items(), *right.items()):
+            merged[_hashable(value)] += count
+        return merged
 
     def result(self, state: Any) -> Any:
         """Return the result of a state."""
@@ -743,8 +753,9 @@ class ApproximateTopK(ValueCounter):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.ApproximateTopK``, 2.60.0. Differs from Ray: the numbers are exact,
-    and need memory for all different values of a group.
+    Ray source: ``ray.data.aggregate.ApproximateTopK``, 2.60.0. Differs from Ray: the numbers are
+    exact, and need memory for all different values of a group; NaN is left out; there it is
+    counted.
     """
 
     default_name = "approx_topk"
@@ -840,7 +851,8 @@ class ZeroPercentage(_Share):
 
     Notes
     -----
-    Ray source: ``ray.data.aggregate.ZeroPercentage``, 2.60.0. No known difference.
+    Ray source: ``ray.data.aggregate.ZeroPercentage``, 2.60.0. Differs from Ray: with
+    ``ignore_nulls=True`` NaN is left out of the count; there it is not.
     """
 
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:

@@ -159,6 +159,7 @@ def _from_pandas(frame: pd.DataFrame) -> Block:
 
 def to_pandas(table: Block) -> pd.DataFrame:
     """Return a table as a DataFrame; arrays are in columns of objects."""
+    table = shown(table)
     special = [
         field.name
         for field in table.schema
@@ -176,7 +177,7 @@ def to_pandas(table: Block) -> pd.DataFrame:
 
 def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:
     """Return a table as a dictionary of arrays."""
-    return {name: tensor.to_numpy(table[name]) for name in table.column_names}
+    return {name: tensor.to_numpy(table[name]) for name in shown(table).column_names}
 
 
 def rows(table: Block) -> Iterator[dict[str, Any]]:
@@ -221,7 +222,7 @@ def concat(tables: Iterable[Block]) -> Block:
     if any(table.schema != filled[0].schema for table in filled):
         filled = _with_one_tensor_type(filled)
     try:
-        return pa.concat_tables(filled, promote_options="permissive")
+        return storable(pa.concat_tables(filled, promote_options="permissive"))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(
             f"Blocks of one data set have columns that do not fit together: {error}. Convert the "
@@ -379,13 +380,13 @@ class BlockAccessor:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame."""
-        return to_pandas(plain_rows.shown(shown(self._table)))
+        return to_pandas(plain_rows.shown(self._table))
 
     def to_numpy(self, columns: str | Sequence[str] | None = None) -> Any:
         """Return a dictionary of arrays, or the array of one column."""
         if isinstance(columns, str):
             return tensor.to_numpy(self._table[columns])
-        return to_numpy(shown(self._table) if columns is None else self.select(columns))
+        return to_numpy(self._table if columns is None else self.select(columns))
 
     def to_batch_format(self, batch_format: str | None) -> Any:
         """Return the block as a batch: in the format "default", "numpy", "pandas" or "pyarrow"."""

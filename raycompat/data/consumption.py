@@ -346,7 +346,8 @@ class Consumption:
 
         Notes
         -----
-        Ray source: ``Dataset.unique``, 2.60.0. No known difference.
+        Ray source: ``Dataset.unique``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there it is kept.
         """
         found = self.aggregate(aggregate.Unique(column, ignore_nulls, "unique"))
         return (found or {}).get("unique") or []
@@ -363,7 +364,8 @@ class Consumption:
 
         Notes
         -----
-        Ray source: ``Dataset.sum``, 2.60.0. No known difference.
+        Ray source: ``Dataset.sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there the result can be None for it.
         """
         return self._of_columns(aggregate.Sum, on, ignore_nulls)
 
@@ -390,7 +392,8 @@ class Consumption:
 
         Notes
         -----
-        Ray source: ``Dataset.mean``, 2.60.0. No known difference.
+        Ray source: ``Dataset.mean``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there the result can be None for it.
         """
         return self._of_columns(aggregate.Mean, on, ignore_nulls)
 
@@ -408,7 +411,8 @@ class Consumption:
 
         Notes
         -----
-        Ray source: ``Dataset.std``, 2.60.0. No known difference.
+        Ray source: ``Dataset.std``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there the result can be None for it.
         """
 
         def std(on: str, ignore_nulls: bool) -> Aggregation:
@@ -475,6 +479,9 @@ class Consumption:
 
     def to_arrow_refs(self) -> list[Any]:
         """Return a reference to each block, a table.
+
+        A table of rows without columns has the column ``__bsp_stub``, as in Ray: Arrow forgets the
+        number of its rows otherwise.
 
         Notes
         -----

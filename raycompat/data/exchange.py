@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from raycompat.data import block, tasks
 from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
+from raycompat.data.storable import shown, storable
 
 #: Number of rows of each block that a sort samples to find the cuts.
 _SAMPLES_A_BLOCK = 64
@@ -437,9 +438,9 @@ def _side_by_side(
     for side in bounds:
         own, remaining = remaining[: len(side)], remaining[len(side) :]
         joined = join(side, *own)
-        for name in joined.column_names:
+        for name in shown(joined).column_names:
             first = first.append_column(_free_name(name, first.column_names), joined[name])
-    return first
+    return storable(first)
 
 
 def _free_name(name: str, names: Sequence[str]) -> str:

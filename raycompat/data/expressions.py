@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from raycompat.data import block
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
+from raycompat.data.storable import storable
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 __all__ = ["Expr", "col", "lit", "pyarrow_udf", "udf"]
@@ -403,7 +404,7 @@ def with_columns(table: Block, expressions: tuple[tuple[str, Expr], ...]) -> Blo
             made = made.set_column(made.column_names.index(name), name, column)
         else:
             made = made.append_column(pa.field(name, column.type), column)
-    return made
+    return storable(made)
 
 
 def kept(table: Block, condition: Expr) -> Block:

@@ -77,7 +77,8 @@ class GroupedData:
 
         Notes
         -----
-        Ray source: ``GroupedData.sum``, 2.60.0. No known difference.
+        Ray source: ``GroupedData.sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there the result can be None for it.
         """
         return self._of_columns(aggregate.Sum, on, ignore_nulls)
 
@@ -104,7 +105,8 @@ class GroupedData:
 
         Notes
         -----
-        Ray source: ``GroupedData.mean``, 2.60.0. No known difference.
+        Ray source: ``GroupedData.mean``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN
+        is left out; there the result can be None for it.
         """
         return self._of_columns(aggregate.Mean, on, ignore_nulls)
 
@@ -124,7 +126,8 @@ class GroupedData:
 
         Notes
         -----
-        Ray source: ``GroupedData.std``, 2.60.0. No known difference.
+        Ray source: ``GroupedData.std``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
+        left out; there the result can be None for it.
         """
 
         def std(on: str, ignore_nulls: bool) -> Aggregation:

@@ -13,7 +13,8 @@ from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.expressions import Expr, kept
 from raycompat.data.options import remote_args
-from raycompat.data.plan import Map, Node, is_empty_source
+from raycompat.data.plan import Map, Node, has_blocks
+from raycompat.data.storable import storable
 from raycompat.data.transform import (
     FilterRows,
     MapBatches,
@@ -605,7 +606,7 @@ class Maps:
         Raises
         ------
         ValueError
-            For a number that is not a probability, and for a source without rows.
+            For a number that is not a probability, and for a source without blocks: ``range(0)``.
 
         Notes
         -----
@@ -615,8 +616,8 @@ class Maps:
             raise ValueError(
                 f"fraction={fraction!r} is not a probability: give a number from 0 to 1."
             )
-        if is_empty_source(self._plan):
-            raise ValueError("random_sample: the data set has no rows to draw from.")
+        if not has_blocks(self._plan):
+            raise ValueError("random_sample: the data set has no blocks, so no rows to draw from.")
         step = TableStep(transform.sample, (fraction, seed))
         return self._mapped("RandomSample", step, TaskPoolStrategy(), {})
 
@@ -649,4 +650,4 @@ def _with_column(
         raise ValueError(
             f"The function of add_column returned {len(column)} values for {table.num_rows} rows."
         )
-    return table.append_column(pa.field(name, column.type), column)
+    return storable(table.append_column(pa.field(name, column.type), column))

@@ -108,11 +108,13 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
     return (node.input,) if isinstance(node, Map | Limit) else ()
 
 
-def is_empty_source(node: Node) -> bool:
-    """Return whether a plan is a source of which it is known that it has no rows."""
+def has_blocks(node: Node) -> bool:
+    """Return whether a plan's sources have blocks, with rows or without."""
     if isinstance(node, Input):
-        return not any(bundle.num_rows for bundle in node.bundles)
-    return isinstance(node, Read) and all(task.metadata.num_rows == 0 for task in node.read_tasks)
+        return bool(node.bundles)
+    return (
+        bool(node.read_tasks) if isinstance(node, Read) else any(map(has_blocks, inputs_of(node)))
+    )
 
 
 def name_of(node: Node) -> str:

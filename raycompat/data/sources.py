@@ -85,7 +85,7 @@ class _Range(Datasource):
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        counts = exchange.even(self._num, max(1, min(parallelism, self._num)))
+        counts = exchange.even(self._num, min(parallelism, self._num)) if self._num else []
         starts = np.cumsum([0, *counts])
         schema = _numbers(0, 0, self._shape).schema
         size = 8 * int(np.prod(self._shape or (1,)))
@@ -262,7 +262,7 @@ def from_items(
     rows = [item if isinstance(item, Mapping) else {column: item} for item in items]
     context = DataContext.get_current()
     num = num_tasks(parallelism, override_num_blocks, 1024 * len(rows), context)
-    counts = exchange.even(len(rows), max(1, min(num, len(rows))))
+    counts = exchange.even(len(rows), min(num, len(rows))) if rows else []
     starts = np.cumsum([0, *counts])
     return put_blocks(
         block.from_rows(rows[start : start + count])

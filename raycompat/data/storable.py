@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: The column of a table that has rows and no columns, under Ray's name. Arrow forgets the number of
 #: rows of such a table when it pickles it or puts several together. Rows and schemas do not show it.
@@ -11,14 +12,16 @@ ROWS_COLUMN = "__bsp_stub"
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """Return the table with a column if it had only rows, and without types that Arrow cannot take."""
+    """Return the table without types that Arrow cannot take; only rows get a column, others lose it."""
     if not table.num_columns:
         return table.append_column(ROWS_COLUMN, pa.nulls(table.num_rows)) if len(table) else table
+    if table.num_columns > 1:
+        table = shown(table)
     for index, field in enumerate(table.schema):
         type_ = _storable(field.type)
         if type_ != field.type:
-            column = pa.chunked_array(map(_decoded, table[index].chunks), _decoded_type(field.type))
-            table = table.set_column(index, field.with_type(type_), column.cast(type_))
+            column = pa.chunked_array(map(_decoded, table[index].chunks), type_)
+            table = table.set_column(index, field.with_type(type_), column)
     return table
 
 
@@ -43,25 +46,54 @@ def _storable(type_: pa.DataType) -> pa.DataType:
         return _storable(type_.value_type)
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_storable(field.type)) for field in type_])
-    for is_kind, made in (
-        (pa.types.is_list, pa.list_),
-        (pa.types.is_large_list, pa.large_list),
-        (pa.types.is_list_view, pa.list_),
-        (pa.types.is_large_list_view, pa.large_list),
-    ):
+    if pa.types.is_map(type_):
+        key, item = type_.key_field, type_.item_field
+        fields = (field.with_type(_storable(field.type)) for field in (key, item))
+        return pa.map_(*fields, keys_sorted=type_.keys_sorted)
+    for is_kind, made in _LISTS:
         if is_kind(type_):
             return made(type_.value_field.with_type(_storable(type_.value_type)))
+    if pa.types.is_fixed_size_list(type_):
+        value = type_.value_field
+        return pa.list_(value.with_type(_storable(value.type)), type_.list_size)
     return type_
 
 
-def _decoded_type(type_: pa.DataType) -> pa.DataType:
-    return type_.value_type if pa.types.is_run_end_encoded(type_) else type_
+#: The types of lists, and what makes the type of a list from which Arrow can take rows.
+_LISTS = (
+    (pa.types.is_list, pa.list_),
+    (pa.types.is_large_list, pa.large_list),
+    (pa.types.is_list_view, pa.list_),
+    (pa.types.is_large_list_view, pa.large_list),
+)
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Return the values of runs one by one; Arrow has no cast for it."""
-    if not pa.types.is_run_end_encoded(array.type):
+    """Return the values in their storable type; Arrow has no cast for runs, in no depth."""
+    type_ = _storable(array.type)
+    if type_ == array.type:
         return array
-    ends = np.asarray(array.run_ends)
-    rows = np.arange(array.offset, array.offset + len(array))
-    return array.values.take(pa.array(np.searchsorted(ends, rows, side="right")))
+    if pa.types.is_run_end_encoded(array.type):
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(np.asarray(array.run_ends), rows, side="right")
+        return _decoded(array.values.take(pa.array(runs)))
+    if not pa.types.is_nested(type_):
+        return array.cast(type_)
+    mask = array.is_null()
+    if pa.types.is_struct(type_):
+        columns = [_decoded(array.field(index)) for index in range(type_.num_fields)]
+        return pa.StructArray.from_arrays(columns, fields=list(type_), mask=mask)
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        values = _decoded(array.values.slice(array.offset * size, len(array) * size))
+        return pa.FixedSizeListArray.from_arrays(values, type=type_, mask=mask)
+    if pa.types.is_map(type_):
+        keys, items = _decoded(array.keys), _decoded(array.items)
+        offsets = pa.array(np.array(array.offsets))
+        return pa.MapArray.from_arrays(offsets, keys, items, type=type_, mask=mask)
+    values = array.flatten()  # of these rows alone, and none of missing lists
+    lengths = np.asarray(pc.list_value_length(array).fill_null(0))
+    is_large = pa.types.is_large_list(type_)
+    offsets = pa.array(np.cumsum([0, *lengths]), pa.int64() if is_large else pa.int32())
+    of_kind = pa.LargeListArray if is_large else pa.ListArray
+    return of_kind.from_arrays(offsets, _decoded(values), type=type_, mask=mask)

@@ -1029,8 +1029,15 @@ def test_a_sample_is_drawn_from_rows_with_a_probability(data):
     for wrong in (-0.1, 2):
         with pytest.raises(ValueError):
             data.range(20).random_sample(wrong)
-    with pytest.raises(ValueError):
-        data.range(0).random_sample(0.5)
+    for nothing in (data.range(0), data.range(0).map(lambda row: row), data.from_items([])):
+        with pytest.raises(ValueError):
+            nothing.random_sample(0.5)
+    for empty in (
+        data.range(5).filter(lambda row: False).materialize(),
+        data.from_pandas(pd.DataFrame({"a": []})),
+        data.from_pandas(pd.DataFrame()),
+    ):
+        assert empty.random_sample(0.5).count() == 0
 
 
 def test_blocks_of_several_schemas_show_all_columns(data):

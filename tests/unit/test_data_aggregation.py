@@ -140,3 +140,11 @@ def test_missing_values_that_are_kept_are_themselves():
     assert np.isnan(distinct[0])
     assert distinct[1:] == [None, 1.0]
     assert aggregated(aggregate.CountDistinct("v", ignore_nulls=False), values, ids=IN_BLOCKS) == 3
+
+
+def test_nan_in_lists_is_one_value_across_blocks():
+    values = [[NAN], [1.0, NAN], [NAN], [NAN]]
+    assert aggregated(aggregate.CountDistinct("v"), values, ids=IN_BLOCKS) == 2
+    assert len(aggregated(aggregate.Unique("v"), values, ids=IN_BLOCKS)) == 2
+    assert aggregated(aggregate.ValueCounter("v"), values, ids=IN_BLOCKS)["counts"] == [3, 1]
+    assert aggregated(aggregate.ApproximateTopK("v", 1), values, ids=IN_BLOCKS)[0]["count"] == 3
