@@ -128,13 +128,18 @@ class Forkserver:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
-            if pid in self.children:  # otherwise it was adopted
-                self.children.remove(pid)
+            pid = ended.si_pid
+            known = pid in self.children  # otherwise it was adopted
+            # A signal's handler may call `kill_all` between any two lines here: a pid in `children` is
+            # not reaped yet, so it is nobody else's.
+            self.children.discard(pid)
+            _, status = os.waitpid(pid, 0)
+            if known:
                 self._report_end(pid, status)
 
     def _report_end(self, pid: int, status: int) -> None:
