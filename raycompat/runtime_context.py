@@ -9,22 +9,11 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _driver
 from raycompat._caller import this_process
 from raycompat._protocol import id_types, ids
+from raycompat._protocol.accelerator_kinds import GPU, KINDS
 from raycompat.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:
     from raycompat.actor import ActorHandle
-
-#: Resources of Ray's other kinds of accelerators.
-_OTHER_ACCELERATORS = (
-    "FURIOSA",
-    "HPU",
-    "MBLT",
-    "NPU",
-    "RBLN",
-    "TPU",
-    "TTNPU",
-    "neuron_cores",
-)
 
 
 class RuntimeContext:
@@ -194,13 +183,10 @@ class RuntimeContext:
         return dict(call.resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Return the ids of the accelerators of the running call, by kind.
-
-        Nodes number only GPUs: the lists of other kinds are empty.
-        """
+        """Return the ids of the accelerators of the running call, by kind; all kinds are named."""
         call = this_process.current()
-        gpus = list(call.gpus) if call is not None else []
-        return {**{kind: [] for kind in _OTHER_ACCELERATORS}, "GPU": gpus}
+        ids = call.accelerators if call is not None else {}
+        return {kind: list(ids.get(kind, ())) for kind in (*KINDS, GPU)}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
         """Return the result of `get_accelerator_ids`; the old name of it in Ray."""

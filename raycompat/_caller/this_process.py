@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from raycompat._protocol import ids, tensor_bytes
+from raycompat._protocol import accelerator_kinds, ids, tensor_bytes
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
@@ -66,7 +65,8 @@ class RunningCall:
     key: str
     name: str
     resources: dict[str, float]
-    gpus: list[str]
+    #: The ids of its GPUs and other accelerators, by resource.
+    accelerators: dict[str, list[str]]
     #: In methods and constructors, the key of this process's actor.
     actor: str | None
     actor_name: str | None
@@ -76,6 +76,11 @@ class RunningCall:
     runner: Executor | None = None
     #: Whether it has called `exit_actor`: then its caller gets the actor's end, and no value.
     exits: bool = False
+
+    @property
+    def gpus(self) -> list[str]:
+        """The ids of its GPUs."""
+        return self.accelerators.get(accelerator_kinds.GPU, [])
 
     @property
     def task_id(self) -> str:
@@ -90,7 +95,7 @@ class RunningCall:
             key,
             name,
             _actor.resources,
-            _actor.gpus,
+            _actor.accelerators,
             actor,
             _actor.actor["name"] if _actor.actor is not None else None,
             _actor_group,
@@ -124,16 +129,16 @@ def executor() -> Executor | None:
 def prepare_call(run: Run) -> RunningCall:
     """Prepare this process for a task or an actor's constructor, and return its description.
 
-    A call that was given GPUs sees only those.
+    A call that was given GPUs or other accelerators sees only those.
     """
     global _actor, _actor_group
-    show_gpus(run.gpus, run.gpu_variable)
-    tensor_bytes.note_gpus(bool(run.gpus))
+    accelerator_kinds.show(run.accelerators, run.gpu_variable)
+    tensor_bytes.note_gpus(bool(run.accelerators.get(accelerator_kinds.GPU)))
     actor, name, group = None, None, group_of(run.group)
     if run.actor is not None:
         actor, name = run.key, run.actor["name"]
         _actor, _actor_group = run, group
-    return RunningCall(run.key, run.name, run.resources, run.gpus, actor, name, group)
+    return RunningCall(run.key, run.name, run.resources, run.accelerators, actor, name, group)
 
 
 def group_of(group: tuple[str, bool] | None) -> InGroup | None:
@@ -144,19 +149,6 @@ def group_of(group: tuple[str, bool] | None) -> InGroup | None:
 def num_restarts() -> int:
     """Return how often this process's actor has been restarted."""
     return _actor.num_restarts if _actor is not None else 0
-
-
-def show_gpus(gpus: list[str], variable: str) -> None:
-    """Restrict this process to its GPUs. As in Ray, a call without GPUs sees all that its node sees."""
-    if _is_set(f"RAY_EXPERIMENTAL_NOSET_{variable}"):
-        return
-    if gpus or _is_set("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"):
-        os.environ[variable] = ",".join(gpus)
-
-
-def _is_set(name: str) -> bool:
-    """Return whether a variable of Ray's is on."""
-    return os.environ.get(name, "").lower() in ("1", "true")
 
 
 def enter(call: RunningCall) -> None:

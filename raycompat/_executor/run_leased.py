@@ -24,7 +24,7 @@ from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
 from raycompat._messages.executors import BeginLease
 from raycompat._messages.leases import LeaseTrimmed
-from raycompat._protocol import direct_messages
+from raycompat._protocol import accelerator_kinds, direct_messages
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
@@ -49,7 +49,7 @@ class Lease:
         self._units = resources.get(self._kind.varies)
         self._resources: dict[str, float] = begin.resources
         self._shown_units = self._units
-        this_process.show_gpus([], begin.gpu_variable)
+        accelerator_kinds.show({}, begin.gpu_variable)
         self._group = this_process.group_of(begin.group)
         self._timeline = Timeline(partial(executor.report_spans, key))
         self._mailbox = Mailbox(begin.socket, executor.session.pump, self._timeline.flush)
@@ -171,7 +171,7 @@ class Lease:
         """Run a call. Only `SystemExit` is raised."""
         key, name = message.key, message.name
         executor = self._executor
-        running = this_process.RunningCall(key, name, self._resources, [], None, None, self._group)
+        running = this_process.RunningCall(key, name, self._resources, {}, None, None, self._group)
         call = Call(running, message, message.wires, "function")
         this_process.enter(running)
         try:

@@ -76,7 +76,7 @@ class LocalActor(LocalSender):
             call.key,
             call.name,
             about.resources,
-            about.gpus,
+            about.accelerators,
             self.key,
             about.actor_name,
             about.group,

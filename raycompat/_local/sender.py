@@ -13,6 +13,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_call import Outcome, Sink
 from raycompat._local.call_runner import LocalRunner
 from raycompat._protocol import failures, ids
+from raycompat._protocol.accelerator_kinds import GPU, KINDS
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
@@ -175,5 +176,11 @@ def group_of(call: Call) -> InGroup | None:
 def describe(call: Call, runner: LocalRunner, actor: str | None, name: str | None) -> RunningCall:
     """Describe a task or an actor's constructor that is about to run."""
     resources = (call.keep if call.keep is not None else call.request).amounts()
-    gpus = [str(number) for number in range(math.ceil(resources.get("GPU", 0)))]
-    return RunningCall(call.key, call.name, resources, gpus, actor, name, group_of(call), runner)
+    accelerators = {
+        kind: [str(number) for number in range(math.ceil(resources[kind]))]
+        for kind in (*KINDS, GPU)
+        if kind in resources
+    }
+    return RunningCall(
+        call.key, call.name, resources, accelerators, actor, name, group_of(call), runner
+    )

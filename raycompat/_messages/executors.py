@@ -26,8 +26,9 @@ class Run(ToExecutor):
     wires: list[Wire]
     name: str
     resources: dict[str, float]
-    #: The GPUs that it may see, and the environment variable that restricts it to them.
-    gpus: list[str]
+    #: The ids of the GPUs and other accelerators that it may see, by resource, and the environment
+    #: variable that restricts it to GPUs.
+    accelerators: dict[str, list[str]]
     gpu_variable: str
     #: The placement group that it runs in, and whether the group captures its child tasks.
     group: tuple[str, bool] | None

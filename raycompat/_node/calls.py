@@ -12,6 +12,7 @@ from raycompat._messages.executors import Answer, Failed, Interrupt, KillIfRunni
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
 from raycompat._protocol import failures
+from raycompat._protocol.accelerator_kinds import GPU
 from raycompat._protocol.call_spec import Grant
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Calls:
         key = running.grant["key"]
         if self.granted.get(key) is running:
             del self.granted[key]
+            self._node.numbers.give(key)
         if running.grant["gpus"] and not running.is_dropped:
             self._node.pool.background(self._free_gpus(key, running.process))
         running.is_dropped = True
@@ -156,7 +158,7 @@ class Calls:
             wires=wires,
             name=grant["name"],
             resources=grant["resources"],
-            gpus=accelerators.visible_ids(index for index, _ in grant["gpus"]),
+            accelerators=self._accelerators(grant),
             gpu_variable=accelerators.variable(),
             group=grant["group"],
             actor=grant["actor"],
@@ -165,6 +167,12 @@ class Calls:
         )
         executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
         return await executor.call(grant["key"], run)
+
+    def _accelerators(self, grant: Grant) -> dict[str, list[str]]:
+        """Return the ids of the accelerators of a call, by resource."""
+        gpus = accelerators.visible_ids(index for index, _ in grant["gpus"])
+        others = self._node.numbers.take(grant["key"], grant["resources"])
+        return {**others, **({GPU: gpus} if gpus else {})}
 
     def cancelled(self, running: Running) -> Failed:
         """Return the outcome of a call that was cancelled."""

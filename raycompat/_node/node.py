@@ -48,7 +48,7 @@ from raycompat._messages.nodes import NodeInfo
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded
-from raycompat._node import accelerators, labels
+from raycompat._node import accelerators, labels, numbers
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
 from raycompat._node.executor_pool import Executor, ExecutorPool
@@ -102,6 +102,7 @@ class Node:
         self._spill_directory = directory / "raycompat-segments"
         self._spill_directory.mkdir(parents=True, exist_ok=True)
         totals = self._totals()
+        self.numbers = numbers.Numbers(totals)
         self.labels = self._labels(totals)
         self.store = ObjectStore(str(self._spill_directory), int(totals["object_store_memory"]))
         self.info = self._describe(totals)
@@ -239,6 +240,7 @@ class Node:
         totals = {
             "CPU": self.worker.state.nthreads,
             **({} if "GPU" in declared else {"GPU": accelerators.detect_gpus()}),
+            **numbers.detected(),
             "memory": int(memory * _TASK_MEMORY_SHARE),
             "object_store_memory": int(memory * (1 - _TASK_MEMORY_SHARE)),
             f"node:{self.ip}": 1,

@@ -10,7 +10,7 @@ from raycompat._messages.executors import Answer, Failed, Succeeded
 from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
 from raycompat._node.runtime_env import RuntimeEnvFailed
-from raycompat._protocol import failures
+from raycompat._protocol import accelerator_kinds, failures
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
 
 if TYPE_CHECKING:
@@ -67,7 +67,10 @@ class Tasks:
                 text = str(failed)
                 return Failed(grant["key"], failures.runtime_env_failed(text), text)
             executor = await self._node.pool.acquire(
-                self._node.jobs.kind(grant), setup, prepared, fresh=bool(grant["gpus"])
+                self._node.jobs.kind(grant),
+                setup,
+                prepared,
+                fresh=bool(grant["gpus"] or accelerator_kinds.in_(grant["resources"])),
             )
             running.executor = running.process = executor
             try:

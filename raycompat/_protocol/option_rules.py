@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final
 
-from raycompat._protocol import label_selector
+from raycompat._protocol import accelerator_kinds, label_selector
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import ResourceSet, to_units
 from raycompat._protocol.runtime_env import checked_for_call
@@ -73,6 +73,7 @@ def _custom_resources(name: str, value: Mapping[str, float] | None) -> Mapping[s
             "option memory, in bytes."
         )
     ResourceSet.from_amounts(value)
+    accelerator_kinds.check_amounts(name, value)
     return dict(value)
 
 

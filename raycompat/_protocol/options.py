@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from raycompat._protocol import accelerator_kinds
 from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
 from raycompat._protocol.resource_set import (
     LEASED,
@@ -82,10 +83,13 @@ class TaskOptions(PlacementOptions):
 
     @property
     def max_calls(self) -> int:
-        """Calls after which the process ends; 0 is without limit. A call with GPUs ends its process."""
+        """Calls after which the process ends; 0 is without limit.
+
+        A call with accelerators ends its process, which may hold their memory.
+        """
         if self.given_max_calls is not None:
             return self.given_max_calls
-        return 1 if self.num_gpus else 0
+        return 1 if self.num_gpus or accelerator_kinds.in_(self.resources or ()) else 0
 
     def request(self) -> ResourceSet:
         """Return what a call holds while it runs."""

@@ -4,10 +4,9 @@ import os
 
 import pytest
 
-from raycompat._caller import this_process
 from raycompat._node import accelerators, forkserver, nvml
 from raycompat._node.accelerators import MAKERS, NVIDIA, Device, choose, nvidia_type
-from raycompat._protocol import own_folder
+from raycompat._protocol import accelerator_kinds, own_folder
 
 H100 = "NVIDIA H100 80GB HBM3"
 TWO = [
@@ -159,7 +158,7 @@ def test_what_a_call_sees_follows_rays_variables(gpus, variables, seen, monkeypa
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0,1")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    this_process.show_gpus(gpus, "HIP_VISIBLE_DEVICES")
+    accelerator_kinds.show({"GPU": gpus}, "HIP_VISIBLE_DEVICES")
     assert os.environ["HIP_VISIBLE_DEVICES"] == seen
 
 
