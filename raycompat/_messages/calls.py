@@ -151,7 +151,7 @@ class Tried(FromNode):
 
 
 class Freed(FromNode):
-    """A process that used GPU memory has ended: the GPUs of its call are free."""
+    """A process that used accelerators has ended: what its call held is free."""
 
     key: str
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.calls import CancelCall, CancelDirect, Credit, End, Freed, GrantCall
 from raycompat._messages.executors import Answer, Failed, Interrupt, KillIfRunning, Run
-from raycompat._node import accelerators
+from raycompat._node import accelerators, numbers
 from raycompat._node.executor_pool import LEAVE_S, Executor, ExecutorDied
-from raycompat._protocol import failures
+from raycompat._protocol import accelerator_kinds, failures
 from raycompat._protocol.accelerator_kinds import GPU
 from raycompat._protocol.call_spec import Grant
 
@@ -37,6 +37,8 @@ class Running:
     is_dropped: bool = False
     #: The last process that ran it.
     process: Executor | None = None
+    #: Its accelerators beside GPUs.
+    numbers: numbers.Taken = field(default_factory=dict)
 
     @property
     def is_retryable(self) -> bool:
@@ -128,16 +130,19 @@ class Calls:
         key = running.grant["key"]
         if self.granted.get(key) is running:
             del self.granted[key]
-            self._node.numbers.give(key)
-        if running.grant["gpus"] and not running.is_dropped:
-            self._node.pool.background(self._free_gpus(key, running.process))
+        if accelerator_kinds.any_in(running.grant["resources"]) and not running.is_dropped:
+            self._node.pool.background(self._free_accelerators(running))
         running.is_dropped = True
 
-    async def _free_gpus(self, key: str, process: Executor | None) -> None:
-        """Free a call's GPUs when its process, which uses their memory, has ended."""
-        if process is not None:
-            await asyncio.wait([process.ended], timeout=LEAVE_S)
-        self._node.tell(Freed(key))
+    async def _free_accelerators(self, running: Running) -> None:
+        """Free a call's accelerators when its process, which uses their memory, has ended.
+
+        With ``max_calls=0`` the process stays, by the user's wish.
+        """
+        if running.process is not None and not self._node.pool.is_idle(running.process):
+            await asyncio.wait([running.process.ended], timeout=LEAVE_S)
+        self._node.numbers.give(running.numbers)
+        self._node.tell(Freed(running.grant["key"]))
 
     async def run(
         self, executor: Executor, running: Running, payload: bytes, wires: list[Any]
@@ -158,7 +163,7 @@ class Calls:
             wires=wires,
             name=grant["name"],
             resources=grant["resources"],
-            accelerators=self._accelerators(grant),
+            accelerators=self._accelerators(running),
             gpu_variable=accelerators.variable(),
             group=grant["group"],
             actor=grant["actor"],
@@ -168,11 +173,12 @@ class Calls:
         executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
         return await executor.call(grant["key"], run)
 
-    def _accelerators(self, grant: Grant) -> dict[str, list[str]]:
-        """Return the ids of the accelerators of a call, by resource."""
-        gpus = accelerators.visible_ids(index for index, _ in grant["gpus"])
-        others = self._node.numbers.take(grant["key"], grant["resources"])
-        return {**others, **({GPU: gpus} if gpus else {})}
+    def _accelerators(self, running: Running) -> dict[str, list[str]]:
+        """Return the ids of the accelerators of a call, by resource: the same for each of its tries."""
+        if not running.numbers:
+            running.numbers = self._node.numbers.take(running.grant["resources"])
+        gpus = accelerators.visible_ids(index for index, _ in running.grant["gpus"])
+        return {**numbers.ids(running.numbers), **({GPU: gpus} if gpus else {})}
 
     def cancelled(self, running: Running) -> Failed:
         """Return the outcome of a call that was cancelled."""

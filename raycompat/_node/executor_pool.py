@@ -533,6 +533,10 @@ class ExecutorPool:
                 self._idle.pop(0).leave(soon=False)
             self._trim()
 
+    def is_idle(self, executor: Executor) -> bool:
+        """Return whether an executor waits for another call."""
+        return executor in self._idle
+
     def _trim(self) -> None:
         """End idle executors until there are no more than CPUs; those that work have theirs.
 

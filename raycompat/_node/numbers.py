@@ -1,7 +1,7 @@
 """The numbers of a node's accelerators beside GPUs: which devices each of its calls has.
 
-The scheduler counts amounts of them, as of any resource, so a call that comes here can have as many as
-it requested.
+The scheduler counts amounts of them, as of any resource. A call's are free there when they are free
+here (`Freed`), so a call that comes here can have as many as it requested.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from raycompat._protocol import accelerator_kinds as kinds
 
@@ -37,53 +37,56 @@ def _listed(variable: str) -> list[str] | None:
     return None if value is None else [each for each in value.split(",") if each]
 
 
+#: What a call has of each accelerator, by kind and number.
+Taken = dict[str, dict[int, float]]
+
+
 class Numbers:
-    """Which accelerators each call of a node has. A call keeps them until `give`."""
+    """Which accelerators of a node are free."""
 
     def __init__(self, totals: Mapping[str, float]) -> None:
         #: What is held of each accelerator, by kind; the position in the list is the number.
         self._held = {
             resource: [0.0] * math.ceil(totals[resource]) for resource in kinds.in_(totals)
         }
-        self._of_calls: dict[str, dict[str, list[int]]] = {}
-        self._amounts: dict[str, Mapping[str, float]] = {}
 
-    def take(self, key: str, resources: Mapping[str, float]) -> dict[str, list[str]]:
-        """Return the ids of the accelerators of a call, by kind: the same for each of its tries."""
-        if key not in self._of_calls and kinds.in_(resources):
-            self._amounts[key] = resources
-            self._of_calls[key] = {
-                resource: self._choose(resource, resources[resource])
-                for resource in sorted(kinds.in_(resources) & self._held.keys())
-            }
+    def take(self, resources: Mapping[str, float]) -> Taken:
+        """Hold the accelerators of a call until `give`."""
         return {
-            resource: _names(resource, numbers)
-            for resource, numbers in self._of_calls.get(key, {}).items()
+            resource: self._choose(resource, resources[resource])
+            for resource in sorted(kinds.in_(resources) & self._held.keys())
         }
 
-    def _choose(self, resource: str, amount: float) -> list[int]:
-        """Hold so much: whole ones that are free, or a part of one that is shared already."""
+    def _choose(self, resource: str, amount: float) -> dict[int, float]:
+        """Hold whole ones that are free, or a part of one that is shared already.
+
+        Parts that are free on several can add up to what a call wants and no single one has. Then it
+        shares one that has less.
+        """
         held = self._held[resource]
         each = min(amount, 1.0)
-        with_room = [number for number, part in enumerate(held) if part + each <= 1.0 + 1e-9]
-        # Parts of several can add up to what a call wants, without room in any.
-        order = sorted(with_room, key=held.__getitem__, reverse=amount < 1) or sorted(
-            range(len(held)), key=held.__getitem__
-        )
-        chosen = sorted(order[: math.ceil(amount)])
+        by_room = sorted(range(len(held)), key=held.__getitem__)
+        with_room = [number for number in by_room if held[number] + each <= 1.0 + 1e-9]
+        if amount < 1:
+            with_room.sort(key=held.__getitem__, reverse=True)
+        without = [number for number in by_room if number not in with_room]
+        chosen = sorted([*with_room, *without][: math.ceil(amount)])
         for number in chosen:
             held[number] += each
-        return chosen
+        return dict.fromkeys(chosen, each)
 
-    def give(self, key: str) -> None:
-        """Free the accelerators of a call, if it has any."""
-        amounts = self._amounts.pop(key, {})
-        for resource, numbers in self._of_calls.pop(key, {}).items():
-            for number in numbers:
-                self._held[resource][number] -= min(amounts[resource], 1.0)
+    def give(self, taken: Taken) -> None:
+        """Free the accelerators of a call."""
+        for resource, parts in taken.items():
+            for number, part in parts.items():
+                self._held[resource][number] -= part
 
 
-def _names(resource: str, numbers: list[int]) -> list[str]:
-    """Return the ids for the variable: the node's own variable may name its accelerators."""
+def ids(taken: Taken) -> dict[str, list[str]]:
+    """Return the ids of accelerators by kind: the node's own variable may name them."""
+    return {resource: _names(resource, numbers) for resource, numbers in taken.items()}
+
+
+def _names(resource: str, numbers: Iterable[int]) -> list[str]:
     listed = _listed(kinds.KINDS[resource].variable) or []
     return [listed[each] if each < len(listed) else str(each) for each in numbers]

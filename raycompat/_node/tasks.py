@@ -70,7 +70,7 @@ class Tasks:
                 self._node.jobs.kind(grant),
                 setup,
                 prepared,
-                fresh=bool(grant["gpus"] or accelerator_kinds.in_(grant["resources"])),
+                fresh=accelerator_kinds.any_in(grant["resources"]),
             )
             running.executor = running.process = executor
             try:

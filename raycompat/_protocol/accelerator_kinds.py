@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,11 +35,17 @@ KINDS: Final[Mapping[str, Kind]] = {
     "TTNPU": Kind("TT_VISIBLE_DEVICES", ("tenstorrent/*",)),
     "neuron_cores": Kind("NEURON_RT_VISIBLE_CORES"),
 }
+_ALL: Final = frozenset({GPU, *KINDS})
 
 
-def in_(resources: Collection[str]) -> set[str]:
+def in_(resources: Iterable[str]) -> set[str]:
     """Return the kinds among the names of resources."""
     return KINDS.keys() & set(resources)
+
+
+def any_in(resources: Iterable[str]) -> bool:
+    """Return whether there are GPUs or other accelerators among the names of resources."""
+    return not _ALL.isdisjoint(resources)
 
 
 def check_amounts(name: str, resources: Mapping[str, float]) -> None:
@@ -48,8 +54,10 @@ def check_amounts(name: str, resources: Mapping[str, float]) -> None:
         kind, amount = KINDS[resource], resources[resource]
         if amount and kind.amounts and amount not in kind.amounts:
             expected = f"one of {', '.join(map(str, kind.amounts))}"
-        elif not kind.is_divisible and amount % 1:
+        elif amount % 1 and not kind.is_divisible:
             expected = "a whole number"
+        elif amount % 1 and amount > 1:
+            expected = "a whole number, or less than 1"
         else:
             continue
         raise ValueError(f"{name}={resources!r}: expected {expected} for {resource!r}.")

@@ -89,7 +89,7 @@ class TaskOptions(PlacementOptions):
         """
         if self.given_max_calls is not None:
             return self.given_max_calls
-        return 1 if self.num_gpus or accelerator_kinds.in_(self.resources or ()) else 0
+        return 1 if accelerator_kinds.any_in(self.request()) else 0
 
     def request(self) -> ResourceSet:
         """Return what a call holds while it runs."""

@@ -36,7 +36,7 @@ from raycompat._messages.calls import (
     Unblocked,
 )
 from raycompat._messages.objects import Adopt
-from raycompat._protocol import failures, task_bodies
+from raycompat._protocol import accelerator_kinds, failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Phases
@@ -73,7 +73,7 @@ class Call:
     #: Whether it is about to fail and must not start again.
     is_doomed: bool = False
     is_cancelled: bool = False
-    #: Whether the process that used its GPUs has ended.
+    #: Whether the process that used its accelerators has ended.
     is_freed: bool = False
     #: Whether its dependencies are ready and it is on no node.
     is_ready: bool = False
@@ -101,8 +101,8 @@ class Calls:
         self.holding: dict[str, Call] = {}
         #: Keys of results that were computed and are not lost.
         self._computed: set[str] = set()
-        #: The GPUs of calls that have left their nodes while their processes still run, by node and
-        #: key.
+        #: What calls with accelerators hold that have left their nodes while their processes still
+        #: run, by node and key.
         self._lingering: dict[tuple[str, str], list[Holding]] = {}
 
     # --- submission -----------------------------------------------------------------------------
@@ -280,12 +280,13 @@ class Calls:
             self._node_was_lost(key, call, self._parts.restarts.cause(address))
 
     def _release(self, key: str, call: Call) -> None:
-        """Release what a call holds on its node; its GPUs when the process that used them has ended."""
+        """Release what a call holds on its node; with accelerators when its process has ended."""
         self.holding.pop(key, None)
         holding, call.holding = call.holding, None
         if holding is None:
             return
-        if holding.gpus and call.address in self._parts.nodes.info and not call.is_freed:
+        lingers = accelerator_kinds.any_in(holding.resources) and not call.is_freed
+        if lingers and call.address in self._parts.nodes.info:
             self._lingering.setdefault((call.address, key), []).append(holding)
         else:
             self._parts.ledger.release(holding)
@@ -502,7 +503,7 @@ class Calls:
                 self._soon(self._go_on, key)
 
     def freed(self, worker: str, message: Freed) -> None:
-        """Free the GPUs of a call: the process that used their memory has ended."""
+        """Release what a call with accelerators held: the process that used them has ended."""
         key = message.key
         lingering = self._lingering.get((worker, key))
         call = self.by_key.get(key)

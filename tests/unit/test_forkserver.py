@@ -35,7 +35,9 @@ print(sorted(status for _, _, status in ends))
 
 
 def test_a_signal_between_a_childs_end_and_its_report_does_no_harm():
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60
+    )
     # The second may have been killed before it ended by itself.
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() in ("[3, 4]", "[-9, 3]", "[-9, 4]"), ran.stdout

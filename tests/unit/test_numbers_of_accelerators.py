@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._messages.calls import Freed, GrantCall
 from raycompat._node import numbers
+from raycompat._node.calls import Calls
 from raycompat._protocol import accelerator_kinds
 
 TOTALS = {"CPU": 8, "TPU": 4, "NPU": 2}
@@ -14,44 +19,76 @@ TOTALS = {"CPU": 8, "TPU": 4, "NPU": 2}
 
 def test_calls_get_whole_ones_that_are_free_and_give_them_back():
     of_node = numbers.Numbers(TOTALS)
-    assert of_node.take("a", {"CPU": 1, "TPU": 2}) == {"TPU": ["0", "1"]}
-    assert of_node.take("b", {"TPU": 1, "NPU": 1}) == {"NPU": ["0"], "TPU": ["2"]}
-    assert of_node.take("a", {"CPU": 1, "TPU": 2}) == {"TPU": ["0", "1"]}  # another try of it
-    of_node.give("a")
-    of_node.give("a")
-    assert of_node.take("c", {"TPU": 2}) == {"TPU": ["0", "1"]}
-    assert of_node.take("d", {"CPU": 1}) == {}
+    first = of_node.take({"CPU": 1, "TPU": 2})
+    assert numbers.ids(first) == {"TPU": ["0", "1"]}
+    second = of_node.take({"TPU": 1, "NPU": 1})
+    assert numbers.ids(second) == {"NPU": ["0"], "TPU": ["2"]}
+    of_node.give(first)
+    assert numbers.ids(of_node.take({"TPU": 2})) == {"TPU": ["0", "1"]}
+    assert of_node.take({"CPU": 1}) == {}
 
 
 def test_parts_share_an_accelerator_and_leave_whole_ones():
     of_node = numbers.Numbers(TOTALS)
-    parts = [of_node.take(name, {"NPU": 0.5})["NPU"] for name in "abc"]
-    assert parts == [["0"], ["0"], ["1"]]
-    of_node.give("a")
-    assert of_node.take("d", {"NPU": 0.5})["NPU"] in (["0"], ["1"])
+    parts = [of_node.take({"NPU": 0.5}) for _ in range(3)]
+    assert [numbers.ids(each)["NPU"] for each in parts] == [["0"], ["0"], ["1"]]
+    of_node.give(parts[0])
+    assert numbers.ids(of_node.take({"NPU": 0.5}))["NPU"] in (["0"], ["1"])
 
 
 def test_the_nodes_variable_names_its_accelerators(monkeypatch):
     monkeypatch.setenv("TPU_VISIBLE_CHIPS", "2,3")
     of_node = numbers.Numbers({"TPU": 2})
-    assert of_node.take("a", {"TPU": 1}) == {"TPU": ["2"]}
-    assert of_node.take("b", {"TPU": 1}) == {"TPU": ["3"]}
+    assert numbers.ids(of_node.take({"TPU": 1})) == {"TPU": ["2"]}
+    assert numbers.ids(of_node.take({"TPU": 1})) == {"TPU": ["3"]}
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_accelerators_are_freed_when_the_process_has_ended_unless_it_stays(stays):
+    async def drop():
+        background, told = [], []
+        node = SimpleNamespace(
+            numbers=numbers.Numbers({"NPU": 1}),
+            pool=SimpleNamespace(is_idle=lambda _: stays, background=background.append),
+            tell=told.append,
+        )
+        calls = Calls(node)
+        calls.grant(GrantCall({"key": "call", "resources": {"NPU": 1}}))
+        running = calls.granted["call"]
+        running.process = SimpleNamespace(ended=asyncio.get_running_loop().create_future())
+        running.numbers = node.numbers.take({"NPU": 1})
+        calls.drop(running)
+        calls.drop(running)
+        (free,) = background
+        freeing = asyncio.ensure_future(free)
+        await asyncio.sleep(0)
+        assert bool(told) is stays
+        running.process.ended.set_result(0)
+        await freeing
+        assert told == [Freed("call")]
+        assert numbers.ids(node.numbers.take({"NPU": 1})) == {"NPU": ["0"]}
+
+    asyncio.run(drop())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 0.25, 0.5, 1, 2])), max_size=30))
-def test_no_accelerator_is_given_twice(steps):
-    """As long as whole ones are free for what the scheduler lets come."""
-    of_node, held = numbers.Numbers({"NPU": 4}), {}
+def test_whole_accelerators_are_given_to_one_call(steps):
+    of_node, amounts, held = numbers.Numbers({"NPU": 4}), {}, {}
     for call, amount in steps:
-        held.pop(call, None)
-        of_node.give(str(call))
-        if amount and sum(held.values()) + amount <= 4:
-            held[call] = amount
-            ids = of_node.take(str(call), {"NPU": amount})["NPU"]
-            assert len(set(ids)) == max(1, int(amount))
-            assert set(ids) <= {"0", "1", "2", "3"}
-    for call in held:
-        of_node.give(str(call))
+        of_node.give(held.pop(call, {}))
+        amounts.pop(call, None)
+        if not amount or sum(amounts.values()) + amount > 4:  # the scheduler would let it wait
+            continue
+        others = [number for taken in held.values() for number in taken["NPU"]]
+        amounts[call], held[call] = amount, of_node.take({"NPU": amount})
+        mine = held[call]["NPU"]
+        assert len(mine) == max(1, int(amount))
+        assert set(mine) <= set(range(4))
+        free = 4 - len(set(others))
+        if amount >= 1 and free >= amount:
+            assert not set(mine) & set(others)
+    for taken in held.values():
+        of_node.give(taken)
     assert of_node._held == {"NPU": [0.0] * 4}
 
 
@@ -69,7 +106,12 @@ def test_accelerators_are_counted_by_their_device_files(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("resources", "expected"),
-    [({"TPU": 3}, "one of 1, 2, 4, 8"), ({"neuron_cores": 1.5}, "whole"), ({"HPU": 0.5}, "whole")],
+    [
+        ({"TPU": 3}, "one of 1, 2, 4, 8"),
+        ({"neuron_cores": 1.5}, "whole"),
+        ({"HPU": 0.5}, "whole"),
+        ({"NPU": 1.5}, "less than 1"),
+    ],
 )
 def test_amounts_that_no_call_can_have(resources, expected):
     with pytest.raises(ValueError, match=expected):
