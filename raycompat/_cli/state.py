@@ -339,8 +339,8 @@ def logs(connect: Connect) -> click.Command:
         """Show what processes have printed, or which files there are.
 
         `raycompat logs` names the files of a node. `raycompat logs NAME` shows one, or names those that
-        match. `raycompat logs actor --id ID` and `raycompat logs task --id ID` show the process's
-        output.
+        match. `raycompat logs actor --id ID` shows the output of the actor's process, and `raycompat
+        logs task --id ID` the lines of one task.
         """
         kinds = ("cluster", "actor", "task", "worker")
         kind, *names = words if words and words[0] in kinds else ("cluster", *words)

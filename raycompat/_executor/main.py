@@ -32,7 +32,6 @@ from raycompat._caller.home import Home
 from raycompat._executor import (
     debugger,
     exit_work,
-    native_output,
     rank,
     setup_hook,
     signals,
@@ -46,6 +45,7 @@ from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.limits import Limits
 from raycompat._executor.loaded_code import LoadedCode
 from raycompat._executor.mailbox import Mailbox
+from raycompat._executor.output import Outputs
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Role, Sink, run
 from raycompat._executor.run_leased import Lease
@@ -85,7 +85,6 @@ from raycompat._protocol import (
     frames,
     import_paths,
     interrupts,
-    output_marks,
 )
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.measurements import Measurements
@@ -104,8 +103,9 @@ _MANY_CANCELLED = 1_000_000
 class Executor:
     """The connection to the node, the queue of calls, and the loaded functions of one executor."""
 
-    def __init__(self, connection: socket.socket, setup: dict[str, Any]) -> None:
+    def __init__(self, connection: socket.socket, setup: dict[str, Any], outputs: Outputs) -> None:
         self.setup = setup
+        self.outputs = outputs
         self.actor: Actor | None = None
         self.lease: Lease | None = None
         #: Called with the key of each call that is cancelled.
@@ -114,8 +114,6 @@ class Executor:
         self.generators: dict[str, Callable[[], None]] = {}
         self._channel = frames.BlockingChannel(connection)
         self._send_lock = threading.Lock()
-        #: Copies of the descriptors 1 and 2, which user code may change.
-        self._outputs = (os.dup(1), os.dup(2))
         #: What the main thread is to do; None ends it. Another queue has a token for each item: a
         #: stray exception can lose a token, but no item.
         self._works: deque[Run | Lease | None] = deque()
@@ -523,7 +521,8 @@ class Executor:
         self.forget_cancelled(key, outcome)
         self.session.table.collect_dropped()
         self.session.sharing.wait_until_synced()
-        self.flush_output()
+        self.outputs.flush(key)
+        self.outputs.end(key)
         if self.actor is not None and outcome.values is None:
             self.actor.instance = None  # so that it never runs a method
         self._report_state()
@@ -568,7 +567,7 @@ class Executor:
         if error is not None and not isinstance(error, SystemExit):
             traceback.print_exception(error)
             error = SystemExit(1)
-        self.flush_output()
+        self.outputs.flush()
         os._exit(_exit_code(error) if error is not None else 0)
 
     def load(self, function: str) -> Any:
@@ -621,7 +620,7 @@ class Executor:
             traceback.print_exception(error)
             if self.actor is not None:
                 self.send_answers_so_far(self.actor.mailbox)
-            self.flush_output()
+            self.outputs.flush()
         finally:
             os._exit(1)
 
@@ -637,22 +636,6 @@ class Executor:
         """Close a mailbox whose process ends, unless its callers are gone."""
         if not self.is_abandoned:
             mailbox.close()
-
-    def announce_name(self, name: str) -> None:
-        """Mark the output from now on with a name, in the stream itself, so that the order is right."""
-        self.flush_output()
-        encoded = name.encode(errors="replace").replace(b"\n", b" ")[: output_marks.MAX_NAME_BYTES]
-        for descriptor in self._outputs:
-            os.write(descriptor, output_marks.NAME_MARK + encoded + b"\n")
-
-    def flush_output(self) -> None:
-        """Write what user code has printed."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:  # user code has closed or replaced it
-                continue
-        native_output.flush()
 
 
 class _NodeSink(Sink):
@@ -735,20 +718,13 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     forms.ask_with(first_uses.is_first, setup["old_forms"])
     _import_as_the_driver(setup)
     sys.argv = setup["argv"]
-    for name in ("stdout", "stderr"):
-        errors = "strict" if name == "stdout" else "backslashreplace"
-        descriptor = 1 if name == "stdout" else 2
-        stream = os.fdopen(
-            descriptor, "w", buffering=1, encoding="utf-8", errors=errors, closefd=False
-        )
-        setattr(sys, name, stream)
-    native_output.write_lines_at_once()
+    outputs = Outputs()
     if setup["cwd"] not in (None, import_paths.current_folder()):
         try:
             os.chdir(setup["cwd"])
         except OSError as error:
             print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
-    executor = Executor(connection, setup)
+    executor = Executor(connection, setup, outputs)
     this_process.set_executor(executor)
     debugger.install()
     if setup["logging"] is not None:

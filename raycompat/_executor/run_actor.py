@@ -91,7 +91,7 @@ class Actor:
     def _announce_itself(self) -> None:
         """Mark the actor's output with its ``repr``, as Ray does."""
         try:
-            self.executor.announce_name(repr(self.instance))
+            self.executor.outputs.announce_name(repr(self.instance))
         except Exception:
             logger.exception("the name of %s in its output is that of its class", self.class_name)
 
@@ -325,5 +325,6 @@ class Actor:
         )
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
-        executor.flush_output()
+        executor.outputs.flush(running.key)
+        executor.outputs.end(running.key)
         answers.end(outcome, attempt)

@@ -159,7 +159,7 @@ class Lease:
         self._owes_answer = not message.may_repeat
         if message.name != self._name:
             self._name = message.name
-            self._executor.announce_name(message.name)
+            self._executor.outputs.announce_name(message.name)
             title.show(message.name)
         if message.units != self._shown_units:
             self._shown_units = message.units
@@ -196,8 +196,9 @@ class Lease:
         self._timeline.add(message.name, key, start, stop, outcome.failure, outcome.marks)
         if executor.session.table.dropped:
             executor.session.table.collect_dropped()
-        executor.flush_output()
+        executor.outputs.flush(key)
         with self._lock:
+            executor.outputs.end(key)
             self._running = None
         if executor.is_spent:
             self._is_leaving = True
@@ -299,11 +300,13 @@ class Lease:
             if self._is_over.wait(pause_s):
                 return
             with self._lock:
-                goes_on = self._running is not None and self._num_begun == seen
-                if goes_on:
+                running = self._running
+                goes_on = running is not None and self._num_begun == seen
+                if running is not None and goes_on:
+                    self._executor.outputs.begin(running)
                     self._trim()
                     self._give_back()
-                elif self._running is None and not self._mailbox.calls:
+                elif running is None and not self._mailbox.calls:
                     self._is_busy.clear()
                     if self._is_over.is_set():  # both were set since the last check
                         return

@@ -170,7 +170,8 @@ class Calls:
             num_restarts=grant["num_restarts"],
             socket=self._node.sockets.get(grant["key"], ""),
         )
-        executor.logs.begin(grant["actor"]["class_name"] if grant["actor"] else grant["name"])
+        name = grant["actor"]["class_name"] if grant["actor"] else grant["name"]
+        executor.logs.begin(name, grant["key"])
         return await executor.call(grant["key"], run)
 
     def _accelerators(self, running: Running) -> dict[str, list[str]]:

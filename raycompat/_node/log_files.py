@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from raycompat._protocol import output_marks
+
 #: Bytes that one read returns at most.
 _MOST_BYTES = 1 << 20
 
@@ -21,11 +23,15 @@ class LogFiles:
         """Return the sorted names of the files that match a shell pattern."""
         return {"names": sorted(fnmatch.filter(os.listdir(self._directory), pattern))}
 
-    async def read(self, name: str, position: int, tail: int) -> dict[str, Any]:
+    async def read(
+        self, name: str, position: int, tail: int, task: str = "", is_inside: bool = False
+    ) -> dict[str, Any]:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
         The result also has the position after them, and whether more follows; or an ``error``. A reader
         whose position is behind the end continues at the beginning: a new file has taken the name.
+        With `task`, the bytes are only what that task has printed, without marks, and ``is_inside`` is
+        to be given again with the next position: whether the bytes before it are of the task.
         """
         path = self._directory / name
         if path.parent != self._directory or not path.is_file():
@@ -36,27 +42,36 @@ class LogFiles:
             if position < 0:
                 position = _start_of_tail(file, tail)
             elif position > file.seek(0, os.SEEK_END):
-                position = 0
+                position, is_inside = 0, False
             file.seek(position)
             data = file.read(_MOST_BYTES)
             size = file.seek(0, os.SEEK_END)
+        data = data[: output_marks.whole_marks(data)]
         end = position + len(data)
-        return {"data": data, "position": end, "has_more": end < size}
+        found = {"position": end, "has_more": end < size}
+        if not task:
+            return {**found, "data": data}
+        data, is_inside = output_marks.of_task(data, task, is_inside=is_inside)
+        return {**found, "data": data, "is_inside": is_inside}
 
 
 def _start_of_tail(file: Any, tail: int) -> int:
     """Return the position where the last `tail` lines of a file begin."""
-    position = file.seek(0, os.SEEK_END)
-    file.seek(max(0, position - 1))
-    num_ends = -1 if file.read(1) == b"\n" else 0  # no line follows the last line end
-    while position > 0:
+    size = position = file.seek(0, os.SEEK_END)
+    #: Lines that are still to be found, the unread rest, and whether the last line was found.
+    left, rest, has_last = tail, b"", False
+    while tail and position > 0:
         begin = max(0, position - _MOST_BYTES)
         file.seek(begin)
-        chunk = file.read(position - begin)
-        at = len(chunk)
-        while (at := chunk.rfind(b"\n", 0, at)) >= 0:
-            num_ends += 1
-            if num_ends == tail:
-                return int(begin + at + 1)
-        position = begin
-    return 0
+        chunk = file.read(position - begin) + rest
+        # What follows a line end does not begin inside a mark.
+        start = (chunk.find(b"\n") + 1 or len(chunk)) if begin else 0
+        ends = output_marks.line_ends(chunk[start:])
+        if not has_last and start < len(chunk):
+            has_last = True
+            after = chunk[start + ends[-1] + 1 :] if ends else chunk[start:]
+            left -= bool(output_marks.without_marks(after))  # a line without an end
+        if len(ends) > left:
+            return int(begin + start + ends[-left - 1] + 1)
+        left, rest, position = left - len(ends), chunk[:start], begin
+    return 0 if tail else int(size)

@@ -87,10 +87,10 @@ class ExecutorLogs:
         self._logs = logs
         self._outputs = outputs
 
-    def begin(self, name: str) -> None:
-        """Mark the output from now on with the name of a call."""
+    def begin(self, name: str, key: str) -> None:
+        """Mark the output from now on with the name and the key of a call."""
         for output in self._outputs.values():
-            output.begin(name)
+            output.begin(name, key)
             self._logs.send(output)
 
     def drain(self) -> None:

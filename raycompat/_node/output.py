@@ -1,7 +1,7 @@
 """One output stream of an executor: it is read from a pipe, written to files, and sent in pieces.
 
-Marks between the lines name the call that prints. The executor writes a mark when it starts another
-call; the node can write one too.
+Marks between the lines name what prints, and the task (`_protocol.output_marks`). The executor writes
+them; the node can write some too. Marks of tasks stay in the files: drivers get the lines without them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from raycompat._node.spool import Spool
-from raycompat._protocol.output_marks import MAX_NAME_BYTES, NAME_MARK
+from raycompat._protocol import output_marks
+from raycompat._protocol.output_marks import CALL_MARK, MAX_NAME_BYTES, NAME_MARK
 
 #: Bytes of one read from a pipe: all that it can hold.
 _PIPE_BYTES = 1 << 16
@@ -58,6 +59,8 @@ class Output:
         #: The name to write before the next output; and the last name in the files.
         self._next_name: bytes | None = None
         self._last_name = b""
+        #: The mark of a task to write before the next output, and the beginning of another mark.
+        self._next_call = self._part = b""
         #: The last bytes of the files, to find names that were read in two parts.
         self._tail = b""
         os.set_blocking(descriptor, False)
@@ -81,6 +84,20 @@ class Output:
         if not data:
             self._end()
             return False
+        self._append(data)
+        return True
+
+    def _append(self, data: bytes) -> None:
+        """Write output to the files, with the marks that precede it."""
+        data, mark, self._part = output_marks.split_trailing(self._part + data)
+        if data:
+            self._write(data)
+        self._next_call = mark or self._next_call
+
+    def _write(self, data: bytes) -> None:
+        if not data.startswith(CALL_MARK):
+            data = self._next_call + data
+        self._next_call = b""
         if self._next_name is not None:
             name, self._next_name = self._next_name, None
             data = NAME_MARK + name + b"\n" + data
@@ -91,7 +108,6 @@ class Output:
         except OSError as error:
             self.num_lost += len(data) - (self.spool.end - before)
             self.why_lost = str(error)
-        return True
 
     def _note_name(self, data: bytes) -> None:
         recent = self._tail + data
@@ -102,19 +118,22 @@ class Output:
                 self._last_name = name
         self._tail = recent[-MAX_NAME_BYTES:]
 
-    def begin(self, name: str) -> None:
-        """Mark the output from now on with the name of a call."""
+    def begin(self, name: str, key: str) -> None:
+        """Mark the output from now on with the name and the key of a call."""
         self.drain()
         encoded = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
         with self._lock:
             if encoded != self._last_name or self._tail[-1:] not in (b"", b"\n"):
                 self._next_name = encoded
+            self._next_call = output_marks.of_call(key)
 
     def _end(self) -> None:
         """Stop reading. The caller holds the lock, and has not closed the pipe."""
         if not self.is_closed:
             self.is_closed = True
             self._on_end()
+            if self._part:
+                self._write(self._part)
 
     def give_up(self) -> None:
         """Stop reading after an error."""
@@ -144,6 +163,7 @@ class Output:
         return self._pieces(data[:cut], ends)
 
     def _pieces(self, data: bytes, ends: bool) -> list[Piece]:
+        data = output_marks.without_calls(data)
         pieces, start = [], 0
         while (at := data.find(NAME_MARK, start)) >= 0:
             stop = data.find(b"\n", at)

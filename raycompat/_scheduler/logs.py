@@ -105,9 +105,8 @@ class Logs:
         """Return the names of a node's files that match a pattern."""
         return await self.of_node(node, Request.LOG_NAMES, pattern=pattern)
 
-    async def read(self, node: str, name: str, position: int, tail: int) -> dict[str, Any]:
-        """Return a part of a node's file."""
-        question = {"name": name, "position": position, "tail": tail}
+    async def read(self, node: str, **question: Any) -> dict[str, Any]:
+        """Return a part of a node's file (see `_node.log_files.LogFiles.read`)."""
         return await self.of_node(node, Request.LOG_READ, **question)
 
     async def of_node(self, node: str, request: Request, **question: Any) -> dict[str, Any]:

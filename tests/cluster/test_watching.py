@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import yaml
@@ -16,6 +19,7 @@ from click.testing import CliRunner
 import raycompat as ray
 from raycompat.cli import cli
 from raycompat.experimental import tqdm_ray
+from raycompat.util.state import get_log, list_tasks
 from raycompat.util.state.exception import ServerUnavailable
 
 
@@ -113,6 +117,75 @@ def test_an_actor_that_failed_in_its_constructor_has_a_process_and_a_log(cluster
     (task,) = json.loads(cluster.must("list", "tasks", *made, "--detail", "--format", "json"))
     assert task["worker_pid"] == row["pid"]
     assert cluster.must("logs", "task", "--id", task["task_id"]) == "printed before the error\n"
+
+
+@ray.remote(num_cpus=0, max_concurrency=3)
+class InThreads:
+    def __init__(self):
+        print("constructed")
+        self.together = threading.Barrier(3)
+
+    def print(self, number):
+        for line in range(20):
+            self.together.wait()
+            sys.stdout.write(f"{number} {line}\n")
+
+
+@ray.remote(num_cpus=0)
+class InALoop:
+    async def print(self, number):
+        for line in range(20):
+            sys.stdout.write(f"{number} {line}\n")
+            await asyncio.sleep(0)
+
+
+@ray.remote(num_cpus=0)
+class InTurn:
+    def print(self, number):
+        print(number, 0)
+
+    def run(self):
+        subprocess.run(["echo", "native"], check=True)
+
+
+@ray.remote
+def native(path):
+    while not os.path.exists(path):
+        subprocess.run(["echo", "native"], check=True)
+        time.sleep(0.01)
+
+
+def test_the_log_of_a_task_has_its_lines_alone(cluster, wait_until):
+    def lines(task):
+        return "".join(get_log(task_id=task)).splitlines()
+
+    for kind, num_lines in ((InThreads, 20), (InALoop, 20), (InTurn, 1)):
+        actor = kind.remote()
+        refs = [actor.print.remote(number) for number in range(3)]
+        ray.get(refs)
+        for number, ref in enumerate(refs):
+            expected = [f"{number} {line}" for line in range(num_lines)]
+            wait_until(lambda ref=ref, expected=expected: lines(ref.task_id().hex()) == expected)
+    # What a child process prints after that is of no task.
+    ref = actor.run.remote()
+    ray.get(ref)
+    assert lines(ref.task_id().hex()) == []
+    wait_until(lambda: "native\n" in "".join(get_log(actor_id=actor._actor_id.hex())))
+    assert lines(refs[-1].task_id().hex()) == ["2 0"]
+    assert "2 0\n" in cluster.must("logs", "task", "--id", refs[-1].task_id().hex())
+
+    rows = json.loads(cluster.must("list", "tasks", "--detail", "--format", "json"))
+    (made,) = (row["task_id"] for row in rows if row["name"] == "InThreads.__init__")
+    assert lines(made) == ["constructed"]
+
+
+def test_what_a_child_process_of_a_long_task_prints_is_of_it(cluster, tmp_path, wait_until):
+    ref = native.remote(str(tmp_path / "go"))
+    listed = {"filters": [("task_id", "=", ref.task_id().hex())]}
+    wait_until(lambda: [each.state for each in list_tasks(**listed)] == ["RUNNING"])
+    wait_until(lambda: "native\n" in "".join(get_log(task_id=ref.task_id().hex())))
+    (tmp_path / "go").touch()
+    ray.get(ref)
 
 
 def test_lists_say_how_many_rows_match_and_name_the_nearest_value(cluster):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import time
 
 import pytest
@@ -536,6 +537,40 @@ def test_logs(ray, state):
     assert own(printed(filename=name, node_id=node)) == ["first line", "second line"]
     with pytest.raises(AssertionError):
         state.list_logs()
+
+
+def test_the_log_of_a_task_has_its_lines_alone(ray, state):
+    @ray.remote(num_cpus=0)
+    class Noise:
+        def print(self):
+            print("a line of another process")
+
+    @ray.remote
+    def prints(number):
+        for line in range(3):
+            print("line", line, "of", number)
+        print("error of", number, file=sys.stderr)
+        print("no end of", number, end="")
+
+    def printed(ref, **which):
+        return "".join(state.get_log(task_id=ref.task_id().hex(), **which))
+
+    ray.get(Noise.remote().print.remote())
+    refs = [prints.remote(number) for number in range(5)]
+    ray.get(refs)
+    for number, ref in enumerate(refs):
+        lines = [f"line {line} of {number}" for line in range(3)]
+        wait_until(lambda: f"no end of {number}" in _printed_or_nothing(printed, ref))  # noqa: B023
+        assert printed(ref).strip().splitlines() == [*lines, f"no end of {number}"]
+        assert printed(ref, tail=2).strip().splitlines() == [lines[-1], f"no end of {number}"]
+        assert printed(ref, suffix="err").strip() == f"error of {number}"
+
+
+def _printed_or_nothing(printed, ref):
+    try:
+        return printed(ref)
+    except Exception:  # real Ray does not know at once where the task has run
+        return ""
 
 
 def test_the_timeline_has_the_phases_of_a_call(cluster):

@@ -8,6 +8,7 @@ import pytest
 
 from raycompat._node import log_files
 from raycompat._node.log_files import LogFiles
+from raycompat._protocol.output_marks import NAME_MARK, of_call, without_marks
 
 
 @pytest.fixture
@@ -18,8 +19,17 @@ def files(tmp_path):
     return LogFiles(tmp_path)
 
 
-def read(files, name, position=0, tail=-1):
-    return asyncio.run(files.read(name, position, tail))
+def read(files, name, position=0, tail=-1, **of_task):
+    return asyncio.run(files.read(name, position, tail, **of_task))
+
+
+def read_all(files, name, **of_task):
+    data, found = b"", {"position": 0, "is_inside": False, "has_more": True}
+    while found["has_more"]:
+        of_task = of_task and {**of_task, "is_inside": found["is_inside"]}
+        found = read(files, name, found["position"], **of_task)
+        data += found["data"]
+    return data
 
 
 def test_names_are_chosen_by_a_pattern(files):
@@ -28,12 +38,7 @@ def test_names_are_chosen_by_a_pattern(files):
 
 def test_a_large_file_is_read_in_parts(files, monkeypatch):
     monkeypatch.setattr(log_files, "_MOST_BYTES", 100)
-    data, position, has_more = b"", 0, True
-    while has_more:
-        found = read(files, "worker-1.out", position)
-        data += found["data"]
-        position, has_more = found["position"], found["has_more"]
-    assert data.splitlines() == [b"line %d" % i for i in range(100)]
+    assert read_all(files, "worker-1.out").splitlines() == [b"line %d" % i for i in range(100)]
 
 
 @pytest.mark.parametrize("chunk", [7, 100, 1 << 20])
@@ -48,6 +53,42 @@ def test_the_last_line_may_lack_its_end(files):
     assert read(files, "worker-2.out", -1, tail=1)["data"] == b"no end"
     assert read(files, "worker-2.out", -1, tail=2)["data"] == b"two\nno end"
     assert read(files, "worker-1.err", -1, tail=5)["data"] == b""
+
+
+TASKS = ["ab" * 24, "cd" * 24]
+MARKS = [of_call(f"f-{task}") for task in TASKS]
+
+
+@pytest.fixture
+def marked(files, tmp_path):
+    """A file with the lines of two tasks, which share one line."""
+    parts = [NAME_MARK, b"f\n", MARKS[0], b"one\ntwo\nha", MARKS[1], b"lf\n", b"three\n"]
+    parts += [of_call(""), b"of none\n", MARKS[0], b"four\nno end"]
+    (tmp_path / "worker-3.out").write_bytes(b"".join(parts))
+    return files
+
+
+@pytest.mark.parametrize("chunk", [70, 80, 100, 1 << 20])
+def test_the_lines_of_a_task(marked, monkeypatch, chunk):
+    monkeypatch.setattr(log_files, "_MOST_BYTES", chunk)
+    first, second = (read_all(marked, "worker-3.out", task=task) for task in TASKS)
+    assert first == b"one\ntwo\nhafour\nno end"
+    assert second == b"lf\nthree\n"
+    assert read_all(marked, "worker-3.out", task="ef" * 24) == b""
+
+
+@pytest.mark.parametrize("chunk", [70, 80, 100, 1 << 20])
+def test_marks_are_not_lines(marked, monkeypatch, chunk):
+    lines = [b"one\n", b"two\n", b"half\n", b"three\n", b"of none\n", b"four\n", b"no end"]
+    for number in range(10):
+        monkeypatch.setattr(log_files, "_MOST_BYTES", chunk)
+        position = read(marked, "worker-3.out", -1, tail=number)["position"]
+        monkeypatch.setattr(log_files, "_MOST_BYTES", 1 << 20)
+        found = read(marked, "worker-3.out", -1, tail=number)
+        assert found["position"] >= position
+        assert without_marks(found["data"]) == b"".join(
+            lines[len(lines) - number :] if number < 7 else lines
+        )
 
 
 def test_a_follower_goes_on_with_the_new_file_after_a_rotation(files, tmp_path):

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
-from raycompat._protocol.output_marks import NAME_MARK
+from raycompat._protocol.output_marks import NAME_MARK, of_call
+
+#: The key of a call.
+KEY = "f-" + "ab" * 24
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ def test_a_line_is_ended_when_it_is_time(output, pipe):
 
 
 def test_names_stand_between_lines(output, pipe):
-    output.begin("f")
+    output.begin("f", KEY)
     os.write(pipe[1], b"of f\n" + name("g") + b"of g\nno end" + name("h") + b"of h\n")
     output.drain()
     assert output.take(1000) == [
@@ -62,17 +65,44 @@ def test_names_stand_between_lines(output, pipe):
 
 
 def test_a_name_is_written_only_with_output(output, pipe):
-    output.begin("f")
-    output.begin("g")
+    output.begin("f", KEY)
+    output.begin("g", KEY)
     assert output.spool.end == 0
     os.write(pipe[1], b"x\n")
     output.drain()
     assert output.take(1000) == [Piece("g", b"x\n", False)]
     before = output.spool.end
-    output.begin("g")
+    output.begin("g", KEY)
     os.write(pipe[1], b"y\n")
     output.drain()
-    assert output.spool.end == before + 2  # the same name is not said again
+    assert output.spool.end == before + 2 + len(of_call(KEY))  # the same name is not said again
+
+
+def test_marks_of_tasks_stay_in_the_files_and_only_with_output(output, pipe, tmp_path):
+    other = "f-" + "cd" * 24
+    for data in (of_call(KEY), b"one\nhalf", of_call(""), of_call(other)):
+        os.write(pipe[1], data)
+        output.drain()
+    assert output.take(100) == [Piece("", b"one\n", False)]
+    assert (tmp_path / "out").read_bytes() == of_call(KEY) + b"one\nhalf"
+    torn = of_call(KEY)
+    for data in (b" of it\n" + torn[:9], torn[9:20], torn[20:] + b"two\n", of_call("")):
+        os.write(pipe[1], data)
+        output.drain()
+    assert output.take(1000) == [Piece("", b"half of it\ntwo\n", False)]
+    assert (tmp_path / "out").read_bytes() == (
+        of_call(KEY) + b"one\nhalf" + of_call(other) + b" of it\n" + of_call(KEY) + b"two\n"
+    )
+
+
+def test_what_only_looks_like_a_mark_is_not_lost(tmp_path, pipe):
+    output = Output(os.dup(pipe[0]), Spool(tmp_path / "out", 1 << 20, 1))
+    os.write(pipe[1], b"a\n\x1erayco")
+    output.drain()
+    os.write(pipe[1], b"la\n\x1e")
+    output.close()  # another process may still hold the pipe
+    assert (tmp_path / "out").read_bytes() == b"a\n\x1erayco" + b"la\n\x1e"
+    output.spool.close()
 
 
 def test_a_long_line_is_taken_in_pieces(output, pipe):
@@ -94,7 +124,7 @@ def test_a_name_after_a_long_line_ends_it(output, pipe):
 
 
 def test_who_is_far_behind_is_left_out_up_to_now(output, pipe):
-    output.begin("f")
+    output.begin("f", KEY)
     os.write(pipe[1], b"old\n" + name("g") + b"newer\n")
     output.drain()
     assert output.skip() == output.spool.end
@@ -134,6 +164,7 @@ def test_nobody_watches_a_descriptor_that_may_be_another_s(tmp_path):
         st.one_of(
             st.binary(max_size=30).filter(lambda data: b"\x1e" not in data).map(lambda d: ("", d)),
             st.sampled_from(["f", "g"]).map(lambda text: (text, b"")),
+            st.sampled_from(["", KEY]).map(lambda key: ("", of_call(key))),
         ),
         max_size=30,
     ),
@@ -147,14 +178,14 @@ def test_all_that_is_printed_is_taken_once_and_by_its_name(tmp_path_factory, par
     for named, data in parts:
         os.write(write, name(named) if named else data)
         current = named or current
-        if not named:
+        if not named and not data.startswith(NAME_MARK[:1]):
             expected[current] = expected.get(current, b"") + data
         output.drain()
     output.close()
     taken: dict[str, bytes] = {}
     while output.has_more:
         before = output.position
-        for piece in output.take(most + len(NAME_MARK) + 2):
+        for piece in output.take(most + len(NAME_MARK) + len(of_call(KEY))):
             taken[piece.name] = taken.get(piece.name, b"") + piece.data
         assert output.position > before
     os.close(write)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column, row
@@ -11,7 +10,7 @@ from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import PreText
 
 from raycompat._protocol.operations import Request
-from raycompat._protocol.output_marks import NAME_MARK
+from raycompat._protocol.output_marks import without_marks
 from raycompat._scheduler.pages.tables import classes_of_processes
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Lines that are shown.
 _MANY_LINES = 500
-
-_MARK = re.compile(re.escape(NAME_MARK.decode()) + "[^\n]*\n")
 
 _STREAMS: list[Any] = ["out", "err"]
 
@@ -84,8 +81,8 @@ class Logs:
             return
         question = {"name": names[0], "position": -1, "tail": _MANY_LINES}
         found = await self._ask(node, Request.LOG_READ, **question)
-        text = found["data"].decode(errors="replace") if "data" in found else found["error"]
-        self._lines = _MARK.sub("", text).splitlines()
+        printed = without_marks(found["data"]) if "data" in found else found["error"].encode()
+        self._lines = printed.decode(errors="replace").splitlines()
 
     async def _ask(self, node: str, request: Request, **question: Any) -> dict[str, Any]:
         try:

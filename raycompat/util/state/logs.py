@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from raycompat._protocol.operations import Request
-from raycompat._protocol.output_marks import MAX_NAME_BYTES, NAME_MARK
+from raycompat._protocol.output_marks import without_marks
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
@@ -18,8 +18,7 @@ from raycompat.util.state.exception import RayStateApiException
 #: Seconds between two looks at a file that is followed.
 _INTERVAL_S = 0.5
 
-#: Lines that say in whose name the next ones were printed; and escape sequences of terminals.
-_MARK = re.compile(re.escape(NAME_MARK) + rb"[^\n]*\n")
+#: Escape sequences of terminals.
 _ANSI = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -128,8 +127,11 @@ def get_log(
 
     Notes
     -----
-    Ray source: ``ray.util.state.get_log``, 2.60.0. By `task_id` Ray yields the lines of that task; here
-    they are those of its process.
+    Ray source: ``ray.util.state.get_log``, 2.60.0. By `task_id` both yield the lines of that task. Here
+    that holds for methods too, also in actors that run several calls at the same time. The output of
+    native code and of child processes belongs to the task if the task has printed from Python before,
+    or if it is a function that has run for some milliseconds. Attempts that ran in the same process are
+    shown together, and lines before the last rotation of the file are not shown.
     """
     if submission_id is not None:
         raise UnsupportedRayFeatureError("get_log(submission_id=...)", alternative="use pid=")
@@ -145,17 +147,35 @@ def get_log(
         raise ValueError("get_log needs a node: give node_id or node_ip, or actor_id or task_id.")
     if filename is None and pid is None:
         raise ValueError("get_log needs one of filename, pid, actor_id and task_id.")
-    if filename is None:
-        pattern = f"worker-*-{pid}.{suffix}"
-        found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=pattern)
-        filename = next(iter(found["names"]), None)
-        if filename is None:  # a file is made when something is printed
-            return
-    chunks = _read(client, node, filename, tail, timeout, _interval if follow else None, follow)
+    name = filename or _name_of(client, node, f"worker-*-{pid}.{suffix}", timeout)
+    if name is None:  # a file is made when something is printed
+        return
+    task = task_id or ""
+    position = 0 if tail < 0 or task else -1
+    question = {"node": node, "name": name, "position": position, "tail": tail, "task": task}
+    parts = _read(client, question, timeout, _interval or _INTERVAL_S if follow else None)
+    if task:
+        parts = _last_lines(parts, tail)
+    yield from _decoded(parts, encoding, errors, filter_ansi_code=filter_ansi_code)
+
+
+def _decoded(
+    parts: Iterator[tuple[bytes, bool]],
+    encoding: str | None,
+    errors: str | None,
+    *,
+    filter_ansi_code: bool,
+) -> Iterator[Any]:
     decode = codecs.getincrementaldecoder(encoding)(errors or "strict") if encoding else None
-    for chunk in _without_marks(chunks):
-        data = _ANSI.sub(b"", chunk) if filter_ansi_code else chunk
-        yield decode.decode(data) if decode is not None else data
+    for part, _ in parts:
+        if data := _ANSI.sub(b"", part) if filter_ansi_code else part:
+            yield decode.decode(data) if decode is not None else data
+
+
+def _name_of(client: StateApiClient, node: str, pattern: str, timeout: int) -> str | None:
+    found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=pattern)
+    name: str | None = next(iter(found["names"]), None)
+    return name
 
 
 def _place_of_actor(client: StateApiClient, actor: str, timeout: int) -> tuple[str | None, int]:
@@ -179,36 +199,30 @@ def _place_of_task(
 
 
 def _read(
-    client: StateApiClient,
-    node: str,
-    name: str,
-    tail: int,
-    timeout: int,
-    interval_s: float | None,
-    follow: bool,
-) -> Iterator[bytes]:
-    position = 0 if tail < 0 else -1
+    client: StateApiClient, question: dict[str, Any], timeout: int, interval_s: float | None
+) -> Iterator[tuple[bytes, bool]]:
+    """Yield the parts of a file, and whether others follow now; with an interval, wait for others."""
     while True:
-        question = {"node": node, "name": name, "position": position, "tail": tail}
         found = client.ask(Request.LOG_READ, timeout, **question)
-        position = found["position"]
-        if found["data"]:
-            yield found["data"]
+        question = {**question, "position": found["position"]}
+        question["is_inside"] = found.get("is_inside", False)
+        yield without_marks(found["data"]), found["has_more"]
         if not found["has_more"]:
-            if not follow:
+            if interval_s is None:
                 return
-            time.sleep(interval_s or _INTERVAL_S)
+            time.sleep(interval_s)
 
 
-def _without_marks(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Leave out the lines that say in whose name what follows was printed."""
-    rest = b""
-    for chunk in chunks:
-        data = _MARK.sub(b"", rest + chunk)
-        at = data.rfind(NAME_MARK[:1])
-        is_cut = at >= 0 and len(data) - at < len(NAME_MARK) + MAX_NAME_BYTES
-        rest = data[at:] if is_cut else b""
-        if data := data[: len(data) - len(rest)]:
-            yield data
-    if rest:
-        yield rest
+def _last_lines(parts: Iterator[tuple[bytes, bool]], tail: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield the last lines of what is in the file now, then what is added to it; all if it is -1."""
+    held = b""
+    for data, has_more in parts if tail >= 0 else ():
+        held += data
+        at = len(held) - held.endswith(b"\n")
+        for _ in range(tail):
+            at = held.rfind(b"\n", 0, max(0, at))
+        held = held[at + 1 :] if tail else b""
+        if not has_more:
+            break
+    yield held, False
+    yield from parts
