@@ -28,6 +28,8 @@ import importlib
 import logging
 from typing import Any
 
+# First: on another system than Linux, this is the one place that raises.
+from raycompat import _host as _host
 from raycompat._protocol import import_paths
 
 with import_paths.NamingHidden():

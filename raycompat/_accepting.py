@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,8 @@ from typing import Any
 
 from tornado.ioloop import IOLoop
 
-from raycompat._protocol.open_files import NO_FILE_IS_LEFT, PAUSE_S
+from raycompat._host import open_files
+from raycompat._host.open_files import NO_FILE_IS_LEFT, PAUSE_S
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ def identifying(close: Callable[[], None]) -> Iterator[None]:
 
 
 def _most() -> int:
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MANY_UNIDENTIFIED if limit < 0 else min(_MANY_UNIDENTIFIED, limit // _SHARE)
+    limit = open_files.limit()
+    return _MANY_UNIDENTIFIED if limit is None else min(_MANY_UNIDENTIFIED, limit // _SHARE)
 
 
 def add_accept_handler(

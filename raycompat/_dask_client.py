@@ -7,7 +7,7 @@ from typing import cast
 from distributed import Client
 from tornado.platform.asyncio import AsyncIOLoop
 
-from raycompat._protocol import clock
+from raycompat._host import clock
 
 
 class DaskClient(Client):

@@ -27,18 +27,11 @@ from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.packages import Package, pack, upload, upload_errors
+from raycompat._host import interrupts, segment
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import NodeAt
 from raycompat._private_arguments import PrivateArguments
-from raycompat._protocol import (
-    current_cluster,
-    ids,
-    import_paths,
-    interrupts,
-    local_address,
-    runtime_env,
-    segment,
-)
+from raycompat._protocol import current_cluster, ids, import_paths, local_address, runtime_env
 from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE

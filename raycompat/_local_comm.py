@@ -30,7 +30,7 @@ from distributed.comm.tcp import MAX_BUFFER_SIZE, TCP, BaseTCPBackend
 from tornado.iostream import IOStream
 
 from raycompat._accepting import add_accept_handler, identifying
-from raycompat._protocol import peer
+from raycompat._host import unix_socket
 from raycompat._protocol.local_address import SCHEME, socket_name
 
 _PREFIX = f"{SCHEME}://"
@@ -69,8 +69,8 @@ class _Connector(Connector):
         connection = _Socket(socket.AF_UNIX)
         try:
             connection.setblocking(False)
-            await _reach(connection, socket_name(port))
-            if not peer.is_of_this_user(connection):
+            await unix_socket.reach(connection, socket_name(port), _BUSY_S)
+            if not unix_socket.is_of_this_user(connection):
                 raise FatalCommClosedError(
                     f"Another user of this host listens at {_PREFIX}{address}."
                 )
@@ -78,16 +78,6 @@ class _Connector(Connector):
         except BaseException:
             connection.close()
             raise
-
-
-async def _reach(connection: socket.socket, name: str) -> None:
-    while True:
-        try:
-            connection.connect(name)
-        except BlockingIOError:
-            await asyncio.sleep(_BUSY_S)
-        else:
-            return
 
 
 class _Listener(BaseListener):
@@ -129,7 +119,7 @@ class _Listener(BaseListener):
             reserved, listener = socket.socket(socket.AF_INET), socket.socket(socket.AF_UNIX)
             try:
                 reserved.bind((self.ip, self.port))
-                listener.bind(socket_name(reserved.getsockname()[1]))
+                listener.bind(unix_socket.address(socket_name(reserved.getsockname()[1])))
             except OSError as error:
                 reserved.close()
                 listener.close()
@@ -146,7 +136,7 @@ class _Listener(BaseListener):
             stop()
 
     def _accept(self, connection: socket.socket, _: Any) -> None:
-        if not peer.is_of_this_user(connection):
+        if not unix_socket.is_of_this_user(connection):
             connection.close()
             return
         own = _Socket(fileno=connection.detach())

@@ -31,8 +31,9 @@ from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
+from raycompat._host import interrupts
 from raycompat._messages.actors import FreeName, KillActor
-from raycompat._protocol import id_types, ids, interrupts
+from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
     About,

@@ -54,12 +54,13 @@ class LeftOver:
 
 def _segments(store: str | None) -> list[str]:
     """Return the segments of a node, or (None) those whose node is no more."""
-    segment = sys.modules["raycompat._protocol.segment"]
+    segment = sys.modules["raycompat._host.segment"]
+    processes = sys.modules["raycompat._host.processes"]
     found = []
     for path in Path("/dev/shm").glob(f"{segment.PREFIX}*/{segment.PREFIX}*"):
         owner = path.name.removeprefix(segment.PREFIX).split("-")[0]
         pid, _, start = owner.partition(".")
-        alive = pid.isdecimal() and str(segment.process_start(int(pid))) == start
+        alive = pid.isdecimal() and str(processes.start_of(int(pid))) == start
         is_kept = path.name.endswith("-free") and alive  # free segments, for the next writers
         if (path.name.startswith(f"{store}-") and not is_kept) or not alive:
             found.append(path.name)

@@ -36,9 +36,10 @@ from raycompat._caller.direct_sender import (
 from raycompat._caller.lease import Lease, best_idle
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
+from raycompat._host import clock
 from raycompat._messages.calls import Cancel, CancelDirect
 from raycompat._messages.leases import LeaseGranted
-from raycompat._protocol import clock, direct_messages, failures, ids
+from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable

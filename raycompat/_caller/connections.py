@@ -17,10 +17,11 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from raycompat._host import unix_socket
 from raycompat._messages.actors import ActorState
 from raycompat._messages.leases import LeaseGranted
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
-from raycompat._protocol import frames, peer
+from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Notes, post_and_note
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.operations import Request
@@ -115,11 +116,11 @@ async def _by_socket(session: Session, place: Place, party: Party) -> bool:
         stream = if_it_fails.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         stream.setblocking(False)
         try:
-            await _reach(stream, place.socket)
+            await unix_socket.reach(stream, place.socket, _BUSY_S)
         except OSError as error:  # the process has just died, or is in another network namespace
             logger.debug("no Unix socket to %s: %r", party.key, error)
             return False
-        if not peer.is_of_this_user(stream):
+        if not unix_socket.is_of_this_user(stream):
             logger.warning("another user of this host listens in place of %s", party.key)
             return False
         connection = Connection(
@@ -136,16 +137,6 @@ async def _by_socket(session: Session, place: Place, party: Party) -> bool:
     finally:
         connection.listen()  # only now: its end must not be reported before its start
     return True
-
-
-async def _reach(stream: socket.socket, name: str) -> None:
-    while True:
-        try:
-            stream.connect("\0" + name)
-        except BlockingIOError:  # the queue of new callers is full: a method is running
-            await asyncio.sleep(_BUSY_S)
-        else:
-            return
 
 
 class RelayedConnection:

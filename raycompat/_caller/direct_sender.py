@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
+from raycompat._host import clock, segment
 from raycompat._messages.calls import FailedCall
-from raycompat._protocol import clock, direct_messages, failures, ids, segment
+from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import (
     ErrorValue,

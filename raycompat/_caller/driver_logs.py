@@ -17,8 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from raycompat._caller.log_folding import Folding
+from raycompat._host import clock
 from raycompat._messages.logs import FlushLogs, LogsFlushed, OutputPiece, Printed
-from raycompat._protocol import clock
 from raycompat._protocol.output_marks import BAR_MARK
 
 if TYPE_CHECKING:

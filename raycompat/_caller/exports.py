@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raycompat._host import interrupts
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
-from raycompat._protocol import frameworks, interrupts, tensorflow_mode
+from raycompat._protocol import frameworks, tensorflow_mode
 from raycompat._protocol.serialization import collecting_refs, dumps, unpicklable
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import failures, segment
+from raycompat._host import segment
+from raycompat._protocol import failures
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 

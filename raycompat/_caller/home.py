@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from raycompat._host import own_folder, segment
 from raycompat._messages.nodes import NodeAt
-from raycompat._protocol import own_folder, segment
 from raycompat._protocol.values import StorePlace
 
 #: Share of the machine's memory for the objects of a driver without a node on its host.

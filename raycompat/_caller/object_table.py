@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from raycompat._caller.exports import Exported
     from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
-    from raycompat._protocol.mapping import Mapping
+    from raycompat._host.mapping import Mapping
 
 logger = logging.getLogger(__name__)
 

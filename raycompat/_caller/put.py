@@ -6,7 +6,8 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
-from raycompat._protocol import ids, interrupts
+from raycompat._host import interrupts
+from raycompat._protocol import ids
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
     Block,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat import exceptions
 from raycompat._caller.fetch import fetch
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
-from raycompat._protocol import clock, segment
+from raycompat._host import clock, segment
 from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
     from raycompat._caller.lease import Lease
     from raycompat._caller.session import Session
-    from raycompat._protocol.mapping import Mapping
+    from raycompat._host.mapping import Mapping
 
 #: Seconds that a thread waits for an actor's answer before it reports that it waits. A task that
 #: reports lends its CPU, which costs more time than most calls take.

@@ -9,7 +9,8 @@ from raycompat._caller.by_lease import is_near
 from raycompat._caller.calls import Call
 from raycompat._caller.generator import Stream
 from raycompat._caller.object_table import FAILED, PENDING
-from raycompat._protocol import ids, interrupts
+from raycompat._host import interrupts
+from raycompat._protocol import ids
 from raycompat._protocol.strategy import InGroup
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 

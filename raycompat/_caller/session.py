@@ -29,20 +29,13 @@ from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._caller.unhandled import Unhandled
+from raycompat._host import clock, interrupts, open_files, segment, warm_memory
 from raycompat._messages.base import FromCaller, handled
 from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
 from raycompat._messages.objects import ObjectFreed, ReleaseKeys, Synced
 from raycompat._messages.watching import CallerLooked, Look, Measured, Tracked
-from raycompat._protocol import (
-    clock,
-    direct_messages,
-    failures,
-    ids,
-    interrupts,
-    segment,
-    warm_memory,
-)
+from raycompat._protocol import direct_messages, failures, ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
@@ -191,7 +184,7 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         #: Writes messages to the scheduler; called in the event loop.
         self.write: Callable[[list[FromCaller]], None]
-        segment.allow_many()
+        open_files.allow_many()
         if client is not None:
             self._attach(client)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.calls import ENDED, Call
 from raycompat._caller.object_table import FAILED, PENDING, Entry
+from raycompat._host import interrupts, segment
 from raycompat._messages.objects import (
     Adopt,
     Borrow,
@@ -25,7 +26,7 @@ from raycompat._messages.objects import (
     Synced,
     Unload,
 )
-from raycompat._protocol import failures, interrupts, segment
+from raycompat._protocol import failures
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from raycompat import exceptions
 from raycompat._caller import resolve, send, this_process
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
+from raycompat._host import processes
 from raycompat._messages.objects import ObjectFreed, WatchObject
-from raycompat._protocol import failures, gpu_memory, ids, segment, tensor_bytes
+from raycompat._protocol import failures, gpu_memory, ids, tensor_bytes
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.gpu_memory import GpuMemory
 from raycompat._protocol.serialization import serialize
@@ -103,7 +104,7 @@ class Keeper(tensor_bytes.Reducer):
         (ref,) = self._session.sharing.hold([key])
         token = _new_token(self._session)
         pid = os.getpid()
-        where = (self._session.setup.host, pid, segment.process_start(pid))
+        where = (self._session.setup.host, pid, processes.start_of(pid))
         return Parcel(token, ref, where, in_order=pickle.loads(about).in_order)
 
     def _share(self, tensor: Any) -> GpuMemory | None:
@@ -250,7 +251,7 @@ class Parcel:
         host, pid, start = self._where
         if host != self.token._session.setup.host:
             return None
-        if segment.process_start(pid) != start:  # CUDA would map memory that is gone
+        if processes.start_of(pid) != start:  # CUDA would map memory that is gone
             return None
         return gpu_memory.device_of(memory.gpu)
 

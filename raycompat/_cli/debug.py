@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from raycompat._cli.tables import table
-from raycompat._protocol import peer
+from raycompat._host import unix_socket
 from raycompat._protocol.breakpoints import Waiting
 
 _CHUNK_BYTES = 1 << 16
@@ -44,8 +44,8 @@ def attach(waiting: Waiting) -> None:
         When the breakpoint has a terminal already, or is not of this user.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect("\0" + waiting.socket)
-        if not peer.is_of_this_user(connection):
+        connection.connect(unix_socket.address(waiting.socket))
+        if not unix_socket.is_of_this_user(connection):
             raise ConnectionRefusedError(f"The process {waiting.pid} is of another user.")
         try:
             _copy(connection)

@@ -11,7 +11,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from raycompat._protocol import current_cluster, segment
+from raycompat._host import processes
+from raycompat._protocol import current_cluster
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Started:
 
 def record(pid: int, role: str, directory: Path) -> None:
     """Record a process that was just started."""
-    started = Started(pid, segment.process_start(pid), role, str(directory))
+    started = Started(pid, processes.start_of(pid), role, str(directory))
     path = _file(pid)
     new = path.with_suffix(".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -13,8 +13,9 @@ import psutil
 
 from raycompat._cli import state_files
 from raycompat._cli.state_files import Started
+from raycompat._host import processes, segment
 from raycompat._launch.process import those_left
-from raycompat._protocol import current_cluster, segment
+from raycompat._protocol import current_cluster
 
 #: Seconds for the kernel to end killed processes.
 _KILL_S = 10.0
@@ -61,9 +62,7 @@ def _processes_of(leaders: Collection[Started]) -> list[psutil.Process]:
     A session's number is not used again while a process is in the session. So the session belongs to a
     started process if that process has the pid, or if no process has it.
     """
-    sessions = {
-        each.pid for each in leaders if segment.process_start(each.pid) in (each.start, None)
-    }
+    sessions = {each.pid for each in leaders if processes.start_of(each.pid) in (each.start, None)}
     found = []
     for process in psutil.process_iter() if sessions else ():
         with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):  # it has ended

@@ -14,7 +14,8 @@ from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 from raycompat._caller import this_process
-from raycompat._protocol import breakpoints, peer
+from raycompat._host import unix_socket
+from raycompat._protocol import breakpoints
 
 #: With the value 1, a call that fails waits for a terminal; Ray's variable.
 POST_MORTEM_VARIABLE = "RAY_DEBUG_POST_MORTEM"
@@ -116,9 +117,7 @@ def _wait_for_terminal(place: str, reason: str) -> socket.socket:
     """Tell where a terminal can attach, and return the connection of the first one of this user."""
     call = this_process.current()
     waiting = breakpoints.of_this_process(call.name if call is not None else "", place, reason)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind("\0" + waiting.socket)
-        listener.listen()
+    with unix_socket.listen(waiting.socket) as listener:
         waiting.record()
         try:
             print(
@@ -129,7 +128,7 @@ def _wait_for_terminal(place: str, reason: str) -> socket.socket:
             )
             while True:
                 connection, _ = listener.accept()
-                if peer.is_of_this_user(connection):
+                if unix_socket.is_of_this_user(connection):
                     return connection
                 connection.close()
         finally:

@@ -6,11 +6,9 @@ The main thread takes the calls in the order of their arrival. Those of an actor
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
-import select
 import socket
 import threading
 import time
@@ -19,12 +17,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._executor.beside import Beside
-from raycompat._protocol import direct_messages, failures, peer, segment
+from raycompat._host import segment, unix_socket
+from raycompat._host.open_files import NO_FILE_IS_LEFT, PAUSE_S
+from raycompat._host.poller import READABLE, Poller
+from raycompat._protocol import direct_messages, failures
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.connection import Connection
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.open_files import NO_FILE_IS_LEFT, PAUSE_S
 
 if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
@@ -146,15 +146,11 @@ class Mailbox:
         self.calls: deque[tuple[Caller, CallMessage]] = deque()
         self._pump = pump
         self._callers: dict[int, Caller] = {}
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener = unix_socket.listen(name, _BACKLOG)
         self._listener.setblocking(False)
-        self._listener.bind("\0" + name)
-        self._listener.listen(_BACKLOG)
         self._listener_inode = os.fstat(self._listener.fileno()).st_ino
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll = select.epoll()
-        self._epoll.register(self._listener, select.EPOLLIN)
-        self._epoll.register(self._wake, select.EPOLLIN)
+        self._poller = Poller()
+        self._poller.register(self._listener, READABLE)
         self._looked = 0.0
         #: Since when the listener is paused, by the monotonic clock; 0 if it is not.
         self._paused_since = 0.0
@@ -164,7 +160,6 @@ class Mailbox:
         self.taken: tuple[Caller, CallMessage] | None = None
         #: Held to take a call out of `calls`, if another thread may call `take_out`.
         self._taking = threading.Lock()
-        self._wake_lock = threading.Lock()
         #: The thread that reads during calls, in actors that keep tensors, and what starts calls there.
         self.beside: Beside | None = None
         self._start_beside: Callable[[Caller, CallMessage], None] | None = None
@@ -223,17 +218,15 @@ class Mailbox:
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when `read_arrived` has work."""
-        return self._epoll.fileno()
+        return self._poller.fileno()
 
     def wake(self) -> None:
         """End the `wait` of the main thread, from any thread."""
-        with self._wake_lock:
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
+        self._poller.wake()
 
     def check(self) -> None:
         """Raise an error if callers can never reach this process: user code has closed descriptors."""
-        self._epoll.poll(0)
+        self._poller.poll(0)
         if os.fstat(self._listener.fileno()).st_ino != self._listener_inode:
             raise OSError(errno.EBADF, "user code has closed the sockets of raycompat")
 
@@ -276,7 +269,7 @@ class Mailbox:
     def _look(self, timeout_s: float | None, condition: Callable[[], bool] = lambda: True) -> bool:
         if self._paused_since:
             timeout_s = PAUSE_S if timeout_s is None else min(timeout_s, PAUSE_S)
-        ready = self._epoll.poll(timeout_s)
+        ready = self._poller.poll(timeout_s)
         with self.handling:
             self._end_pause()
             if not condition():
@@ -284,9 +277,8 @@ class Mailbox:
             for descriptor, _ in ready:
                 if descriptor == self._listener.fileno():
                     self._accept()
-                elif descriptor == self._wake:
-                    with contextlib.suppress(BlockingIOError):  # another thread has read it
-                        os.eventfd_read(self._wake)
+                elif descriptor == self._poller.wake_descriptor:
+                    self._poller.rest()
                 elif descriptor in self._callers:
                     self._receive(self._callers[descriptor])
         return bool(ready)
@@ -302,25 +294,25 @@ class Mailbox:
                     raise
                 self._pause(error)
                 return
-            if not peer.is_of_this_user(stream):
+            if not unix_socket.is_of_this_user(stream):
                 stream.close()
                 continue
             caller = Caller(stream, self._pump, self)
             self._callers[stream.fileno()] = caller
             self._had_callers = True
             self._pump.add(caller, listen=False)
-            self._epoll.register(stream, select.EPOLLIN)
+            self._poller.register(stream, READABLE)
 
     def _pause(self, error: OSError) -> None:
         """Accept no caller for a moment, because this process cannot open another file."""
         logger.error("A new caller waits %.1f s, because: %s", PAUSE_S, error)
         self._paused_since = time.monotonic()
-        self._epoll.modify(self._listener, 0)
+        self._poller.modify(self._listener, 0)
 
     def _end_pause(self) -> None:
         if self._paused_since and time.monotonic() - self._paused_since > PAUSE_S:
             self._paused_since = 0.0
-            self._epoll.modify(self._listener, select.EPOLLIN)
+            self._poller.modify(self._listener, READABLE)
 
     def _receive(self, caller: Caller) -> None:
         if not caller.receive():
@@ -330,7 +322,7 @@ class Mailbox:
         """Close the connection of a caller that is gone. Its calls still run."""
         descriptor = caller.socket.fileno()
         if self._callers.pop(descriptor, None) is not None:
-            self._epoll.unregister(descriptor)
+            self._poller.unregister(descriptor)
             caller.close()
             caller.let_go()
 
@@ -372,8 +364,5 @@ class Mailbox:
         for caller in self.callers:  # they may still take over their segments
             self._callers.pop(caller.socket.fileno())
             caller.close()
-        self._epoll.close()
-        with self._wake_lock:
-            os.close(self._wake)
-            self._wake = -1
+        self._poller.close()
         return is_complete

@@ -42,13 +42,14 @@ from raycompat._executor import (
 from raycompat._executor.answers import PATIENCE_S
 from raycompat._executor.environment import Environment
 from raycompat._executor.item_window import ItemWindow
-from raycompat._executor.limits import Limits
 from raycompat._executor.loaded_code import LoadedCode
 from raycompat._executor.mailbox import Mailbox
 from raycompat._executor.output import Outputs
 from raycompat._executor.run_actor import Actor
 from raycompat._executor.run_call import Call, Outcome, Role, Sink, run
 from raycompat._executor.run_leased import Lease
+from raycompat._host import interrupts
+from raycompat._host.limits import Limits
 from raycompat._messages.base import FromExecutor, Handler, handled
 from raycompat._messages.calls import Blocked, Credit, Disown, Unblocked
 from raycompat._messages.executors import (
@@ -80,12 +81,7 @@ from raycompat._messages.executors import (
 from raycompat._messages.jobs import ForgetFunctions
 from raycompat._messages.leases import Revoke
 from raycompat._messages.watching import Look, Measured, Spans, Tracked
-from raycompat._protocol import (
-    failures,
-    frames,
-    import_paths,
-    interrupts,
-)
+from raycompat._protocol import failures, frames, import_paths
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.spans import Span

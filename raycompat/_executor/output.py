@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from raycompat._caller import this_process
-from raycompat._executor import native_output
+from raycompat._host import native_output
 from raycompat._protocol import output_marks
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from pathlib import Path
 
+from raycompat._host import processes
 from raycompat._protocol.threads import BY_CPUS, VARIABLE
 
 #: Whether ``OMP_NUM_THREADS`` follows the CPUs of calls, because the user has not set it.
@@ -20,10 +20,7 @@ _follows_cpus = False
 def lower(niceness: int, oom_score_adjustment: int) -> None:
     """Lower the rank of this process. Programs that its calls start inherit it."""
     os.nice(niceness)
-    try:
-        Path("/proc/self/oom_score_adj").write_text(str(oom_score_adjustment))
-    except OSError:  # the system does not allow it; the process keeps the score of its parent
-        return
+    processes.adjust_out_of_memory_score(oom_score_adjustment)
 
 
 def adopt(environment: MutableMapping[str, str], *, is_given: bool) -> bool:

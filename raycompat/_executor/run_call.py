@@ -18,8 +18,9 @@ from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors, tracing
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
+from raycompat._host import segment
 from raycompat._messages.executors import Failed, Succeeded
-from raycompat._protocol import failures, ids, item_credit, segment
+from raycompat._protocol import failures, ids, item_credit
 from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable

@@ -20,7 +20,7 @@ from typing import Any
 from raycompat import _remote_traceback
 from raycompat._executor import stray
 from raycompat._executor.run_call import user_code, user_coroutine
-from raycompat._protocol import interrupts
+from raycompat._host import interrupts
 
 #: User code runs below these functions.
 _CALLERS: frozenset[CodeType] = frozenset({user_code.__code__, user_coroutine.__code__})

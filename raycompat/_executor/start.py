@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import re
 import socket
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from raycompat._executor import rank
+from raycompat._host import memory_file
 from raycompat._protocol import run_module, threads
 
 _UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
@@ -74,9 +74,9 @@ def _replace(
     """Continue in a new interpreter in the same process, with the same parent."""
     if by_cpus:
         environment.pop(threads.VARIABLE, None)  # it is set so that the forkserver can fork
-    descriptor = os.memfd_create("raycompat-request", 0)
-    with os.fdopen(descriptor, "wb", closefd=False) as file:
-        pickle.dump((connection.fileno(), request["setup"], by_cpus), file)
+    given = (connection.fileno(), request["setup"], by_cpus)
+    descriptor = memory_file.put("raycompat-request", given)
+    os.set_inheritable(descriptor, True)
     os.set_inheritable(connection.fileno(), True)
     arguments = ["-P", run_module.__file__, __name__, str(descriptor)]
     os.execve(request["interpreter"], [request["interpreter"], *arguments], environment)
@@ -84,9 +84,7 @@ def _replace(
 
 def begin_in_new_interpreter(descriptor: int) -> NoReturn:
     """Run as an executor in a new interpreter that `_replace` has started."""
-    with os.fdopen(descriptor, "rb") as file:
-        file.seek(0)
-        number, setup, by_cpus = pickle.load(file)
+    number, setup, by_cpus = memory_file.take(descriptor)
     os.set_inheritable(number, False)
     sys.argv = [""]
     if by_cpus:

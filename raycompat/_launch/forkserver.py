@@ -1,7 +1,7 @@
 """The process from which the scheduler and the nodes of this machine are forked.
 
 It has imported Dask, which takes half a second of CPU, once for all of them. Its children continue when
-it ends: the standard input of each tells it when to end (`_protocol.lifeline`).
+it ends: the standard input of each tells it when to end (`_host.lifeline`).
 
 The folder of a cluster that ends with its driver must not be left when the driver is killed. So the
 forkserver knows its name before it exists. When the driver has died, and all children have ended, it
@@ -14,7 +14,6 @@ import contextlib
 import gc
 import importlib
 import os
-import pickle
 import shutil
 import signal
 import socket
@@ -24,8 +23,8 @@ from typing import Any
 
 import setproctitle
 
-from raycompat._protocol import lifeline
-from raycompat._protocol.forkserver import Forkserver
+from raycompat._host import lifeline, memory_file, processes
+from raycompat._host.forkserver import Forkserver
 
 
 def _child_of(request: dict[str, Any], descriptors: Sequence[int]) -> Callable[[], None]:
@@ -37,9 +36,7 @@ def _child_of(request: dict[str, Any], descriptors: Sequence[int]) -> Callable[[
         os.dup2(descriptor, number)
     os.close(given)
     os.close(log)
-    with os.fdopen(about, "rb") as file:
-        file.seek(0)
-        settings = pickle.load(file)
+    settings = memory_file.take(about)
     os.environ.update(settings["variables"])
     lifeline.begin(report, settings["folders"])
     module, options = request["module"], settings["options"]
@@ -70,7 +67,7 @@ def _serve(server: Forkserver, folders: list[str]) -> Callable[[], None] | None:
             continue
         if pid == 0:
             return _child_of(request, descriptors)
-        handle = os.pidfd_open(pid)  # it is not reaped yet: no other process has this pid
+        handle = processes.handle(pid)  # it is not reaped yet: no other process has this pid
         server.report("forked", request["number"], pid, descriptors=(handle,))
         os.close(handle)
     return None

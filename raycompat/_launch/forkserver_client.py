@@ -10,17 +10,16 @@ import contextlib
 import itertools
 import os
 import pickle
-import select
-import signal
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from raycompat._launch.inherited import Inherited, inherited
-from raycompat._protocol import import_paths, interrupts, run_module
-from raycompat._protocol.forkserver import MAX_PACKET_BYTES
+from raycompat._host import interrupts, memory_file, processes, unix_socket
+from raycompat._host.forkserver import MAX_PACKET_BYTES
+from raycompat._host.inherited import Inherited, inherited
+from raycompat._host.poller import is_readable
+from raycompat._protocol import import_paths, run_module
 
 #: Seconds for a forkserver to report that a process has ended.
 _REPORT_S = 10.0
@@ -57,7 +56,7 @@ class Forked:
         deadline = time.monotonic() + timeout_s
         if self._is_held and not self.server.read_until(self._is_answered, deadline):
             return False
-        return self._handle is None or _is_readable(self._handle, deadline)
+        return self._handle is None or is_readable(self._handle, deadline - time.monotonic())
 
     def exit_code(self) -> int | None:
         """Wait until a process that has ended is reaped, and return its exit code.
@@ -81,7 +80,7 @@ class Forked:
     def kill(self) -> None:
         """Send the process SIGKILL; it must be forked."""
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            signal.pidfd_send_signal(self.fileno(), signal.SIGKILL)
+            processes.kill(self.fileno())
 
     def let_go(self) -> None:
         """Stop waiting for the process, and end the forkserver if this was its last one."""
@@ -113,14 +112,6 @@ class Forked:
         self._exit_code = exit_code
 
 
-def _is_readable(descriptor: int, deadline: float | None) -> bool:
-    """Wait until a descriptor is readable; return whether it is, by the deadline."""
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    left_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
-    return bool(waiting.poll(left_ms))
-
-
 class ForkserverClient:
     """A forkserver of this process."""
 
@@ -128,7 +119,7 @@ class ForkserverClient:
         #: What its children inherit.
         self.basis = basis
         #: What it prints, in memory: it starts before a cluster has a folder.
-        self._printed = os.fdopen(os.memfd_create("raycompat-forkserver"), "rb")
+        self._printed = os.fdopen(memory_file.make("raycompat-forkserver"), "rb")
         #: Calls of `acquire` without their `release`.
         self.num_users = 0
         self._numbers = itertools.count()
@@ -139,7 +130,7 @@ class ForkserverClient:
         #: Whether a thread waits for reports.
         self._has_reader = False
         self._has_ended = False
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, theirs = unix_socket.packets()
         with theirs:
             self._server = subprocess.Popen(
                 run_module.command("raycompat._launch.forkserver", str(theirs.fileno())),
@@ -174,12 +165,10 @@ class ForkserverClient:
         """Request a process, without waiting for it (see `fork`)."""
         forked = Forked(self)
         changed = dict(variables.items() - self.basis.variables)
-        about = os.memfd_create("raycompat-process")
-        with os.fdopen(about, "wb") as file:
-            folders = import_paths.of_this_process()
-            settings = {"options": options, "variables": changed, "folders": folders}
-            pickle.dump(settings, file)
-            file.flush()
+        folders = import_paths.of_this_process()
+        settings = {"options": options, "variables": changed, "folders": folders}
+        about = memory_file.put("raycompat-process", settings)
+        try:
             with self._changed:
                 if self._has_ended:
                     forked.on_failed("its forkserver has ended")
@@ -187,6 +176,8 @@ class ForkserverClient:
                 self._requested[number] = forked
                 request = {"op": "fork", "module": module, "number": number}
                 self._send(request, [*descriptors, about])
+        finally:
+            os.close(about)
         return forked
 
     def import_module(self, module: str) -> None:
@@ -196,7 +187,7 @@ class ForkserverClient:
 
     def _send(self, request: dict[str, object], descriptors: Sequence[int]) -> None:
         with contextlib.suppress(ConnectionError):  # it has died, which `read_until` will notice
-            socket.send_fds(self._control, [pickle.dumps(request)], descriptors)
+            unix_socket.send(self._control, pickle.dumps(request), descriptors)
 
     def read_until(self, holds: Callable[[], bool], deadline: float | None = None) -> bool:
         """Read reports until a condition holds; return whether it does.
@@ -222,7 +213,8 @@ class ForkserverClient:
         self._has_reader = True
         self._changed.release()
         try:
-            comes = _is_readable(self._control.fileno(), deadline)
+            left_s = None if deadline is None else deadline - time.monotonic()
+            comes = is_readable(self._control.fileno(), left_s)
         finally:
             self._changed.acquire()
             self._has_reader = False
@@ -234,7 +226,7 @@ class ForkserverClient:
 
     def _read(self) -> None:
         try:
-            packet, handles, _, _ = socket.recv_fds(self._control, MAX_PACKET_BYTES, 1)
+            packet, handles = unix_socket.receive(self._control, MAX_PACKET_BYTES, 1)
         except ConnectionResetError:  # it has died with unread requests: its last reports follow
             return
         if not packet:
@@ -246,7 +238,6 @@ class ForkserverClient:
         if kind == "forked":
             forked = self._running[rest[0]] = self._requested.pop(which)
             if handles:
-                os.set_inheritable(handles[0], False)
                 forked.on_forked(rest[0], handles[0])
             else:  # it ends when its input is closed
                 forked.on_failed("this process cannot open more files")
@@ -280,7 +271,7 @@ def fork(
     """Request a process that runs the function `main` of a module, without waiting for it.
 
     `options` is its command line, `variables` are its environment variables, and `descriptors` are its
-    input, its log, and its report (`_protocol.lifeline`).
+    input, its log, and its report (`_host.lifeline`).
     """
     server = acquire(variables)
     try:

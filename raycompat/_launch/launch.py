@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from raycompat._host import segment
 from raycompat._launch.node_options import NodeOptions
 from raycompat._launch.process import Process
-from raycompat._protocol import segment
 from raycompat._protocol.shared_secret import Authority, Credentials, Token
 
 

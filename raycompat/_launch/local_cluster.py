@@ -11,10 +11,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from raycompat._host import interrupts, memory, segment
 from raycompat._launch import forkserver_client, node_death
 from raycompat._launch.launch import Launch, LocalNode, Place
 from raycompat._launch.process import Process, variables_of_processes
-from raycompat._protocol import interrupts, local_address, segment, shared_secret
+from raycompat._protocol import local_address, shared_secret
 from raycompat._protocol.shared_secret import Authority
 
 #: Bytes of the random part of its folder's name.
@@ -47,7 +48,7 @@ class LocalCluster(Launch):
             super().__init__(directory, shared_secret.random_token() if is_own else authority)
             place = Place(scheme=local_address.SCHEME if is_own else None)
             self.start_scheduler(place, dashboard_address, folder=directory)
-            self._kills_before = node_death.kills_for_memory()
+            self._kills_before = memory.num_kills()
         except BaseException:
             started: Process | None = vars(self).get("_scheduler")
             if started is not None:

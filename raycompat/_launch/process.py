@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import time
 import weakref
@@ -16,6 +15,8 @@ from typing import Any
 import psutil
 
 from raycompat import exceptions
+from raycompat._host.poller import is_readable
+from raycompat._host.processes import handle as handle_of
 from raycompat._launch import forkserver_client
 from raycompat._protocol import shared_secret, threads, variables
 
@@ -104,9 +105,8 @@ class Process:
     def report_within(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the process's report; None if it has ended, or does not report in time."""
         if self._report is None and not self._reports.closed:
-            waiting = select.poll()
-            waiting.register(self._reports, select.POLLIN)
-            line = self._reports.readline() if waiting.poll(timeout_s * 1000) else b""
+            is_given = is_readable(self._reports.fileno(), timeout_s)
+            line = self._reports.readline() if is_given else b""
             self._report = json.loads(line) if line else None
         return self._report
 
@@ -202,17 +202,15 @@ def those_left(processes: Collection[psutil.Process], timeout_s: float) -> list[
     left = []
     for process in processes:
         try:
-            descriptor = os.pidfd_open(process.pid)
+            handle = handle_of(process.pid)
         except ProcessLookupError:
             continue
         try:
-            ends = select.poll()
-            ends.register(descriptor, select.POLLIN)
-            left_ms = max(0.0, deadline - time.monotonic()) * 1000
-            if process.is_running() and not ends.poll(left_ms):
+            left_s = deadline - time.monotonic()
+            if process.is_running() and not is_readable(handle, left_s):
                 left.append(process)
         finally:
-            os.close(descriptor)
+            os.close(handle)
     return left
 
 

@@ -19,7 +19,7 @@ from raycompat._executor.run_call import (
     stream,
     stream_in_loop,
 )
-from raycompat._protocol import interrupts
+from raycompat._host import interrupts
 
 if TYPE_CHECKING:
     from raycompat._local.actors import LocalActor

@@ -17,6 +17,7 @@ from raycompat._caller.home import Home, own_place
 from raycompat._caller.object_table import Entry
 from raycompat._caller.session import Session, Setup
 from raycompat._caller.sharing import Sharing
+from raycompat._host import segment
 from raycompat._local.actors import LocalActor, LocalActors
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.code import Code
@@ -29,7 +30,7 @@ from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, Remo
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
 from raycompat._messages.objects import Pin, ReleaseKeys, Sync
 from raycompat._messages.watching import Measured, Tracked
-from raycompat._protocol import failures, ids, segment
+from raycompat._protocol import failures, ids
 from raycompat._protocol.operations import Request
 from raycompat.exceptions import UnsupportedRayFeatureError
 

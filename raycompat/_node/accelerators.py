@@ -13,17 +13,12 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from raycompat._node import nvml
-from raycompat._protocol import own_folder
+from raycompat._host import device_files, namespaces, nvml
 from raycompat._protocol.resource_set import TYPE_RESOURCE
 
 logger = logging.getLogger(__name__)
 
-
-_PCI = Path("/sys/bus/pci/devices")
-_PROC = Path("/proc/driver/nvidia/gpus")
 
 #: PCI's numbers of makers, and the classes of devices that are GPUs.
 _AMD_VENDOR, _INTEL_VENDOR = 0x1002, 0x8086
@@ -134,7 +129,7 @@ def _of_nvidia() -> list[Device]:
 def _of_nvidia_without_nvml() -> list[Device]:
     """Return the GPUs that the driver's files list; without these, those with a device file."""
     devices = []
-    for index, folder in enumerate(sorted(_PROC.glob("*/information"))):
+    for index, folder in enumerate(sorted(device_files.NVIDIA_GPUS.glob("*/information"))):
         lines = folder.read_text(errors="replace").splitlines()
         about = {
             key.strip(): text.strip() for key, _, text in (each.partition(":") for each in lines)
@@ -143,13 +138,13 @@ def _of_nvidia_without_nvml() -> list[Device]:
         devices.append(Device(nvidia_type(about.get("Model", "")), tuple(filter(None, names))))
     if devices:
         return devices
-    files = [each.name[6:] for each in Path("/dev").glob("nvidia[0-9]*")]
+    files = [each.name[6:] for each in device_files.FOLDER.glob("nvidia[0-9]*")]
     return [Device(None, (name,)) for name in sorted(filter(str.isdigit, files), key=int)]
 
 
 def _on_pci_bus(vendor: int, types: Mapping[int, str], *, only_known: bool) -> list[Device]:
     kinds: list[str | None] = []
-    for folder in sorted(_PCI.glob("*")):
+    for folder in sorted(device_files.PCI.glob("*")):
         try:
             numbers = [
                 int((folder / name).read_text(), 16) for name in ("vendor", "class", "device")
@@ -164,7 +159,7 @@ def _on_pci_bus(vendor: int, types: Mapping[int, str], *, only_known: bool) -> l
 
 
 def _of_amd() -> list[Device]:
-    if not Path("/dev/kfd").exists():  # the driver for computing is not loaded
+    if not device_files.AMD_DRIVER.exists():  # the driver for computing is not loaded
         return []
     return _on_pci_bus(_AMD_VENDOR, _AMD_TYPES, only_known=False)
 
@@ -290,7 +285,7 @@ def global_ids() -> list[str]:
 
     A GPU whose UUID is not known is named by its machine and its index there.
     """
-    place = f"{own_folder.boot_id()}:{found().maker.name}"
+    place = f"{namespaces.boot_id()}:{found().maker.name}"
     return [each.uuid or f"{place}:{each.names[0]}" for each in _of_this_process()]
 
 

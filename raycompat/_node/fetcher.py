@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol import segment
+from raycompat._host import segment
 from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
 

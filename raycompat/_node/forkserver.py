@@ -2,7 +2,7 @@
 
 Programs that use TensorFlow or PyTorch have another one. It has imported that framework and run nothing
 with it, because a fork would not survive that. Nor would a fork survive an open GPU driver. So the
-forkserver ends if an import has opened one (`open_gpu_drivers`), and executors import the framework
+forkserver ends if an import has opened one (`_host.device_files`), and executors import the framework
 themselves.
 
 The node may also request the import of one of raycompat's own libraries, which later children share.
@@ -12,18 +12,16 @@ connection to the node, its output, its errors, and its settings. The forkserver
 and reports when a child has ended.
 
 It ends when the node's end of the socket closes, or when the node dies. Then it kills its children, and
-what they have started (`_node.offspring`). If it is killed itself, the kernel kills its children.
+what they have started (`_host.offspring`). If it is killed itself, the kernel kills its children.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
 import pickle
-import resource
 import signal
 import socket
 import sys
@@ -32,10 +30,8 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from raycompat._node import offspring
-from raycompat._protocol.forkserver import Forkserver
-
-_PR_SET_PDEATHSIG = 1
+from raycompat._host import device_files, memory_file, offspring, processes
+from raycompat._host.forkserver import Forkserver
 
 #: Seconds for killed processes to end.
 _REAP_S = 5.0
@@ -80,19 +76,12 @@ class _NodeForkserver(Forkserver):
 
     def _is_kept(self, mark: int) -> bool:
         """Return whether a process with this mark may run: its executor does, or it cannot be known."""
-        return mark == resource.RLIM_INFINITY or mark in self._marks.values()
-
-
-def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Ask the kernel to send this process a signal when `parent`, its parent, dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
-    if os.getppid() != parent:
-        os._exit(1)
+        return mark == offspring.UNMARKED or mark in self._marks.values()
 
 
 def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     """Make a newly forked process an executor."""
-    die_with_parent(parent)
+    processes.die_with_parent(parent)
     from raycompat._executor.start import begin
     from raycompat._node import pulse
 
@@ -101,31 +90,15 @@ def _become_executor(descriptors: list[int], parent: int) -> NoReturn:
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
-    os.set_inheritable(connection, False)  # programs that calls start must not keep it open
-    with os.fdopen(about, "rb") as file:
-        file.seek(0)
-        request = pickle.load(file)
+    request = memory_file.take(about)
     if "pulse" in request:
         os.close(connection)
         pulse.run(request["pulse"])
     begin(socket.socket(fileno=connection), request)
 
 
-#: The files that processes open when they initialise CUDA, ROCm and Level Zero.
-_GPU_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
-
-
-def open_gpu_drivers(descriptors: str = "/proc/self/fd") -> list[str]:
-    """Return the files of GPU drivers that this process has open: then a fork cannot use the GPU."""
-    links = []
-    for name in os.listdir(descriptors):
-        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed
-            links.append(os.readlink(os.path.join(descriptors, name)))
-    return sorted({each for each in links if each.startswith(_GPU_FILES)})
-
-
 def _check_can_fork(preload: Sequence[str]) -> None:
-    opened = open_gpu_drivers()
+    opened = device_files.open_gpu_drivers()
     if opened:
         raise RuntimeError(
             f"Importing {', '.join(preload)} has opened {', '.join(opened)}. A forked process could "
@@ -175,7 +148,7 @@ def _fork(server: Forkserver, number: int, descriptors: list[int]) -> None:
 
 def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoReturn:
     """Run as the forkserver of the node with the pid `node`; import the modules `preload` too."""
-    die_with_parent(node, signal.SIGTERM)
+    processes.die_with_parent(node, signal.SIGTERM)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     code = 1

@@ -12,41 +12,20 @@ import socket
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from raycompat._host import lifeline, memory_file, processes, unix_socket
+from raycompat._host.forkserver import MAX_PACKET_BYTES
+from raycompat._host.processes import Child
 from raycompat._node import forkserver
-from raycompat._protocol import lifeline, run_module, threads
-from raycompat._protocol.forkserver import MAX_PACKET_BYTES
+from raycompat._protocol import run_module, threads
 
 #: Simultaneous fork requests to one forkserver: each has seven open descriptors here.
 _MANY_FORKS = 16
 
 
-class _Forked:
-    """A child that was forked: it has the methods of `subprocess.Popen` that are used here."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        """Return how the process has ended; None if it still runs."""
-        return self._look(os.WNOHANG)
-
-    def wait(self) -> int | None:
-        """Wait until the process has ended."""
-        return self._look(0)
-
-    def _look(self, how: int) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, how)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
-
 #: A forkserver that was started before the pool that will use it.
-_early: list[tuple[socket.socket, _Forked]] = []
+_early: list[tuple[socket.socket, Child]] = []
 
 
 def fork_early() -> None:
@@ -54,21 +33,23 @@ def fork_early() -> None:
 
     Call this in the main thread of a process without other threads and open files.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = unix_socket.packets()
     node = os.getpid()
-    pid = os.fork()
-    if not pid:
+
+    def program() -> NoReturn:
         ours.close()
         lifeline.say_nothing()
         forkserver.run(theirs, node)
+
+    child = processes.fork(program)
     theirs.close()
-    _early.append((ours, _Forked(pid)))
+    _early.append((ours, child))
 
 
 def _start_forkserver(
     preload: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = unix_socket.packets()
     environment = threads.with_one({**os.environ, **variables})
     about = (str(theirs.fileno()), str(os.getpid()), *preload)
     server = subprocess.Popen(
@@ -113,7 +94,7 @@ class ForkserverClient:
         self._why_dead = ""
         self._ready: asyncio.Future[int]
         self._control: socket.socket
-        self._server: subprocess.Popen[bytes] | _Forked
+        self._server: subprocess.Popen[bytes] | Child
 
     def start(self) -> None:
         """Start the process, if it does not run yet. Call this in the node's main thread.
@@ -223,10 +204,8 @@ class ForkserverClient:
         """
         if self._death is not None:
             raise self._death
-        about = os.memfd_create("raycompat-executor")
+        about = memory_file.put("raycompat-executor", request)
         try:
-            with os.fdopen(about, "wb", closefd=False) as file:
-                pickle.dump(request, file, protocol=5)
             return await self._fork([*descriptors, about])
         finally:
             os.close(about)
@@ -270,7 +249,7 @@ class ForkserverClient:
             packet, descriptors, forked = self._unsent[0]
             try:
                 if forked is None or not forked.done():  # otherwise its descriptors are closed
-                    socket.send_fds(self._control, [packet], descriptors)
+                    unix_socket.send(self._control, packet, descriptors)
             except BlockingIOError:
                 loop.add_writer(self._control.fileno(), self._write)
                 return

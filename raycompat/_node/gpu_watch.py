@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from raycompat._node import nvml
+from raycompat._host import nvml
 
 logger = logging.getLogger(__name__)
 

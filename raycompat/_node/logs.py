@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import select
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from raycompat._host.poller import READABLE, Poller
 from raycompat._messages.base import FromNode
 from raycompat._messages.logs import FlushOutput, OutputFlushed, OutputPiece, OutputPrinted
 from raycompat._node.output import Output, Piece
@@ -126,9 +126,7 @@ class Logs:
         self._look_due = False
         self._loop = asyncio.get_running_loop()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._epoll = select.epoll()
-        self._wake_read, self._wake_write = os.pipe()
-        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self._poller = Poller()
         self._thread = threading.Thread(target=self._read, name="raycompat-logs", daemon=True)
         self._thread.start()
 
@@ -142,10 +140,10 @@ class Logs:
             worker = ids.worker_id(pid, job, self._node_id)
             path = self.directory / f"worker-{worker}-{job}-{pid}.{ending}"
             spool = Spool(path, self._max_bytes, self._num_backups)
-            unwatch = partial(self._epoll.unregister, descriptor)
+            unwatch = partial(self._poller.unregister, descriptor)
             sender = self._senders.get(job)
             output = ExecutorOutput(descriptor, spool, unwatch, sender, pid, stream)
-            self._epoll.register(descriptor, select.EPOLLIN)
+            self._poller.register(descriptor, READABLE)
             outputs[descriptor] = self._outputs[descriptor] = output
         return ExecutorLogs(self, outputs)
 
@@ -194,18 +192,16 @@ class Logs:
         self.close_outputs(dict(self._outputs))
         for job in list(self._senders):
             self.unfollow(job)
-        os.write(self._wake_write, b"x")
+        self._poller.wake()
         self._thread.join()
-        self._epoll.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        self._poller.close()
 
     # --- the reading thread ---------------------------------------------------------------------
 
     def _read(self) -> None:
         while True:
-            for descriptor, _ in self._epoll.poll():
-                if descriptor == self._wake_read:
+            for descriptor, _ in self._poller.poll():
+                if descriptor == self._poller.wake_descriptor:
                     return
                 output = self._outputs.get(descriptor)
                 if output is not None:

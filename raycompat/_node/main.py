@@ -17,8 +17,8 @@ from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
+from raycompat._host import lifeline
 from raycompat._node import forkserver_client
-from raycompat._protocol import lifeline
 from raycompat._protocol.shared_secret import Credentials, Token
 
 

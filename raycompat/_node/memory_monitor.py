@@ -7,14 +7,13 @@ retried, if they may be. Unused shared memory is freed first.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from raycompat._host import processes
 from raycompat._node import settings
 
 if TYPE_CHECKING:
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 #: with their default and largest value.
 _THRESHOLD: Final = ("RAY_memory_usage_threshold", 0.95, 1.0)
 _REFRESH: Final = ("RAY_memory_monitor_refresh_ms", 250.0, 1e9)
-
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
 
 #: Seconds for executors to report whether other processes need them, before one is ended.
 _ANSWER_S = 0.05
@@ -141,9 +137,9 @@ class MemoryMonitor:
         if of_machine:
             return of_machine
         pids = list(self._pids())
-        if sum(map(_private_bytes_at_most, pids)) <= self._limit:
+        if sum(map(processes.private_bytes_at_most, pids)) <= self._limit:
             return ""
-        used = sum(map(_private_bytes, pids))
+        used = sum(map(processes.private_bytes, pids))
         if used <= self._limit:
             return ""
         return f"Its processes had {_gigabytes(used)}, and may use {_gigabytes(self._limit)}."
@@ -156,25 +152,6 @@ class MemoryMonitor:
             f"Of the machine's {_gigabytes(machine.total)} of memory "
             f"{_gigabytes(machine.available)} were left."
         )
-
-
-def _private_bytes_at_most(pid: int) -> int:
-    """Return the private memory of a process quickly, including memory that it shares with forks."""
-    try:
-        resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
-    except (FileNotFoundError, ProcessLookupError):  # the process has just ended
-        return 0
-    return (int(resident) - int(shared)) * _PAGE_BYTES
-
-
-def _private_bytes(pid: int) -> int:
-    """Return the private memory of a process, with its share of memory that it shares with forks."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):  # the process has just ended
-        return 0
-    sizes = dict(line.split(":") for line in lines[1:])
-    return int(sizes["Pss_Anon"].split()[0]) * 1024
 
 
 def _gigabytes(count: float) -> str:

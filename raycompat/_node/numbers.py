@@ -11,9 +11,8 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 
+from raycompat._host import device_files
 from raycompat._protocol import accelerator_kinds as kinds
-
-_DEVICES = "/dev"
 
 
 def detected() -> dict[str, int]:
@@ -23,7 +22,7 @@ def detected() -> dict[str, int]:
     """
     found = {}
     for resource, kind in kinds.KINDS.items():
-        paths = [path for each in kind.files for path in glob.glob(f"{_DEVICES}/{each}")]
+        paths = [path for each in kind.files for path in glob.glob(f"{device_files.FOLDER}/{each}")]
         # Drivers of other devices make a folder /dev/accel.
         number = sum(not os.path.isdir(path) for path in paths)
         listed = _listed(kind.variable)

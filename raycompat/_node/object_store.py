@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import exceptions
-from raycompat._protocol import segment
+from raycompat._host import open_files, segment
 from raycompat._protocol.serialization import Block, deserialize
 from raycompat._protocol.values import (
     ErrorValue,
@@ -30,7 +30,7 @@ class ObjectStore:
     def __init__(self, spill_directory: str, limit_bytes: int) -> None:
         shared = segment.shared_folder()
         segment.sweep_shared_memory()
-        segment.allow_many()
+        open_files.allow_many()
         self.place = StorePlace(
             store=segment.store_name(),
             directories=(shared, spill_directory),

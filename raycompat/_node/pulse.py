@@ -21,11 +21,10 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any, NoReturn
 
 from raycompat import _dask_adapter as adapter
-from raycompat._node.offspring import children
+from raycompat._host import processes
 
 logger = logging.getLogger(__name__)
 
@@ -36,19 +35,10 @@ PERIOD_S = 2.0
 NAME = "raycompat-pulse"
 
 
-def is_stopped(pid: int) -> bool:
-    """Return whether a signal has stopped a process. A process in a debugger does not count."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # has the start of its title
-    except OSError:  # the process has ended
-        return False
-    return text.rpartition(")")[2].split()[0] == "T"
-
-
 def processes_of(node: int) -> list[int]:
     """Return the pids of a node, of its forkservers, and of the processes forked from these."""
-    forkservers = children(node)
-    return [node, *forkservers, *chain.from_iterable(map(children, forkservers))]
+    forkservers = processes.children(node)
+    return [node, *forkservers, *chain.from_iterable(map(processes.children, forkservers))]
 
 
 class Watch:
@@ -69,7 +59,7 @@ class Watch:
         if now - self._looked > self._gap_s:
             self._since.clear()
         self._looked = now
-        self._since = {pid: self._since.get(pid, now) for pid in pids if is_stopped(pid)}
+        self._since = {pid: self._since.get(pid, now) for pid in pids if processes.is_stopped(pid)}
         for pid, since in self._since.items():
             if now - since >= self._limit_s:
                 logger.warning(
@@ -104,6 +94,6 @@ async def _run(about: dict[str, Any]) -> None:
 
 def run(about: dict[str, Any]) -> NoReturn:
     """Run as the pulse of a node, as long as its forkserver lives."""
-    Path("/proc/self/comm").write_text(NAME)
+    processes.name_this(NAME)
     asyncio.run(_run(about))
     os._exit(1)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._host import unix_socket
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
-from raycompat._protocol import peer
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -40,11 +40,13 @@ class Relays:
         self, actor: str
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         try:
-            reader, writer = await asyncio.open_unix_connection("\0" + self._socket_of(actor))
+            reader, writer = await asyncio.open_unix_connection(
+                unix_socket.address(self._socket_of(actor))
+            )
         except (KeyError, OSError) as error:
             logger.debug("the process of %s is not there: %r", actor, error)
             return None
-        if not peer.is_of_this_user(writer.get_extra_info("socket")):
+        if not unix_socket.is_of_this_user(writer.get_extra_info("socket")):
             logger.warning("another user of this host listens in place of %s", actor)
             writer.close()
             return None

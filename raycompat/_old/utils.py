@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from raycompat._host import processes, segment
 from raycompat._surface.modules import names_of
 
 #: The bytes of an id.
@@ -74,7 +75,7 @@ def set_cuda_visible_devices(gpu_ids: list[str] | list[int]) -> None:
 
 def get_num_cpus() -> int:
     """Return the number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(processes.cpus())
 
 
 def get_system_memory() -> int:
@@ -94,8 +95,7 @@ def estimate_available_memory() -> int:
 
 def get_shared_memory_bytes() -> int:
     """Return the bytes that are free in ``/dev/shm``."""
-    found = os.statvfs("/dev/shm")
-    return found.f_bsize * found.f_bavail
+    return segment.free_bytes()
 
 
 def is_main_thread() -> bool:

@@ -12,7 +12,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from raycompat._protocol import current_cluster, segment
+from raycompat._host import processes
+from raycompat._protocol import current_cluster
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Waiting:
     @property
     def is_there(self) -> bool:
         """Whether its process still runs."""
-        return segment.process_start(self.pid) == self.start
+        return processes.start_of(self.pid) == self.start
 
     @property
     def _file(self) -> Path:
@@ -65,7 +66,7 @@ def of_this_process(call: str, place: str, reason: str) -> Waiting:
     """Return a new breakpoint of this process, with the name of a socket."""
     pid = os.getpid()
     name = f"raycompat-breakpoint-{pid}-{secrets.token_hex(8)}"
-    return Waiting(name, pid, segment.process_start(pid), call, place, reason, time.time())
+    return Waiting(name, pid, processes.start_of(pid), call, place, reason, time.time())
 
 
 def all_waiting() -> list[Waiting]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import operator
-import os
 import select
 import socket
 import threading
@@ -25,7 +24,9 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
-from raycompat._protocol import clock, frames, interrupts
+from raycompat._host import clock, interrupts
+from raycompat._host.poller import HUNG_UP, READABLE, WRITABLE, Poller
+from raycompat._protocol import frames
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ _MANY = 128
 _ROUND_S = 0.001
 _IDLE_ROUNDS = 20
 
-_HUNG_UP = select.EPOLLHUP | select.EPOLLERR
-_READABLE = select.EPOLLIN | _HUNG_UP
+#: The events after which a connection is read: its end is read too.
+_ARRIVED = READABLE | HUNG_UP
 
 
 #: Functions that are called when a message is posted.
@@ -356,9 +357,7 @@ class Pump:
         self._closed = False
 
     def _start(self) -> None:
-        self._epoll = select.epoll()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wake, select.EPOLLIN)
+        self._poller = Poller()
         self._thread = threading.Thread(target=self._run, name="raycompat-pump", daemon=True)
         self._thread.start()
 
@@ -375,17 +374,17 @@ class Pump:
                 raise ConnectionError("this process has left its cluster")
             if self._thread is None:
                 self._start()
-            events = select.EPOLLIN if listen else 0
+            events = READABLE if listen else 0
             descriptor = connection.socket.fileno()
             self._connections[descriptor] = (connection, events)
-            self._epoll.register(descriptor, events)
+            self._poller.register(descriptor, events)
 
     def remove(self, connection: Connection) -> None:
         """Stop watching a connection that is about to be closed."""
         with self._lock:
             descriptor = connection.socket.fileno()
             if self._connections.pop(descriptor, None) is not None:
-                self._epoll.unregister(descriptor)
+                self._poller.unregister(descriptor)
 
     def _change(self, connection: Connection, add: int, drop: int) -> bool:
         with self._lock:
@@ -394,21 +393,21 @@ class Pump:
             if known is None or known[0] is not connection:
                 return False
             events = (known[1] | add) & ~drop
-            self._epoll.modify(descriptor, events)
+            self._poller.modify(descriptor, events)
             self._connections[descriptor] = (connection, events)
             return True
 
     def listen(self, connection: Connection) -> bool:
         """Read a connection again; False when the pump does not watch it any more."""
-        return self._change(connection, select.EPOLLIN, 0)
+        return self._change(connection, READABLE, 0)
 
     def mute(self, connection: Connection) -> None:
         """Stop reading a connection, because another thread reads it."""
-        self._change(connection, 0, select.EPOLLIN)
+        self._change(connection, 0, READABLE)
 
     def watch_for_room(self, connection: Connection) -> None:
         """Flush a connection when its other end can accept more."""
-        self._change(connection, select.EPOLLOUT, 0)
+        self._change(connection, WRITABLE, 0)
 
     def flush_soon(self, connection: Connection) -> None:
         """Flush a connection in the next round of this thread."""
@@ -423,14 +422,12 @@ class Pump:
         self._wake_up()
 
     def _wake_up(self) -> None:
-        with self._lock:
-            if not self._closed:
-                os.eventfd_write(self._wake, 1)
+        self._poller.wake()
 
     def _run(self) -> None:
         idle_rounds = 0
         while not self._closed:
-            ready = self._epoll.poll(_ROUND_S if self._attentive else None)
+            ready = self._poller.poll(_ROUND_S if self._attentive else None)
             for descriptor, events in ready:
                 self._guarded(self._handle, descriptor, events)
             idle_rounds = 0 if self._dirty else idle_rounds + 1
@@ -442,9 +439,8 @@ class Pump:
                 self._guarded(connection.report_refused)
             while self._unread:
                 self._guarded(self._unread.popleft().receive_rest)
-        with self._lock:  # `close` has then written to the descriptor that is closed here
-            self._epoll.close()
-            os.close(self._wake)
+        with self._lock:  # no other thread changes the descriptors meanwhile
+            self._poller.close()
 
     def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -453,18 +449,18 @@ class Pump:
             logger.exception("raycompat could not read or write a channel")
 
     def _handle(self, descriptor: int, events: int) -> None:
-        if descriptor == self._wake:
-            os.eventfd_read(self._wake)
+        if descriptor == self._poller.wake_descriptor:
+            self._poller.rest()
             return
         connection, wanted = self._connections.get(descriptor, (None, 0))
         if connection is None:
             return
-        if events & select.EPOLLOUT:
-            self._change(connection, 0, select.EPOLLOUT)
+        if events & WRITABLE:
+            self._change(connection, 0, WRITABLE)
             connection.flush()
-        if events & _READABLE and wanted & select.EPOLLIN:
+        if events & _ARRIVED and wanted & READABLE:
             connection.receive_in_background()
-        elif events & _HUNG_UP and not wanted:
+        elif events & HUNG_UP and not wanted:
             self._stop_watching(connection)
 
     def _stop_watching(self, connection: Connection) -> None:
@@ -476,7 +472,7 @@ class Pump:
             descriptor = connection.socket.fileno()
             if self._connections.get(descriptor) == (connection, 0) and connection.has_hung_up:
                 del self._connections[descriptor]
-                self._epoll.unregister(descriptor)
+                self._poller.unregister(descriptor)
 
     def close(self) -> None:
         """End the thread and every connection."""
@@ -488,6 +484,6 @@ class Pump:
             if self._thread is None or self._closed:
                 return
             self._closed = True
-            os.eventfd_write(self._wake, 1)
+            self._poller.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()

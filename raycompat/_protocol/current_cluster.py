@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from raycompat._protocol import own_folder, segment
+from raycompat._host import own_folder, processes
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def record_of_a_program(address: str, pid: int) -> None:
 
 def _record(name: str, address: str, pid: int) -> None:
     path = folder() / name
-    entry = {"address": address, "pid": pid, "start": segment.process_start(pid)}
+    entry = {"address": address, "pid": pid, "start": processes.start_of(pid)}
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as new:
         json.dump(entry, new)
@@ -143,4 +143,4 @@ def _warn(error: Exception) -> None:
 
 
 def _is_running(entry: dict[str, Any]) -> bool:
-    return entry["start"] is not None and segment.process_start(entry["pid"]) == entry["start"]
+    return entry["start"] is not None and processes.start_of(entry["pid"]) == entry["start"]

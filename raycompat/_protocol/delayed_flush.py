@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from raycompat._protocol import interrupts
+from raycompat._host import interrupts
 
 #: Seconds from the first record of a batch to its message.
 PERIOD_S = 1.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 
-from raycompat._protocol import peer
+from raycompat._host import unix_socket
 
 SCHEME = "raycompat"
 
@@ -44,7 +44,7 @@ def is_wanted() -> bool:
 
 def socket_name(port: int) -> str:
     """Return the abstract name of a server's Unix socket."""
-    return f"\0raycompat-dask-{port}"
+    return f"raycompat-dask-{port}"
 
 
 def is_served(host: str, port: int) -> bool:
@@ -54,7 +54,7 @@ def is_served(host: str, port: int) -> bool:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TAKE_S)
         try:
-            connection.connect(socket_name(port))
+            connection.connect(unix_socket.address(socket_name(port)))
         except OSError:
             return False
-        return peer.is_of_this_user(connection)
+        return unix_socket.is_of_this_user(connection)

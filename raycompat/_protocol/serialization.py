@@ -21,16 +21,17 @@ import struct
 import threading
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
 import cloudpickle
 
 from raycompat._dual_error import native_class
+from raycompat._host.mapping import Mapping
 from raycompat._protocol import deep_values
-from raycompat._protocol.mapping import Mapping
 from raycompat._protocol.tensor_bytes import (
     DeviceBytes,
     InBandReducer,
@@ -70,8 +71,12 @@ class Block:
     def to_bytes(self) -> bytes:
         """Return the block as one bytes object."""
         if DeviceBytes in map(type, self.parts):
-            return b"".join(piece for part in self.parts for piece in pieces_of(part))
+            return b"".join(self.pieces())
         return b"".join(self.parts)
+
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield the bytes of the block."""
+        return chain.from_iterable(map(pieces_of, self.parts))
 
 
 class _Found(dict[str, Any]):

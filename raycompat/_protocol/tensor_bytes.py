@@ -195,7 +195,7 @@ def from_bytes(
     import numpy as np
     import torch
 
-    from raycompat._protocol.warm_memory import copy_array
+    from raycompat._host.warm_memory import copy_array
 
     source = np.frombuffer(buffer, np.uint8)
     device = _device(index, place)
@@ -229,7 +229,7 @@ def _copy_to_gpu(source: Any, target: Any) -> None:
     """Copy bytes to a GPU in pieces, through two pinned buffers."""
     import torch
 
-    from raycompat._protocol.warm_memory import copy_array
+    from raycompat._host.warm_memory import copy_array
 
     size = min(_PIECE_BYTES, len(source))
     buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from raycompat._protocol import segment
+from raycompat._host import segment
 from raycompat._protocol.serialization import Block
 
 

@@ -16,7 +16,8 @@ from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
-from raycompat._protocol import current_cluster, lifeline, segment
+from raycompat._host import lifeline, open_files
+from raycompat._protocol import current_cluster
 from raycompat._protocol.shared_secret import Credentials, Token
 from raycompat._scheduler.dashboard import serve_on_demand
 
@@ -49,7 +50,7 @@ def main() -> None:
     """Run the scheduler until its standard input closes or a signal arrives."""
     adapter.keep_command_line()
     adapter.guard_listeners()
-    segment.allow_many()
+    open_files.allow_many()
     options = json.loads(sys.argv[1])
     with lifeline.removing(options["directory"]):
         try:

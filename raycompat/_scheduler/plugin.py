@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from raycompat import _dask_adapter as adapter
-from raycompat._protocol import segment, task_bodies
+from raycompat._host import open_files
+from raycompat._protocol import task_bodies
 from raycompat._scheduler import dashboard
 from raycompat._scheduler.parts import Parts
 
@@ -38,7 +39,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.parts.guest.plugin = self
         undo_at_the_end = self.parts.guest.undo_at_the_end
         # Each client has two connections, and each worker one.
-        undo_at_the_end(segment.allow_many())
+        undo_at_the_end(open_files.allow_many())
         handlers = adapter.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
         self.parts.guest.remove_handlers = adapter.add_handlers(scheduler.stream_handlers, handlers)
         undo_at_the_end(adapter.let_calls_wait(scheduler))

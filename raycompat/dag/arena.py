@@ -1,6 +1,6 @@
 """Memory that a process shares with the readers of its large values, and uses again and again.
 
-A buffer is a file without a name (``memfd_create``), so nothing remains after a crash. A reader gets
+A buffer is a file without a name (`_host.memory_file`), so nothing remains after a crash. A reader gets
 its descriptor with the first value in it. It copies each value, and then frees the buffer: memory that
 is already mapped makes this several times as fast as new memory.
 """
@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+from raycompat._host import memory_file
 from raycompat._protocol.tensor_bytes import pieces_of
 from raycompat.dag.packing import Packed
 
@@ -29,8 +30,7 @@ class Buffer:
         self.number = number
         self.num_bytes = num_bytes
         self.num_readers = 0
-        self.descriptor = os.memfd_create("raycompat-graph", os.MFD_CLOEXEC)
-        os.ftruncate(self.descriptor, num_bytes)
+        self.descriptor = memory_file.make("raycompat-graph", num_bytes)
         self._map = mmap.mmap(self.descriptor, num_bytes)
 
     def write(self, parts: Iterable[Any]) -> None:

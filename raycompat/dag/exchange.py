@@ -19,6 +19,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from raycompat._host import unix_socket
 from raycompat.dag.arena import SHARED_BYTES, Arena, Buffer
 from raycompat.dag.packing import Packed, room, unpack
 from raycompat.dag.tensors import Loan
@@ -154,7 +155,7 @@ class Link:
                 if descriptor is None:
                     count = self.socket.send(data)
                 else:
-                    count = socket.send_fds(self.socket, [data], [descriptor])
+                    count = unix_socket.send(self.socket, data, [descriptor])
             except BlockingIOError:
                 return moved
             except OSError:  # the other process has ended
@@ -174,7 +175,7 @@ class Link:
             if self._large is not None:
                 count = self.socket.recv_into(self._large[2][self._num_received :])
             elif self.is_near:
-                data, descriptors, _, _ = socket.recv_fds(self.socket, _READ_BYTES, 8)
+                data, descriptors = unix_socket.receive(self.socket, _READ_BYTES, 8)
                 self._descriptors += descriptors
                 count = len(data)
             else:

@@ -8,7 +8,8 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._caller import current_session, placement_groups, this_process
-from raycompat._protocol import id_types, ids, interrupts, label_selector
+from raycompat._host import interrupts
+from raycompat._protocol import id_types, ids, label_selector
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from raycompat._protocol import own_folder, segment
+from raycompat._host import own_folder, processes, segment
 
 #: Seconds that a command has, on a machine that is busy.
 COMMAND_S = 100
@@ -127,13 +127,13 @@ class CommandLine:
     def note(self) -> None:
         """Remember what runs now, to see later that it does not."""
         for process in self.processes():
-            start = segment.process_start(process.pid)
+            start = processes.start_of(process.pid)
             if start is not None:
                 self.seen.add((process.pid, start))
 
     def left(self) -> list[int]:
         """Return the pids of those that were seen to run and still do."""
-        return [pid for pid, start in self.seen if segment.process_start(pid) == start]
+        return [pid for pid, start in self.seen if processes.start_of(pid) == start]
 
     def wait_until_none_is_left(self) -> None:
         deadline = time.monotonic() + COMMAND_S

@@ -14,7 +14,7 @@ from pathlib import Path
 from _dask_process import DaskProcess
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import segment
 
 #: Seconds until a process that a test starts must be there, or gone.
 PROCESS_S = 60.0

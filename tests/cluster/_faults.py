@@ -20,7 +20,7 @@ import psutil
 from _killing import killing
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import processes
 from raycompat.cluster_utils import Cluster
 
 #: Seconds that a busy machine may take more than a limit says.
@@ -133,7 +133,7 @@ def node_is_stopped(cluster: Cluster, limit_s: float, *, with_its_processes: boo
         wait_until(lambda: num_nodes() == 2, limit_s + SLACK_S)
         assert time.monotonic() - start > limit_s / 2
         work.check(limit_s + SLACK_S)
-    wait_until(lambda: not any(map(segment.process_start, family[1:])), limit_s + SLACK_S)
+    wait_until(lambda: not any(map(processes.start_of, family[1:])), limit_s + SLACK_S)
     cluster.remove_node(victim, allow_graceful=False)
 
 

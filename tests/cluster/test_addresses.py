@@ -22,8 +22,9 @@ from distributed.security import Security
 
 import raycompat as ray
 from raycompat import _dask_adapter
+from raycompat._host import segment
 from raycompat._launch import connect, prepare
-from raycompat._protocol import current_cluster, refusals, segment
+from raycompat._protocol import current_cluster, refusals
 from raycompat.cli import cli
 
 QUIET = {"configure_logging": False, "log_to_driver": False}

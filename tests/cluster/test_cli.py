@@ -18,7 +18,7 @@ import pytest
 from _commands import CommandLine
 from _killing import killing
 
-from raycompat._protocol import segment
+from raycompat._host import processes, segment
 
 #: What a driver does first and last, in the tests' programs.
 DRIVER = """
@@ -63,7 +63,7 @@ def test_a_cluster_outlives_the_command_and_ends_when_told(commands):
     entry = commands.current
     assert address.startswith("tcp://127.0.0.1:")
     assert entry["pid"] == commands.pid_of("scheduler")
-    assert entry["start"] == segment.process_start(entry["pid"])
+    assert entry["start"] == processes.start_of(entry["pid"])
     body = """
 print(ray.get([ray.remote(lambda x: x * x).remote(x) for x in (1, 2)]))
 print([n['Resources']['CPU'] for n in ray.nodes()])
@@ -174,7 +174,7 @@ def test_stop_ends_what_actors_have_started_but_not_who_has_the_pid_of_another(c
     (record,) = [each for each in commands.records() if each["role"] == "node"]
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
         path = commands.own_folder / "processes" / f"{other.pid}.json"
-        began = segment.process_start(other.pid)
+        began = processes.start_of(other.pid)
         path.write_text(
             (commands.own_folder / "processes" / f"{record['pid']}.json")
             .read_text()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import own_folder, segment
+from raycompat._host import own_folder, segment
 from raycompat.util import dask
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

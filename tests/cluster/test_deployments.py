@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import segment
 
 #: Warnings of dask-jobqueue's and asyncssh's own are not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import processes
 from raycompat.exceptions import RuntimeEnvSetupError, UnsupportedRayFeatureError
 
 #: Seconds that a driver of these tests may take.
@@ -293,7 +293,7 @@ def test_an_executor_of_another_interpreter_is_like_any_other(start, tmp_path, w
     wait_until(lambda: path.exists() and path.read_text())
     assert int(path.read_text()) == pid  # it was kept, and used again
     ray.shutdown()
-    wait_until(lambda: segment.process_start(pid) is None)
+    wait_until(lambda: processes.start_of(pid) is None)
 
 
 def test_pip_is_for_nodes_that_allow_it(start, monkeypatch):

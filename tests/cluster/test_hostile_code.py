@@ -386,7 +386,7 @@ if sys.argv[1] == "import":
     freeze()
 import raycompat as ray
 if sys.argv[1] == "import":
-    from raycompat._protocol import clock
+    from raycompat._host import clock
     print(clock.monotonic() < clock.monotonic())
     raise SystemExit
 ray.init(num_cpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False)

@@ -16,7 +16,7 @@ from _dask_cluster import DaskCluster
 from _killing import killing
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import processes
 from raycompat.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     PlacementGroupSchedulingStrategy,
@@ -201,7 +201,7 @@ def test_a_cable_is_cut(hosts, cluster, tmp_path, wait_until):
     assert float(ray.get(made, timeout=CONCLUSIONS_S).sum()) == 7 * LARGE
     # A node that is cut off ends by itself: no call runs twice for longer than the silence lasts.
     cut.wait(CONCLUSIONS_S)
-    wait_until(lambda: not any(segment.process_start(pid) for pid in pids), CONCLUSIONS_S)
+    wait_until(lambda: not any(processes.start_of(pid) for pid in pids), CONCLUSIONS_S)
     second.mend()
     cluster.add_worker(second.address, inside=second.inside)
     assert group.wait(CONCLUSIONS_S)

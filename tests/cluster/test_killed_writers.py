@@ -13,18 +13,18 @@ import pytest
 from distributed.comm import connect
 
 import raycompat as ray
+from raycompat._host import segment
 from raycompat._messages.executors import HandOver
 from raycompat._messages.objects import Adopt
-from raycompat._protocol import segment
 
 #: Values of an array: 8 MB, so that its memory is used again.
 MANY = 1 << 20
 
 #: After which step the writer is killed: the module, the class, the function, and the message it sends.
 STEPS = {
-    "a free segment was claimed": ("_protocol.segment", None, "_reuse", None),
-    "the value was written": ("_protocol.segment", None, "write", None),
-    "the result of a call was taken over": ("_protocol.segment", None, "take", None),
+    "a free segment was claimed": ("_host.segment", None, "_reuse", None),
+    "the value was written": ("_host.segment", None, "write", None),
+    "the result of a call was taken over": ("_host.segment", None, "take", None),
     "the node was told": ("_executor.main", "Executor", "send", HandOver.op),
     "the scheduler was told": ("_caller.session", "Session", "send", Adopt.op),
 }

@@ -14,7 +14,8 @@ import pytest
 from _python_path import before_others
 
 import raycompat as ray
-from raycompat._protocol import current_cluster, own_folder, segment
+from raycompat._host import own_folder, processes
+from raycompat._protocol import current_cluster
 from raycompat.cluster_utils import Cluster
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
@@ -219,7 +220,7 @@ def test_a_program_that_dies_leaves_no_process_and_no_folder(
     assert len(pids) >= 4
     program.wait(60)
     try:
-        wait_until(lambda: not any(segment.process_start(pid) for pid in pids))
+        wait_until(lambda: not any(processes.start_of(pid) for pid in pids))
         wait_until(
             lambda: (
                 not [

@@ -17,7 +17,7 @@ from _dask_cluster import DaskCluster
 from distributed import Status
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import processes
 from raycompat._scheduler import notices
 from raycompat.util import dask
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -223,7 +223,7 @@ def test_all_who_wait_hear_that_the_scheduler_has_died(dask_cluster, wait_until)
     assert ray.get(small) == 1  # what is here is here
     assert ray.get(kept).sum() == LARGE
     node.wait(SCHEDULER_DEATH_S)
-    wait_until(lambda: not any(segment.process_start(each) for each in pids))
+    wait_until(lambda: not any(processes.start_of(each) for each in pids))
     ray.shutdown()
 
 

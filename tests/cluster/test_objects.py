@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat._protocol import segment
+from raycompat._host import segment
 
 MEGABYTE = 1_000_000
 

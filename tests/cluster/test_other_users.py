@@ -22,11 +22,12 @@ from distributed.comm.core import FatalCommClosedError
 
 import raycompat as ray
 from raycompat._caller import connections
+from raycompat._host import own_folder, processes, segment
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import NodeOptions
 from raycompat._messages.actors import ActorState
 from raycompat._node.relay import Relays
-from raycompat._protocol import current_cluster, local_address, own_folder, segment
+from raycompat._protocol import current_cluster, local_address
 from raycompat.util import dask
 
 QUIET = {"configure_logging": False, "include_dashboard": False}
@@ -99,7 +100,7 @@ def test_a_folder_that_another_user_has_made_first_is_not_used(no_cluster):
     try:
         node = with_one_node.start_node(NodeOptions({"CPU": 2}, 1 << 30))
         pid = node.process.pid
-        store = f"{segment.PREFIX}{pid}.{segment.process_start(pid)}"
+        store = f"{segment.PREFIX}{pid}.{processes.start_of(pid)}"
         with _other_user.Running(PLANT_FREE_SEGMENTS, store, 8 * MANY) as attacker:
             assert int(attacker.first_line) >= 8
             node.join(with_one_node.address)
@@ -252,9 +253,9 @@ ATTACK_BY_DASK = """
 import asyncio, os, pickle, sys
 import raycompat._local_comm
 from distributed.comm import connect
-from raycompat._protocol import peer
+from raycompat._host import unix_socket
 
-peer.is_of_this_user = lambda _: True  # an attacker does not mind who is attacked
+unix_socket.is_of_this_user = lambda _: True  # an attacker does not mind who is attacked
 
 class Mark:
     def __reduce__(self):

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from raycompat._protocol import own_folder, segment
+from raycompat._host import own_folder, segment
 
 #: Seconds after which what is still there counts as left.
 DEADLINE_S = 30.0

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import raycompat as ray
-from raycompat._node import accelerators, nvml
+from raycompat._host import nvml
+from raycompat._node import accelerators
 from raycompat.dag import InputNode
 from raycompat.util import collective, state
 from raycompat.util.collective import types

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import raycompat as ray
-from raycompat._node import accelerators, nvml
+from raycompat._host import nvml
+from raycompat._node import accelerators
 
 if not accelerators.detect_gpus():
     pytest.skip("needs a GPU", allow_module_level=True)
@@ -180,7 +181,7 @@ import os, sys, time
 start = time.perf_counter()
 import {library}
 print("IMPORT", round(time.perf_counter() - start, 2))
-from raycompat._node.forkserver import open_gpu_drivers
+from raycompat._host.device_files import open_gpu_drivers
 print("DRIVERS", open_gpu_drivers())
 if os.fork() == 0:
     start = time.perf_counter()

@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from raycompat._node import accelerators, forkserver, nvml
+from raycompat._host import device_files, namespaces, nvml
+from raycompat._node import accelerators, forkserver
 from raycompat._node.accelerators import MAKERS, NVIDIA, Device, choose, nvidia_type
-from raycompat._protocol import accelerator_kinds, own_folder
+from raycompat._protocol import accelerator_kinds
 
 H100 = "NVIDIA H100 80GB HBM3"
 TWO = [
@@ -88,7 +89,7 @@ def test_all_nodes_give_a_gpu_the_same_id(machine, monkeypatch):
     first, second = accelerators.global_ids()
     assert first.endswith(":AMD:1")
     assert second.endswith(":AMD:0")
-    assert first.split(":")[0] == second.split(":")[0] == own_folder.boot_id()
+    assert first.split(":")[0] == second.split(":")[0] == namespaces.boot_id()
 
 
 def test_without_gpus_the_variable_names_logical_ones(machine, monkeypatch):
@@ -111,7 +112,7 @@ def test_nvidia_without_nvml_is_read_from_the_drivers_files(tmp_path, monkeypatc
         raise nvml.NvmlError("there is none")
 
     monkeypatch.setattr(nvml, "opened", no_library)
-    monkeypatch.setattr(accelerators, "_PROC", tmp_path)
+    monkeypatch.setattr(device_files, "NVIDIA_GPUS", tmp_path)
     for bus, uuid in [("0000:0a", "GPU-1"), ("0000:0b", "GPU-2")]:
         (tmp_path / bus).mkdir()
         (tmp_path / bus / "information").write_text(f"Model: \t\t {H100}\nGPU UUID:\t {uuid}\n")
@@ -119,7 +120,7 @@ def test_nvidia_without_nvml_is_read_from_the_drivers_files(tmp_path, monkeypatc
 
 
 def test_gpus_of_amd_and_intel_are_found_on_the_pci_bus(tmp_path, monkeypatch):
-    monkeypatch.setattr(accelerators, "_PCI", tmp_path)
+    monkeypatch.setattr(device_files, "PCI", tmp_path)
     for bus, vendor, kind, device in [
         ("a", 0x1002, 0x030000, 0x74A1),
         ("b", 0x1002, 0x120000, 0x1234),
@@ -167,7 +168,7 @@ def test_a_forkserver_sees_that_an_import_has_opened_a_driver(tmp_path, monkeypa
         ["/dev/null", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidiactl"]
     ):
         (tmp_path / str(number)).symlink_to(file)
-    assert forkserver.open_gpu_drivers(str(tmp_path)) == ["/dev/nvidia-uvm", "/dev/nvidiactl"]
-    monkeypatch.setattr(forkserver, "open_gpu_drivers", lambda: ["/dev/nvidiactl"])
+    assert device_files.open_gpu_drivers(str(tmp_path)) == ["/dev/nvidia-uvm", "/dev/nvidiactl"]
+    monkeypatch.setattr(device_files, "open_gpu_drivers", lambda: ["/dev/nvidiactl"])
     with pytest.raises(RuntimeError, match="Importing torch has opened /dev/nvidiactl"):
         forkserver._check_can_fork(["torch"])

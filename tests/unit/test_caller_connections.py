@@ -11,6 +11,7 @@ import types
 import pytest
 
 from raycompat._caller import connections
+from raycompat._host import unix_socket
 from raycompat._messages.leases import LeaseGranted
 from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Pump
@@ -65,17 +66,15 @@ def test_the_end_of_a_connection_comes_after_it(pump, monkeypatch):
     name, party = f"raycompat-test-{os.getpid()}", Party()
     setup = types.SimpleNamespace(host="here")
     session = types.SimpleNamespace(pump=pump, setup=setup)
-    reach = connections._reach
+    reach = unix_socket.reach
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind("\0" + name)
-        listener.listen()
+    with unix_socket.listen(name) as listener:
 
-        async def reach_one_that_leaves(stream: socket.socket, socket_name: str) -> None:
-            await reach(stream, socket_name)
+        async def reach_one_that_leaves(*arguments) -> None:
+            await reach(*arguments)
             listener.accept()[0].close()
 
-        monkeypatch.setattr(connections, "_reach", reach_one_that_leaves)
+        monkeypatch.setattr(unix_socket, "reach", reach_one_that_leaves)
         place = LeaseGranted("lease-1", "tcp://node", host="here", socket=name)
         asyncio.run(connections.connect(session, place, party))
         assert party.is_over.wait(TIMEOUT_S)

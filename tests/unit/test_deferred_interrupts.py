@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from raycompat._protocol import interrupts
+from raycompat._host import interrupts
 
 
 class Interrupted(BaseException):

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import os, socket
-from raycompat._protocol.forkserver import Forkserver
+from raycompat._host.forkserver import Forkserver
 
 class Interrupted(Forkserver):
     def _reap(self):

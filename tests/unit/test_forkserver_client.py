@@ -13,9 +13,9 @@ import threading
 
 import pytest
 
+from raycompat._host.forkserver import MAX_PACKET_BYTES
 from raycompat._node import forkserver, forkserver_client
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
-from raycompat._protocol.forkserver import MAX_PACKET_BYTES
 
 #: More than both sockets hold requests and answers.
 MANY = 1000
@@ -161,7 +161,7 @@ def test_a_forkserver_whose_reports_nobody_has_read_ends_in_order():
     """Its log keeps the last words of the process that has died, which started it."""
     program = (
         "import socket\n"
-        "from raycompat._protocol.forkserver import Forkserver\n"
+        "from raycompat._host.forkserver import Forkserver\n"
         "mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
         "forkserver = Forkserver(its)\n"
         "forkserver.report('ready')\n"

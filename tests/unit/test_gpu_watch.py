@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from raycompat._node import accelerators, gpu_watch, nvml
+from raycompat._host import nvml
+from raycompat._node import accelerators, gpu_watch
 from raycompat._node.accelerators import NVIDIA, Device
 from raycompat._node.gpu_watch import GpuWatch, describe
 from raycompat._scheduler.pages import tables

@@ -10,7 +10,8 @@ import types
 import pytest
 from _python_path import before_others
 
-from raycompat._protocol import import_paths, lifeline, run_module
+from raycompat._host import lifeline
+from raycompat._protocol import import_paths, run_module
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raycompat._host import device_files
 from raycompat._messages.calls import Freed, GrantCall
 from raycompat._node import numbers
 from raycompat._node.calls import Calls
@@ -93,7 +94,7 @@ def test_whole_accelerators_are_given_to_one_call(steps):
 
 
 def test_accelerators_are_counted_by_their_device_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(numbers, "_DEVICES", str(tmp_path))
+    monkeypatch.setattr(device_files, "FOLDER", tmp_path)
     assert numbers.detected() == {}
     for name in ("accel0", "accel1", "davinci0", "davinci_manager", "nvidia0"):
         (tmp_path / name).touch()

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from raycompat._protocol import own_folder
+from raycompat._host import namespaces, own_folder
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_parent_where_others_can_rename_it_is_refused(parent):
 
 def test_a_container_has_a_folder_of_its_own(parent, monkeypatch):
     theirs = own_folder.make(parent)
-    monkeypatch.setattr(own_folder, "pid_space", lambda: "another container")
+    monkeypatch.setattr(namespaces, "pid_space", lambda: "another container")
     assert own_folder.all_in(parent) == []
     mine = own_folder.make(parent)
     assert own_folder.all_in(parent) == [mine]

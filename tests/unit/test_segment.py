@@ -19,8 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat._node import pulse
-from raycompat._protocol import mapping, own_folder, segment
+from raycompat._host import mapping, namespaces, own_folder, processes, segment
 from raycompat._protocol.serialization import deserialize, serialize
 from raycompat._protocol.values import (
     CallFailed,
@@ -131,7 +130,7 @@ def folder_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(segment, "SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(segment, "_held", {})
     with monkeypatch.context() as container:
-        container.setattr(own_folder, "pid_space", lambda: "another container")
+        container.setattr(namespaces, "pid_space", lambda: "another container")
         folder = own_folder.make(tmp_path)
     (folder / f"{segment.PREFIX}4194305.77-4194306-0").touch()
     return folder
@@ -152,7 +151,7 @@ def test_a_sweep_spares_the_segments_of_another_container_while_it_runs(folder_o
 
 HOLD = """
 import sys
-from raycompat._protocol import segment
+from raycompat._host import segment
 print(segment.hold(sys.argv[1]), flush=True)
 sys.stdin.read()
 """
@@ -161,7 +160,7 @@ sys.stdin.read()
 def test_a_folder_that_is_removed_before_it_is_held_is_made_again(
     folder_of_a_container, monkeypatch
 ):
-    monkeypatch.setattr(own_folder, "pid_space", lambda: "another container")
+    monkeypatch.setattr(namespaces, "pid_space", lambda: "another container")
     made, make = [], own_folder.make
 
     def make_and_lose(parent):
@@ -179,8 +178,8 @@ def test_a_folder_that_is_removed_before_it_is_held_is_made_again(
 
 
 def test_the_start_of_a_process_is_known_while_it_runs():
-    assert segment.process_start(os.getpid()) is not None
-    assert segment.process_start(4_194_305) is None
+    assert processes.start_of(os.getpid()) is not None
+    assert processes.start_of(4_194_305) is None
 
 
 def test_a_node_s_segment_goes_with_its_value(tmp_path, block):
@@ -570,10 +569,10 @@ def test_a_process_whose_title_is_cut_inside_a_character_is_there():
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         try:
-            assert segment.process_start(process.pid) is not None
-            assert not pulse.is_stopped(process.pid)
+            assert processes.start_of(process.pid) is not None
+            assert not processes.is_stopped(process.pid)
             process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
-            assert pulse.is_stopped(process.pid)
+            assert processes.is_stopped(process.pid)
         finally:
             process.kill()

@@ -8,7 +8,8 @@ import stat
 import pytest
 
 from raycompat._cli import state_files
-from raycompat._protocol import current_cluster, own_folder, segment
+from raycompat._host import own_folder, processes
+from raycompat._protocol import current_cluster
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_process_is_noted_until_it_is_struck_out(folder, tmp_path):
     state_files.record(os.getpid(), "node", tmp_path)
     assert state_files.all_started() == [
-        state_files.Started(os.getpid(), segment.process_start(os.getpid()), "node", str(tmp_path))
+        state_files.Started(os.getpid(), processes.start_of(os.getpid()), "node", str(tmp_path))
     ]
     state_files.forget(os.getpid())
     state_files.forget(os.getpid())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat._protocol import mapping, segment, warm_memory
+from raycompat._host import mapping, segment, warm_memory
 from raycompat._protocol.serialization import Block, deserialize, serialize
 
 FREE_BYTES = 1 << 30

@@ -12,7 +12,8 @@ import errno
 import os
 import random
 import socket
-from pathlib import Path
+
+from raycompat._host import network, unix_socket
 
 #: The first port after those of well-known services, and the default start of the kernel's range.
 _FIRST, _LAST = 20_000, 32_767
@@ -23,11 +24,8 @@ _locks: list[socket.socket] = []
 
 def _last_port() -> int:
     """Return the last port that outgoing connections are not given."""
-    try:
-        first = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]
-    except OSError:
-        return _LAST
-    return max(min(int(first) - 1, _LAST), _FIRST + 1000)
+    first = network.first_outgoing_port() or _LAST + 1
+    return max(min(first - 1, _LAST), _FIRST + 1000)
 
 
 def reserve_port() -> int:
@@ -56,7 +54,7 @@ def reserve_port() -> int:
 def _locked(port: int) -> socket.socket | None:
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        lock.bind(f"\0raycompat-tensorflow-port-{port}")
+        lock.bind(unix_socket.address(f"raycompat-tensorflow-port-{port}"))
     except OSError:
         lock.close()
         return None

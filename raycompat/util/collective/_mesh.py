@@ -1,7 +1,7 @@
 """Connections between every two ranks of a group, with proof of identity.
 
 Ranks of one host and one user connect over abstract Unix sockets: the kernel reports the user of the
-process at the other end (``SO_PEERCRED``), and it must be the same user. Other ranks connect over TCP
+process at the other end, and it must be the same user. Other ranks connect over TCP
 between the nodes' addresses. On both, each side proves that it knows the group's token (HMAC-SHA256 of
 both sides' random numbers). The token came over the cluster's own connections and is never sent here.
 The data that ranks later send over TCP is neither encrypted nor signed, even in a cluster that uses
@@ -18,9 +18,9 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
+from raycompat._host import namespaces, unix_socket
 from raycompat.util._node_address import get_node_ip_address
 from raycompat.util.collective._meeting import Membership
 from raycompat.util.collective._peers import Peer
@@ -32,7 +32,6 @@ _HANDSHAKE_S = 5.0
 _NONCE_BYTES = 16
 _DIGEST_BYTES = 32
 _RANK = struct.Struct("<I")
-_CREDENTIALS = struct.Struct("3i")
 
 
 class _RefusedError(Exception):
@@ -41,8 +40,7 @@ class _RefusedError(Exception):
 
 def place() -> str:
     """Return an id of the processes that can use the same Unix sockets: kernel, network and user."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{os.stat('/proc/self/ns/net').st_ino}:{os.geteuid()}"
+    return f"{namespaces.network()}:{os.geteuid()}"
 
 
 class Deadline(Protocol):
@@ -90,7 +88,7 @@ class Mesh:
         """Connect to a lower rank, at the Unix socket or the TCP address where it listens."""
         near = tcp is None or self.is_near(rank)
         connection = socket.socket(socket.AF_UNIX if near else _family(tcp))
-        address: Any = unix if near else tcp
+        address: Any = unix_socket.address(unix) if near else tcp
         try:
             connection.settimeout(min(self._handshake_s, self._deadline.remaining_s()) or 0.001)
             connection.connect(address)
@@ -176,20 +174,16 @@ def _read(connection: socket.socket, num_bytes: int) -> bytes:
 
 def _process(connection: socket.socket) -> int | None:
     """Return the pid at the other end, None in another pid namespace; raise for other users."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    if uid != os.geteuid():
+    peer = unix_socket.peer(connection)
+    if not peer.is_of_this_user:
         raise _RefusedError("it belongs to another user")
-    return pid or None
+    return peer.pid or None
 
 
 def listen_unix(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, str]:
     """Return a new abstract Unix socket that accepts connections, and its name."""
-    listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-    name = f"\0raycompat-collective-{secrets.token_hex(16)}"
-    listener.bind(name)
-    listener.listen(backlog)
-    return listener, name
+    name = f"raycompat-collective-{secrets.token_hex(16)}"
+    return stack.enter_context(unix_socket.listen(name, backlog)), name
 
 
 def listen_tcp(stack: contextlib.ExitStack, backlog: int) -> tuple[socket.socket, tuple[str, int]]:

@@ -18,8 +18,9 @@ import socket
 import struct
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
+from raycompat._host import processes, unix_socket
+from raycompat._host.poller import is_readable
 from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
 
 #: Kind, bytes of the text, bytes of the payload.
@@ -105,11 +106,7 @@ class Peer:
         """Return whether the process was stopped for `STOPPED_S`."""
         if self.pid is None or self.ended is not None:
             return False
-        try:
-            text = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            return False  # its connection will end
-        if text.rpartition(")")[2].split()[0] != "T":
+        if not processes.is_stopped(self.pid):
             self.stopped_since = None
             return False
         if self.stopped_since is None:
@@ -395,19 +392,17 @@ class Peers:
 
     def send_descriptor(self, to: int, descriptor: int) -> None:
         """Send a file descriptor over a Unix socket; only before the first frame."""
-        socket.send_fds(self._peers[to].socket, [b"d"], [descriptor])
+        unix_socket.send(self._peers[to].socket, b"d", [descriptor])
 
     def receive_descriptor(self, source: int) -> int:
         """Receive the file descriptor that a rank sends."""
         peer = self._peers[source]
-        ready = select.poll()
-        ready.register(peer.socket, select.POLLIN)
-        if not ready.poll(self.timeout_s * 1000):
+        if not is_readable(peer.socket.fileno(), self.timeout_s):
             raise CollectiveTimeoutError(
                 f"Rank {source} sent no memory to share for {self.timeout_s:g} s.", (source,)
             )
         try:
-            _, descriptors, _, _ = socket.recv_fds(peer.socket, 1, 1)
+            _, descriptors = unix_socket.receive(peer.socket, 1, 1)
         except ConnectionError:
             descriptors = []
         if not descriptors:

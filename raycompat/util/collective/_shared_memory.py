@@ -1,6 +1,6 @@
 """Operations between processes of one host, through memory that all of them map.
 
-Each rank has one buffer, a file without a name (``memfd_create``), so no file remains after a crash.
+Each rank has one buffer, a file without a name (`_host.memory_file`), so no file remains after a crash.
 The others get its descriptor over the group's connections. A buffer has two halves, which are used in
 turn. An operation on a large tensor is done in chunks that stay in the processor's cache.
 
@@ -12,7 +12,6 @@ all ranks have passed a barrier of the next chunk, and so have read everything o
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._host import memory_file
 from raycompat.util.collective._peers import Peers
 from raycompat.util.collective._tensors import Array, Reduction, parts_of
 
@@ -28,9 +28,6 @@ CHUNK_BYTES = 4 << 20
 
 #: A tensor of at most this many bytes is combined by every rank at the same time: one barrier, not two.
 SMALL_BYTES = 64 << 10
-
-#: Linux's ``F_ADD_SEALS``, and the seal against shrinking: a shorter file would kill readers (SIGBUS).
-_ADD_SEALS, _SEAL_SHRINK = 1033, 2
 
 _Bytes = NDArray[np.uint8]
 
@@ -54,11 +51,9 @@ class SharedMemory:
         self._buffers = self._exchange_buffers()
 
     def _exchange_buffers(self) -> list[_Bytes]:
-        own = os.memfd_create("raycompat-collective", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        own = memory_file.make("raycompat-collective", 2 * self._chunk_bytes, sealed=True)
         descriptors = {self._rank: own}
         try:
-            os.ftruncate(own, 2 * self._chunk_bytes)
-            fcntl.fcntl(own, _ADD_SEALS, _SEAL_SHRINK)
             for distance in range(1, self._size):
                 source = (self._rank - distance) % self._size
                 self._peers.send_descriptor((self._rank + distance) % self._size, own)

@@ -18,7 +18,8 @@ import resource
 import secrets
 import signal
 from collections.abc import Callable, Collection
-from pathlib import Path
+
+from raycompat._host import processes
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -27,13 +28,8 @@ _LOCKS = 10
 
 _MARK_BITS = 62
 
-
-def children(pid: int) -> list[int]:
-    """Return the pids of the processes that the main thread of a process has started or adopted."""
-    try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+#: The mark of a process that has none, because it could not be marked.
+UNMARKED = resource.RLIM_INFINITY
 
 
 def adopt() -> None:
@@ -59,7 +55,7 @@ def kill_adopted(known: Collection[int], is_kept: Callable[[int], bool]) -> bool
     adopted when it has ended, so call this again after each end.
     """
     has_killed = False
-    for pid in children(os.getpid()):
+    for pid in processes.children(os.getpid()):
         # Processes of other users (setuid) can be neither asked nor killed. A pid in this list belongs
         # to a child until it is reaped here.
         with contextlib.suppress(OSError):

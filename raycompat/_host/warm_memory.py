@@ -18,13 +18,10 @@ import threading
 import weakref
 from collections import OrderedDict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from raycompat._protocol import clock, mapping
-from raycompat._protocol.tensor_bytes import pieces_of
-
-if TYPE_CHECKING:
-    from raycompat._protocol.serialization import Block
+from raycompat._host import clock, mapping
+from raycompat._host.block import Block
 
 #: The limits of kept mappings: seconds after their last use (free segments are kept as long), their
 #: number, and their bytes (a quarter of the machine's memory).
@@ -132,16 +129,15 @@ def _copy(block: Block, memory: Any, descriptor: int) -> None:
     import numpy as np
 
     start = 0
-    for part in block.parts:
-        for piece in pieces_of(part):
-            source = np.frombuffer(piece, np.uint8)
-            target = memory[start : start + len(source)]
-            copy_array(source[: len(target)], target)
-            rest, position = source[len(target) :].data, start + len(target)
-            while rest:
-                written = os.pwrite(descriptor, rest, position)
-                rest, position = rest[written:], position + written
-            start += len(source)
+    for piece in block.pieces():
+        source = np.frombuffer(piece, np.uint8)
+        target = memory[start : start + len(source)]
+        copy_array(source[: len(target)], target)
+        rest, position = source[len(target) :].data, start + len(target)
+        while rest:
+            written = os.pwrite(descriptor, rest, position)
+            rest, position = rest[written:], position + written
+        start += len(source)
 
 
 def copy_array(source: Any, target: Any) -> None:

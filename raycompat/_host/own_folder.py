@@ -6,7 +6,8 @@ needs the sticky bit, so that no other user can move the folder. An empty folder
 process.
 
 Files in the folder name their processes by pid. Containers can share the parent, and the same pid is
-another process in each of them. So the folder's name also says where its pids are valid (`pid_space`).
+another process in each of them. So the folder's name also says where its pids are valid
+(`namespaces.pid_space`).
 """
 
 from __future__ import annotations
@@ -19,18 +20,10 @@ import secrets
 import stat
 from pathlib import Path
 
+from raycompat._host import namespaces
+
 #: Bytes of the random part of the name; hexadecimal digits of the part for the pid space.
 _RANDOM_BYTES, _SPACE_DIGITS = 8, 8
-
-
-def boot_id() -> str:
-    """Return an id of this boot of the machine, which its containers share."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def pid_space() -> str:
-    """Return an id of the processes to which pids mean the same: of a PID namespace, and of a boot."""
-    return f"{boot_id()}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def make(parent: str | os.PathLike[str]) -> Path:
@@ -78,7 +71,7 @@ def all_of_other_pid_spaces(parent: str | os.PathLike[str]) -> list[Path]:
 
 def prefix() -> str:
     """Return the beginning of the folder's name, without the random digits."""
-    space = hashlib.sha256(pid_space().encode()).hexdigest()[:_SPACE_DIGITS]
+    space = hashlib.sha256(namespaces.pid_space().encode()).hexdigest()[:_SPACE_DIGITS]
     return f"raycompat-{os.geteuid()}-{space}-"
 
 

@@ -29,16 +29,14 @@ import fcntl
 import itertools
 import os
 import re
-import resource
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-from raycompat._protocol import clock, mapping, own_folder, warm_memory
-from raycompat._protocol.serialization import Block
-from raycompat._protocol.tensor_bytes import pieces_of
+from raycompat._host import clock, mapping, namespaces, own_folder, processes, warm_memory
+from raycompat._host.block import Block
 
 PREFIX = "raycompat-"
 SHARED_MEMORY = Path("/dev/shm")
@@ -64,9 +62,6 @@ _LOOKED_AT = 8
 #: A writer leaves free segments alone that are more than this many times as large as its block: cutting
 #: one would lose memory that a larger block can use.
 _TOO_LARGE = 2
-
-#: The number of mappings that Linux allows a process by default.
-_MANY_FILES = 65536
 
 #: Seconds between two measurements of a store that was full.
 _LOOK_AGAIN_S = 0.05
@@ -131,22 +126,18 @@ def host_id() -> str:
     They are the processes of one user on one host, and in one container if there are containers.
     """
     place = os.stat(SHARED_MEMORY)
-    return f"{own_folder.pid_space()}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
+    return f"{namespaces.pid_space()}:{place.st_dev}:{place.st_ino}:{os.geteuid()}"
 
 
-def process_start(pid: int) -> int | None:
-    """Return the start of process `pid`, in clock ticks since boot; None if it does not run."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")  # has the start of its title
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else int(fields[19])
+def free_bytes() -> int:
+    """Return the bytes of shared memory that are free."""
+    found = os.statvfs(SHARED_MEMORY)
+    return found.f_bsize * found.f_bavail
 
 
 def store_name() -> str:
     """Return the name of this node's store: its pid and start time, because pids are used again."""
-    return f"{PREFIX}{os.getpid()}.{process_start(os.getpid())}"
+    return f"{PREFIX}{os.getpid()}.{processes.start_of(os.getpid())}"
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -193,11 +184,10 @@ def _write_file(path: str, block: Block, free: str) -> None:
     try:
         if is_warm and warm_memory.write(descriptor, block):
             return
-        for part in block.parts:
-            for piece in pieces_of(part):
-                view = piece
-                while view:
-                    view = view[os.write(descriptor, view) :]
+        for piece in block.pieces():
+            view = piece
+            while view:
+                view = view[os.write(descriptor, view) :]
     finally:
         if is_warm:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # a mapping may hold a duplicate
@@ -287,18 +277,6 @@ def _by_fitness(free: str, size: int) -> list[str]:
 def _is_too_large(name: str, size: int) -> bool:
     """Return whether a free segment is left for a larger block than one of `size` bytes."""
     return _size_of(name) > _TOO_LARGE * size
-
-
-def allow_many() -> Callable[[], None]:
-    """Raise this process's limit of open files as far as possible: each mapping needs a file.
-
-    The result is a function that takes that back.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    limit = _MANY_FILES if hard == resource.RLIM_INFINITY else min(hard, _MANY_FILES)
-    if soft != resource.RLIM_INFINITY and soft < limit:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # --- reading and removing -----------------------------------------------------------------------
@@ -536,7 +514,9 @@ def sweep(directories: Iterable[str], *, and_mine: bool = False) -> None:
             name = _NAME.fullmatch(path.name)
             if name is None:
                 continue  # another kind of file
-            is_orphan = str(process_start(int(name["pid"]))) != name["start"] and _is_ours(path)
+            is_orphan = str(processes.start_of(int(name["pid"]))) != name["start"] and _is_ours(
+                path
+            )
             if is_orphan and _writer(path) in ((None, os.getpid()) if and_mine else (None,)):
                 _remove_path(path)
 
@@ -569,7 +549,7 @@ def _writer(path: Path) -> int | None:
     if name is None or name["writer"] is None:
         return None
     writer = int(name["writer"])
-    return writer if process_start(writer) is not None else None
+    return writer if processes.start_of(writer) is not None else None
 
 
 def _is_ours(path: Path) -> bool:

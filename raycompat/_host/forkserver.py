@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from raycompat._protocol import clock
+from raycompat._host import clock, unix_socket
 
 #: Bytes. Larger than any packet.
 MAX_PACKET_BYTES = 1 << 16
@@ -55,26 +55,22 @@ class Forkserver:
                     return
             if self._control.fileno() not in ready:
                 continue
-            packet, descriptors, _, _ = self._receive()
+            packet, descriptors = self._receive()
             if not packet:
                 return
             yield pickle.loads(packet), descriptors
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _receive(self) -> tuple[bytes, list[int], int, Any]:
+    def _receive(self) -> tuple[bytes, list[int]]:
         try:
-            return socket.recv_fds(self._control, MAX_PACKET_BYTES, NUM_DESCRIPTORS)
+            return unix_socket.receive(self._control, MAX_PACKET_BYTES, NUM_DESCRIPTORS)
         except ConnectionResetError:  # the other end has died, and has not read all reports
-            return b"", [], 0, None
+            return b"", []
 
     def report(self, *words: Any, descriptors: tuple[int, ...] = ()) -> None:
         """Send a tuple to the other end, with descriptors."""
-        packet = pickle.dumps(words)
-        if descriptors:
-            socket.send_fds(self._control, [packet], descriptors)
-        else:
-            self._control.send(packet)
+        unix_socket.send(self._control, pickle.dumps(words), descriptors)
 
     def fork(self) -> int:
         """Fork; return the child's pid, and 0 in the child, which stops being a forkserver.

@@ -11,10 +11,11 @@ import ctypes
 import errno
 import mmap
 import os
-import resource
 import sys
 import weakref
 from typing import Any, Final, TypeAlias
+
+from raycompat._host import open_files
 
 #: An object with a buffer and weak references: an ``mmap`` or a NumPy array.
 Mapping: TypeAlias = Any
@@ -44,16 +45,9 @@ def of(descriptor: int) -> Mapping:
     """
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
-    if not _are_short(descriptor):
+    if not open_files.are_short(descriptor):
         return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     return _without_descriptor(descriptor, os.fstat(descriptor).st_size)
-
-
-def _are_short(descriptor: int) -> bool:
-    """Return whether half of the descriptors are in use: the kernel gives the lowest free number."""
-    lowest = os.dup(descriptor)
-    os.close(lowest)
-    return lowest >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
 
 def _without_descriptor(descriptor: int, size: int) -> Mapping:
@@ -73,7 +67,7 @@ def without_locks(descriptor: int, size: int) -> Any:
     OSError
         When there is not enough memory, or half of the descriptors are in use.
     """
-    if _are_short(descriptor):
+    if open_files.are_short(descriptor):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     # Another opening of the file: locks belong to the opening that has made them.
     other = os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from raycompat._host import processes
+
 #: Prefixes of the variables of Ray and raycompat.
 _OWN = ("RAY_", "RAYCOMPAT_")
 
@@ -37,7 +39,7 @@ def inherited(variables: Mapping[str, str]) -> Inherited:
         frozenset(each for each in variables.items() if not each[0].startswith(_OWN)),
         _folder(),
         os.getpriority(os.PRIO_PROCESS, 0),
-        frozenset(os.sched_getaffinity(0)),
+        processes.cpus(),
         _umask(),
         tuple(resource.getrlimit(getattr(resource, name)) for name in _LIMITS),
     )
