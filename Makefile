@@ -141,7 +141,8 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	$(COMPILE)
 	rm -rf _build/html _build/doctest
 	$(MAKE) --jobs 2 docs-en docs-zh_CN
-	cp docs/_root/index.html docs/_root/llms.txt _build/html
+	cp docs/_root/index.html _build/html
+	.venv/bin/python docs/_tools/llms.py docs/_root/llms.txt _build/html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(TYPED)
