@@ -6,6 +6,7 @@ import difflib
 import json
 import sys
 import tempfile
+import textwrap
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
@@ -481,5 +482,40 @@ def health_check(connect: Connect) -> click.Command:
     return command
 
 
+def stack(connect: Connect) -> click.Command:
+    """Return the command `stack`."""
+
+    @click.command(
+        "stack", cls=StateCommand, short_help="Show what the code of each process does now."
+    )
+    @click.option("--pid", type=int, help="The process.  [default: all]")
+    @click.option("-ip", "--node-ip", help="The node.  [default: all]")
+    @click.option("-id", "--node-id", shell_complete=completion.node_ids(connect), help="The node.")
+    @_timeout
+    def command(
+        pid: int | None, node_ip: str | None, node_id: str | None, timeout: int, **given: Any
+    ) -> None:
+        """Show the stacks of the processes that run tasks and actors; the innermost function is last.
+
+        py-spy reads them where it is installed on the node and may do so. Otherwise each process is
+        asked: one that holds the interpreter lock cannot answer. Example: raycompat stack --pid 12345
+        """
+        client = connect(given)
+        found = client.ask(Request.STACKS, timeout, node=node_id or node_ip, pid=pid)["nodes"]
+        shown = 0
+        for on_node in found.values():
+            for each in on_node.get("processes", ()):
+                shown += 1
+                click.secho(f"Process {each['pid']} on {on_node['ip']}: {each['runs']}", bold=True)
+                click.echo(textwrap.indent(each["stack"], "  ") + "\n")
+            if "error" in on_node:
+                click.secho(on_node["error"], fg="yellow", err=True)
+        if not shown:
+            where = f"process {pid}" if pid is not None else "process of a task or an actor"
+            raise click.ClickException(f"The cluster has no {where} that runs now.")
+
+    return command
+
+
 #: The commands; each is made from a function that connects it.
-COMMANDS = (list_, get, summary, memory, logs, top, timeline, health_check)
+COMMANDS = (list_, get, summary, memory, logs, top, stack, timeline, health_check)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from shutil import get_terminal_size
@@ -30,6 +32,9 @@ _MAIN = ("CPU", "GPU", "memory")
 #: Characters for the name of a node, and for the use of one resource.
 _NODE_CHARS, _USE_CHARS = 20, 20
 
+#: Columns where there is no window: more than any row needs.
+_WIDE = 10_000
+
 #: Seconds for the scheduler's answer.
 _TIMEOUT_S = 30
 
@@ -54,7 +59,7 @@ def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -
         raise click.ClickException(
             "`raycompat top` needs the package rich: pip install 'raycompat[watch]'"
         ) from None
-    live = Live(console=Console(), auto_refresh=False)
+    live = Live(console=Console(width=_width() or _WIDE), auto_refresh=False)
     with client.connected(), live:
         live.update(_frame(client), refresh=True)
         shown = 1
@@ -81,14 +86,20 @@ def _frame(client: StateApiClient) -> Group:
     return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
 
 
+def _width() -> int | None:
+    """Return the columns of the window; None where the output goes to a file or a program."""
+    is_window = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return get_terminal_size().columns if is_window else None
+
+
 def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, str]]) -> Table:
     """Return a table of the columns for which the window is wide enough."""
     from rich import box
     from rich.table import Table
 
-    width = get_terminal_size().columns
-    shown = [each for each in columns if width >= each.from_width]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=True)
+    width = _width()
+    shown = [each for each in columns if width is None or width >= each.from_width]
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=width is not None)
     for each in shown:
         table.add_column(
             each.title,
@@ -166,6 +177,8 @@ def _actors(rows: list[Mapping[str, Any]]) -> Table:
         Column("STATE", keeps_words=True),
         Column("NODE", from_width=110),
         Column("PROCESS", True),
+        Column("MEMORY", True),
+        Column("CPU %", True, 92),
         Column("WAITING", True),
         Column("DONE", True, 92),
         Column("RESTARTS", True, 100),
@@ -174,6 +187,12 @@ def _actors(rows: list[Mapping[str, Any]]) -> Table:
 
     def row(found: Mapping[str, Any]) -> dict[str, str]:
         cells = {each.title: str(found.get(each.title.lower(), "")) for each in columns}
-        return {**cells, "PROCESS": str(found["pid"])}
+        rss, cpu = found["rss"], found["cpu"]
+        return {
+            **cells,
+            "PROCESS": str(found["pid"]),
+            "MEMORY": size(rss) if rss is not None else "",
+            "CPU %": f"{cpu:.0f}" if cpu is not None else "",
+        }
 
     return _table("Actors", columns, map(row, rows))

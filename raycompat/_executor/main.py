@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from raycompat import exceptions
+from raycompat import _remote_traceback, exceptions
 from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, first_uses, look, this_process
 from raycompat._caller import session as sessions
@@ -35,6 +35,7 @@ from raycompat._executor import (
     rank,
     setup_hook,
     signals,
+    stack,
     stray,
     threads,
     title,
@@ -80,8 +81,8 @@ from raycompat._messages.executors import (
 )
 from raycompat._messages.jobs import ForgetFunctions
 from raycompat._messages.leases import Revoke
-from raycompat._messages.watching import Look, Measured, Spans, Tracked
-from raycompat._protocol import failures, frames, import_paths
+from raycompat._messages.watching import Look, Measured, ShowStack, Spans, StackShown, Tracked
+from raycompat._protocol import failures, frames, ids, import_paths
 from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.spans import Span
@@ -291,6 +292,7 @@ class Executor:
                 handled(Abandon, self._abandon_lease),
                 handled(KillIfRunning, self._kill_if_running),
                 handled(Look, self._tell_what_runs),
+                handled(ShowStack, lambda message: self._show_stack()),
                 handled(WhatIsOwned, lambda message: self._tell_what_is_owned()),
                 handled(Leave, lambda message: self._leave(message.patience_s)),
                 handled(EndNow, lambda message: self.end_now(message.limit_s)),
@@ -362,6 +364,16 @@ class Executor:
         running = serving.running if serving is not None else {}
         description = look.describe(self.session, message.most)
         self.send(ExecutorLooked(message.token, running, description))
+
+    def _show_stack(self) -> None:
+        serving = self.actor or self.lease
+        running = serving.running if serving is not None else {}
+        names = {ids.task_hex(key): name for key, (name, _) in running.items()}
+        try:
+            text = stack.describe(names)
+        except Exception as error:  # sources are read by loaders of user code
+            text = f"Its stack could not be read: {_remote_traceback.said(error)}"
+        self.send(StackShown(text))
 
     def note_cancelled(self, key: str, *, recursive: bool = False) -> None:
         """Prevent a call from starting, if it has not started."""

@@ -13,8 +13,12 @@ _PR_SET_PDEATHSIG = 1
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-#: The positions of the state and of the start in ``/proc/PID/stat``, counted after the title.
-_STATE, _START = 0, 19
+#: Seconds of a clock tick.
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+#: The positions of the state, of the clock ticks in user code and in the kernel, and of the start in
+#: ``/proc/PID/stat``, counted after the title.
+_STATE, _USER, _SYSTEM, _START = 0, 11, 12, 19
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -63,6 +67,18 @@ def private_bytes(pid: int) -> int:
         return 0
     sizes = dict(line.split(":") for line in lines[1:])
     return int(sizes["Pss_Anon"].split()[0]) * 1024
+
+
+def use_of(pid: int) -> tuple[int, float] | None:
+    """Return the resident bytes of a process, and the CPU seconds since its start; None if it ended."""
+    fields = _stat(pid)
+    try:
+        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if fields is None or fields[_STATE] == "Z":
+        return None
+    return resident, (int(fields[_USER]) + int(fields[_SYSTEM])) * _TICK_S
 
 
 # --- this process -------------------------------------------------------------------------------

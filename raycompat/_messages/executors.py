@@ -7,7 +7,7 @@ from typing import Any
 from raycompat._messages.base import FromExecutor, ToExecutor
 from raycompat._messages.calls import Blocked, Unblocked
 from raycompat._messages.leases import LeaseTrimmed
-from raycompat._messages.watching import Measured, Spans, Tracked
+from raycompat._messages.watching import Measured, Spans, StackShown, Tracked
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.values import Wire
@@ -219,7 +219,8 @@ _KINDS: dict[str, type[FromExecutor]] = {
     for kind in (
         *(Succeeded, Failed, LeaseServed, NotRunning),
         *(Blocked, Unblocked, Leased, LeaseTrimmed, ItemYielded, NeedFunction, HandOver),
-        *(Unprepared, Leaving, Exiting, Owns, Spent, Spans, ExecutorLooked, Measured, Tracked),
+        *(Unprepared, Leaving, Exiting, Owns, Spent, Spans, ExecutorLooked, StackShown),
+        *(Measured, Tracked),
     )
 }
 

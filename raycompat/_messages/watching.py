@@ -36,6 +36,16 @@ class CallerLooked(FromCaller):
     found: dict[str, Any]
 
 
+class ShowStack(ToExecutor):
+    """Describe what this process does now."""
+
+
+class StackShown(FromExecutor):
+    """An executor's answer to `ShowStack`."""
+
+    text: str
+
+
 class Spans(FromExecutor, FromNode):
     """Calls of an actor or a lease that have ended, with their times."""
 

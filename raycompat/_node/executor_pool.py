@@ -34,6 +34,7 @@ from raycompat._messages.executors import (
 from raycompat._node import settings
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
+from raycompat._node.process_use import ProcessUse
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import failures, frames
 
@@ -91,6 +92,7 @@ class Executor:
     ) -> None:
         self.kind = kind
         self.pid = pid
+        self._use = ProcessUse(pid)
         #: Its start and its end, in seconds since 1970.
         self.started, self.stopped = time.time(), 0.0
         #: The forkserver from which it was forked.
@@ -238,8 +240,11 @@ class Executor:
 
     def describe(self) -> dict[str, Any]:
         """Describe this process for the state API; times are in seconds since 1970."""
+        rss_bytes, cpu_percent = (None, None) if self.stopped else self._use.measure()
         return {
             "pid": self.pid,
+            "rss_bytes": rss_bytes,
+            "cpu_percent": cpu_percent,
             "job": self.kind[0],
             "started": self.started,
             "stopped": self.stopped,

@@ -47,7 +47,7 @@ from raycompat._messages.logs import FlushOutput, OutputPrinted
 from raycompat._messages.nodes import NodeInfo
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
-from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded
+from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded, StackShown
 from raycompat._node import accelerators, labels, numbers
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
@@ -63,6 +63,7 @@ from raycompat._node.memory_monitor import Candidate, MemoryMonitor
 from raycompat._node.object_store import ObjectStore
 from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
+from raycompat._node.stacks import Stacks
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, liveness
 from raycompat._protocol.operations import Request, ask
@@ -118,6 +119,7 @@ class Node:
         self.actors = Actors(self)
         self.relays = Relays(worker, lambda key: self.sockets[key])
         self.looks = Looks(self)
+        self.stacks = Stacks(self)
         self.pool = ExecutorPool(
             num_cpus=max(1, worker.state.nthreads),
             on_message=self._on_message,
@@ -230,6 +232,7 @@ class Node:
             Request.FETCH: Fetcher(self.worker, self.store).fetch,
             Request.LOG_NAMES: files.names,
             Request.LOG_READ: files.read,
+            Request.STACKS: self.stacks.show,
         }
 
     # --- description ----------------------------------------------------------------------------
@@ -333,6 +336,8 @@ class Node:
                 self.actors.note_exit(message.key, message.error)
             case ExecutorLooked():
                 self.looks.on_answer(executor, message)
+            case StackShown():
+                self.stacks.on_answer(executor, message)
             case Measured():
                 executor.measures_as = message.process
                 self.tell(message)
@@ -345,6 +350,7 @@ class Node:
         else:
             self.store.clean_up_after(executor.pid)
         self.looks.lose(executor)
+        self.stacks.lose(executor)
         if executor.measures_as:
             self.tell(ProcessEnded(executor.measures_as))
 

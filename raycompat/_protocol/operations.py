@@ -91,6 +91,9 @@ class Request(StrEnum):
     LOG_NAMES = "raycompat_log_names"
     #: A part of a log file. Fields: name, position, tail; for the scheduler also node.
     LOG_READ = "raycompat_log_read"
+    #: The stacks of processes, as `_node.stacks` describes them. Fields: pid, None for all; for the
+    #: scheduler also node, None for all.
+    STACKS = "raycompat_stacks"
     #: Make this connection a caller's channel to an actor. Fields: actor.
     CHANNEL = "raycompat_channel"
 

@@ -251,6 +251,7 @@ class Parts:
             Request.LIST: self.state.list_,
             Request.LOG_NAMES: self.logs.names,
             Request.LOG_READ: self.logs.read,
+            Request.STACKS: self.state.stacks,
             Request.SUMMARIZE: self.state.summarize,
             Request.OVERVIEW: self.state.overview,
             Request.KV_GET: self.key_values.get,

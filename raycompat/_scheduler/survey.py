@@ -41,6 +41,12 @@ class Findings:
     #: Nodes and drivers that have not answered.
     silent: list[str] = field(default_factory=list)
 
+    def executor(self, address: str | None, pid: int | None) -> dict[str, Any]:
+        """Return the description of a process of a node; empty if it does not run."""
+        found = self.nodes.get(address or "")
+        executors = found["executors"] if found is not None and pid else ()
+        return next((each for each in executors if each["pid"] == pid), {})
+
     @property
     def warning(self) -> str:
         """Return a text that names the processes that did not answer; empty if all did."""

@@ -105,7 +105,7 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
     words = {
         "cluster": ("Learner (learner)", "evaluation"),
         "tasks": ("counted", "48", "Learner.step", "20", "ValueError: no"),
-        "actors": (actor.actor_id, "\u25cf", "ALIVE", str(actor.pid)),
+        "actors": (actor.actor_id, "\u25cf", "ALIVE", str(actor.pid), " MiB"),
         "waiting": ("counted", "GPU: 2", "hold it: 1 of the actor Learner ({GPU: 1}). End"),
         "groups": (group.placement_group_id, "\u25cf", "CREATED"),
         "objects": (program.hex(), "4.8 MiB"),
@@ -124,9 +124,28 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
                 await text_of(browser, *words[part])
                 await browser.picture(tmp_path / f"{part}.png")
                 assert failures(browser, base) == []
+            await follow_the_link_to_an_actors_log(browser, base)
             await look_at_the_page_with_tabs(browser, base)
 
     asyncio.run(look())
+
+
+async def follow_the_link_to_an_actors_log(browser, base):
+    """Choose an actor, follow the link to its output, and look at its stack."""
+    await pictures.open_page(browser, f"{base}/individual-ray-actors")
+    await text_of(browser, "Learner")
+    await browser.evaluate("deep().find((each) => each.matches('.slick-row .slick-cell')).click()")
+    await text_of(browser, "Its output and its stack")
+    link = await browser.evaluate("deep().find((each) => each.search?.includes('process=')).href")
+    await pictures.open_page(browser, link)
+    await text_of(browser, "It has printed nothing.")
+    await browser.evaluate("""(() => {
+      const stream = deep().find((each) => each.matches('select') && each.value === 'out');
+      stream.value = 'stack';
+      stream.dispatchEvent(new Event('change'));
+    })()""")
+    await text_of(browser, "It waits for calls.")
+    assert failures(browser, base) == []
 
 
 async def look_at_the_page_with_tabs(browser, base):

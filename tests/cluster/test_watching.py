@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 import raycompat as ray
 from raycompat.cli import cli
 from raycompat.experimental import tqdm_ray
-from raycompat.util.state import get_log, list_tasks
+from raycompat.util.state import get_log, list_actors, list_tasks
 from raycompat.util.state.exception import ServerUnavailable
 
 
@@ -188,6 +189,57 @@ def test_what_a_child_process_of_a_long_task_prints_is_of_it(cluster, tmp_path, 
     ray.get(ref)
 
 
+@ray.remote(num_cpus=0)
+class Waits:
+    def __init__(self):
+        self.held = bytearray(100_000_000)
+
+    def in_user_code(self, path):
+        open(path, "w").close()
+        while os.path.exists(path):
+            time.sleep(0.01)
+
+
+def test_stacks_and_memory_of_actors(cluster, tmp_path, wait_until):
+    actor, path = Waits.options(name="waits").remote(), tmp_path / "running"
+    ref = actor.in_user_code.remote(str(path))
+    wait_until(path.exists)
+    (row,) = list_actors(filters=[("name", "=", "waits")], detail=True)
+    assert row.rss_bytes > 100_000_000
+    assert "in in_user_code\n" in cluster.must("stack")
+    shown = cluster.must("stack", "--pid", str(row.pid))
+    assert f"Process {row.pid} on 127.0.0.1: actor Waits" in shown
+    assert f"It runs Waits.in_user_code (task {ref.task_id().hex()})." in shown
+    assert "in in_user_code\n" in shown
+    os.kill(row.pid, signal.SIGSTOP)
+    try:
+        assert "It has not answered" in cluster.must("stack", "--pid", str(row.pid))
+    finally:
+        os.kill(row.pid, signal.SIGCONT)
+    path.unlink()
+    ray.get(ref)
+    wait_until(lambda: "It waits for calls." in cluster.must("stack", "--pid", str(row.pid)))
+    missing = cluster.run("stack", "--pid", "1")
+    assert missing.exit_code == 1
+    assert "no process 1 that runs" in missing.output
+    missing = cluster.run("stack", "--node-ip", "192.0.2.1")
+    assert "There is no node '192.0.2.1'" in missing.output
+
+
+def test_py_spy_reads_stacks_where_it_is_installed(no_cluster, tmp_path, monkeypatch):
+    spy = tmp_path / "py-spy"
+    spy.write_text('#!/bin/sh\n[ "$*" = "dump --pid $3" ] && echo "py-spy has read $3"\n')
+    spy.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    actor = Watched.remote()
+    pid = ray.get(actor.print.remote("x"))
+    commands = Commands()
+    assert f"  py-spy has read {pid}\n" in commands.must("stack", "--pid", str(pid))
+    spy.write_text("#!/bin/sh\nexit 1\n")  # it is not allowed to
+    assert "It waits for calls." in commands.must("stack", "--pid", str(pid))
+
+
 def test_lists_say_how_many_rows_match_and_name_the_nearest_value(cluster):
     @ray.remote
     def counted():
@@ -234,6 +286,15 @@ def test_status_prints_its_report_before_it_asks_what_runs(cluster, monkeypatch)
     done = cluster.run("status", "--verbose")
     assert "Total Usage:" in done.stdout
     assert (done.exit_code, done.stderr) == (1, "Error: The scheduler is busy.\n")
+
+
+def test_what_top_prints_to_a_program_is_whole(cluster, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    actor = Watched.options(name="a-name-that-is-longer-than-most-names-of-actors" * 3).remote()
+    ray.get(actor.print.remote("x"))
+    top = cluster.must("top", "-n", "1")
+    (line,) = (each for each in top.splitlines() if "a-name-that" in each)
+    assert re.search(r"most-names-of-actors +ALIVE +[0-9.]+:[0-9]+ +[0-9]+ +[0-9.]+ MiB ", line)
 
 
 def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster, monkeypatch):

@@ -135,7 +135,10 @@ class Objects:
 TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "cluster": ("Cluster", Cluster),
     "tasks": ("Tasks", Tasks),
-    "actors": ("Actors", partial(Table, name="actors", read=tables.actors)),
+    "actors": (
+        "Actors",
+        partial(Table, name="actors", read=tables.actors, link=tables.link_to_log),
+    ),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
     "objects": ("Objects", Objects),
@@ -175,6 +178,10 @@ def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> 
     """Make the page with the content of one tab."""
     title, make = TABS[name]
     shown = make(parts)
+    context: Any = doc.session_context
+    if isinstance(shown, Logs) and context is not None and context.request is not None:
+        for process in context.request.arguments.get("process", [])[:1]:
+            shown.choose(process.decode(errors="replace"))
     _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
 
 

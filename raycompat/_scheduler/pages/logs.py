@@ -16,10 +16,13 @@ from raycompat._scheduler.pages.tables import classes_of_processes
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
+#: The choice of what a process does now, in place of what it has printed.
+_STACK = "stack"
+
 #: Lines that are shown.
 _MANY_LINES = 500
 
-_STREAMS: list[Any] = ["out", "err"]
+_STREAMS: list[Any] = ["out", "err", _STACK]
 
 #: The text that is shown before the user chooses a process.
 _HINT = "Choose a process."
@@ -33,12 +36,17 @@ class Logs:
         self._process = Select(
             title="Process", name="process", options=["", *self._processes()], value="", width=360
         )
-        self._stream = Select(title="Stream", options=_STREAMS, value="out", width=90)
+        self._stream = Select(
+            title="Stream", name="stream", options=_STREAMS, value="out", width=90
+        )
         self._search = TextInput(title="Lines with", name="search", value="", width=240)
         self._shown = PreText(text=_HINT, name="logs", sizing_mode="stretch_width")
         self._lines: list[str] = []
+        #: The process that a link has chosen; empty for none.
+        self._linked = ""
         self._reading: asyncio.Task[None] | None = None
-        choices = row(self._process, self._stream, self._search)
+        # In a narrow window they stand below each other.
+        choices = row(self._process, self._stream, self._search, styles={"flex-wrap": "wrap"})
         self.root = column(choices, self._shown, sizing_mode="stretch_width")
 
     def _processes(self) -> list[Any]:
@@ -51,11 +59,29 @@ class Logs:
             for each in (*found["executors"], *found["ended"])
         ]
 
-    def update(self) -> None:
-        """Show the output of the chosen process so far."""
-        options = ["", *self._processes()]
+    def choose(self, process: str) -> None:
+        """Choose a process, given by its node and its pid. It may have ended, and not be listed."""
+        place, _, pid = process.partition(" ")
+        if place and pid.isdecimal():
+            self._linked = process
+            self._process.options = [*self._process.options, process]
+            self._process.value = process
+
+    def _offer(self) -> None:
+        """Offer the processes to choose from."""
+        listed = self._processes()
+        linked = next(
+            (each for each in listed if each.split()[:2] == self._linked.split()), self._linked
+        )
+        options: list[Any] = ["", *dict.fromkeys([*listed, *filter(None, [linked])])]
         if options != self._process.options:
             self._process.options = options
+        if self._process.value == self._linked:
+            self._process.value = linked
+
+    def update(self) -> None:
+        """Show the output of the chosen process so far, or what it does now."""
+        self._offer()
         if self._process.value and (self._reading is None or self._reading.done()):
             reading = self._read(self._process.value, self._stream.value)
             self._reading = asyncio.get_running_loop().create_task(reading)
@@ -73,6 +99,11 @@ class Logs:
             ),
             "",
         )
+        if stream == _STACK:
+            found = await self._ask(node, Request.STACKS, pid=int(pid))
+            shown = [each["stack"] for each in found.get("processes", ())]
+            self._lines = "\n".join(shown or [found.get("error", "It does not run.")]).splitlines()
+            return
         pattern = f"worker-*-{pid}.{stream}"
         found = await self._ask(node, Request.LOG_NAMES, pattern=pattern)
         names = found.get("names", [])

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Height of a table's header and of a row, and how many rows are in view without scrolling.
 _HEADER, _ROW, _MOST_IN_VIEW = 40, 25, 20
 
+#: The share of their widths that columns keep in a narrow window, where the page scrolls sideways.
+_LEAST_WIDTH = 0.7
+
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
 _SURVEYED = ("functions", "actors", "keepers", "objects")
 
@@ -34,7 +37,7 @@ _BYTES = """<%
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let amount = Math.max(0, value), unit = 0;
   while (amount >= 1024 && unit < 4) { amount /= 1024; unit += 1; }
-%><%- value < 0 ? "" : amount.toFixed(unit ? 1 : 0) + " " + units[unit] %>"""
+%><%- value === null || value < 0 ? "" : amount.toFixed(unit ? 1 : 0) + " " + units[unit] %>"""
 
 #: A cell with seconds.
 _SECONDS = """<%
@@ -96,15 +99,17 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("state", "State", 120, "state"),
         ("node", "Node", 130, "text"),
         ("pid", "Process", 70, "text"),
+        ("rss", "Memory", 100, "bytes"),
+        ("cpu", "CPU %", 60, "0,0"),
         ("waiting", "Waiting", 70, "0,0"),
         ("running", "Running", 70, "0,0"),
         ("done", "Done", 70, "0,0"),
         ("failed", "Failed", 60, "0,0"),
-        ("rate", "Per second", 80, "0,0.0"),
-        ("restarts", "Restarts", 70, "0,0"),
-        ("resources", "Resources", 150, "text"),
+        ("rate", "Per second", 95, "0,0.0"),
+        ("restarts", "Restarts", 75, "0,0"),
+        ("resources", "Resources", 110, "text"),
         ("error", "Error", 300, "text"),
-        ("id", "Id", 250, "text"),
+        ("id", "Id", 220, "text"),
     ],
     "functions": [
         ("name", "Function", 250, "text"),
@@ -175,7 +180,10 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
 
 
 class Table:
-    """A table. `count` returns the number of all rows, if `read` does not return all."""
+    """A table. `count` returns the number of all rows, if `read` does not return all.
+
+    `link` returns HTML that stands below the chosen row.
+    """
 
     def __init__(
         self,
@@ -183,8 +191,9 @@ class Table:
         name: str,
         read: Callable[[Parts], list[Row]],
         count: Callable[[], int] | None = None,
+        link: Callable[[Row], str] | None = None,
     ) -> None:
-        self._parts, self._read, self._count = parts, read, count
+        self._parts, self._read, self._count, self._link = parts, read, count, link
         self._titles = {field: title for field, title, *_ in _COLUMNS[name]}
         self._forms = {field: form for field, _, _, form in _COLUMNS[name]}
         empty: dict[str, list[Any]] = {field: [] for field in self._titles}
@@ -203,6 +212,7 @@ class Table:
             sortable=True,
             reorderable=False,  # it would need jQuery UI
             sizing_mode="stretch_width",
+            min_width=int(_LEAST_WIDTH * sum(width for _, _, width, _ in _COLUMNS[name])),
             height=_HEADER,
         )
         self.source.js_on_change("data", CustomJS(args={"table": table}, code=_DRAW_AGAIN_JS))
@@ -242,13 +252,15 @@ class Table:
         self.source.selected.indices = indices
 
     def _show_chosen(self) -> None:
-        lines = [
-            f"<b>{title}</b>: "
-            + html.escape(_as_text(self.source.data[field][index], self._forms[field]))
-            for index in self.source.selected.indices[:1]
-            if index < len(self.source.data[next(iter(self._titles))])
-            for field, title in self._titles.items()
-        ]
+        lines = []
+        for index in self.source.selected.indices[:1]:
+            if index < len(self.source.data[next(iter(self._titles))]):
+                row = {field: self.source.data[field][index] for field in self._titles}
+                lines = [
+                    f"<b>{title}</b>: {html.escape(_as_text(row[field], self._forms[field]))}"
+                    for field, title in self._titles.items()
+                ]
+                lines += [self._link(row)] if self._link is not None else []
         text = "<br>".join(lines)
         if text != self._chosen.text:
             self._chosen.text = text

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from raycompat import _dask_adapter as adapter
 from raycompat._protocol import failures, ids
@@ -108,6 +109,7 @@ def actors(parts: Parts) -> list[Row]:
         call = parts.calls.by_key.get(key)
         holding = call.holding if call is not None else None
         calls = parts.endings.calls_of_actors.get(key, _NO_CALLS)
+        use = findings.executor(actor.address, actor.pid)
         rows.append(
             {
                 "class": actor.class_name,
@@ -120,6 +122,8 @@ def actors(parts: Parts) -> list[Row]:
                 "done": calls.num_done,
                 "failed": calls.num_failed,
                 "rate": calls.rate(now),
+                "rss": use.get("rss_bytes"),
+                "cpu": use.get("cpu_percent"),
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
@@ -128,6 +132,14 @@ def actors(parts: Parts) -> list[Row]:
             }
         )
     return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
+
+
+def link_to_log(actor: Row) -> str:
+    """Return a link to the output of an actor's process; empty if it has none yet."""
+    if not actor["pid"]:
+        return ""
+    process = quote(f"{actor['node']} {actor['pid']}")
+    return f'<a href="individual-ray-logs?process={process}">Its output and its stack</a>'
 
 
 def _rank(actor: Row) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raycompat._protocol.operations import Request
 from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
@@ -45,6 +47,8 @@ class State:
             return {"error": str(error)}
         if resource == "tasks":
             return await query.run(self.tasks.rows(query.may_match))
+        if resource == "actors" and detail:
+            return await query.run(self.actors.rows_with_use())
         return await query.run(self._sources[resource]())
 
     async def overview(self) -> dict[str, Any]:
@@ -59,6 +63,20 @@ class State:
             "running": tables.running(self._parts)[: tables.MOST_ROWS],
             "stores": tables.stores(self._parts),
         }
+
+    async def stacks(self, node: str | None, pid: int | None) -> dict[str, Any]:
+        """Return the stacks of processes, of one node or of all; nodes that fail have an error."""
+        nodes = self._parts.nodes
+        known = [node] if node else [info["node_id"] for info in nodes.info.values()]
+
+        async def ask(each: str) -> dict[str, Any]:
+            try:
+                return await self._parts.logs.of_node(each, Request.STACKS, pid=pid)
+            except OSError as error:
+                return {"error": f"The node {each} does not answer: {error}"}
+
+        found = await asyncio.gather(*map(ask, known))
+        return {"nodes": dict(zip(known, found, strict=True))}
 
     async def summarize(self, resource: str) -> dict[str, Any]:
         """Return counts of actors by class, tasks by function, or objects by origin."""

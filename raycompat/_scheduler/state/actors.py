@@ -28,6 +28,18 @@ class Actors:
         for described in list(self._parts.endings.history.actors):
             yield described
 
+    async def rows_with_use(self) -> Rows:
+        """Iterate over all actors, with what their processes use: nodes are asked."""
+        findings = await self._parts.surveys.take()
+        if findings.warning:
+            yield findings.warning
+        for row in list(self._parts.actors.rows.values()):
+            use = findings.executor(row.address, row.pid)
+            named = {name: use.get(name) for name in ("rss_bytes", "cpu_percent")}
+            yield {**self.describe(row), **named}
+        for described in list(self._parts.endings.history.actors):
+            yield described
+
     def describe(self, row: ActorRow) -> Row:
         """Return the fields of `ActorState`."""
         return {

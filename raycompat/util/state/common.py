@@ -238,7 +238,8 @@ class ActorState(StateSchema):
     Ray source: ``ray.util.state.common.ActorState``, 2.60.0. `state` is DEPENDENCIES_UNREADY,
     PENDING_CREATION, ALIVE, RESTARTING or DEAD. Detail: from `serialized_runtime_env` on. Always None
     or 0 here: `repr_name`, `call_site`, `label_selector`, `fallback_strategy`, and the two counts of
-    restarts for a reason.
+    restarts for a reason. Not in Ray: `rss_bytes`, the resident memory of its process, and
+    `cpu_percent`, the CPU that it uses in percent of one.
     """
 
     actor_id: str = field(metadata=_FILTERABLE)
@@ -261,6 +262,8 @@ class ActorState(StateSchema):
     call_site: str | None = field(default=None, metadata=_DETAIL)
     label_selector: dict[str, str] | None = field(default=None, metadata=_DETAIL)
     fallback_strategy: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+    rss_bytes: int | None = field(default=None, metadata=_DETAIL)
+    cpu_percent: float | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclass
