@@ -15,7 +15,7 @@ from digits28 import load_digits28
 
 import raycompat as ray
 
-NUM_STEPS = 100
+NUM_STEPS = 50
 BATCH_SIZE = 100
 
 
@@ -112,9 +112,9 @@ class DigitReader:
         """Train, and return the accuracy on held-out digits, which is also printed on the way."""
         print(f"GPU {ray.get_gpu_ids()}, CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']}")
         for step in range(num_steps + 1):
-            if step % 50 == 0:
+            if step % 25 == 0:
                 accuracy = self.network.accuracy(self.held_out)
-                print(f"step {step:3}: {accuracy:.1%} of the held-out digits are read")
+                print(f"step {step:2}: {accuracy:.1%} of the held-out digits are read")
             self.network.train(next(self.batches))
         return accuracy
 
@@ -125,7 +125,7 @@ def main():
     print(f"{name}: {len(digits.images):,} digits to learn from", flush=True)
     reader = DigitReader.remote(digits, held_out)
     accuracy = ray.get(reader.train.remote(NUM_STEPS))
-    print(f"more than 90 %: {accuracy > 0.9}")
+    print(f"more than 80 %: {accuracy > 0.8}")
     ray.shutdown()
 
 

@@ -1,7 +1,8 @@
 """Train copies of a convolutional network in several GPU actors, and keep their weights in step.
 
-``python tutorials/convolutional_networks.py 2`` trains two copies. Each sees every digit, shuffled
-in its own way. After every ten steps the driver averages the weights and gives them to all copies.
+``python tutorials/convolutional_networks.py 2`` trains two copies, and a second number is that of the
+rounds. Each copy sees every digit, shuffled in its own way. After every ten steps the driver averages
+the weights and gives them to all copies.
 """
 
 import argparse
@@ -13,7 +14,6 @@ from digits28 import load_digits28
 
 import raycompat as ray
 
-NUM_ROUNDS = 10
 #: Steps that each copy takes between two averages.
 STEPS_PER_ROUND = 10
 
@@ -45,14 +45,14 @@ def mean_weights(replies):
     return {name: np.mean([reply[name] for reply in replies], axis=0) for name in replies[0]}
 
 
-def train(num_actors):
+def train(num_actors, num_rounds):
     """Return the accuracy on held-out digits and the images that all actors trained on a second."""
     _, digits, held_out = load_digits28()
     shared_digits = ray.put(digits)
     actors = [DigitReader.remote(shared_digits, seed) for seed in range(num_actors)]
     weights = ray.get([actor.get_weights.remote() for actor in actors])[0]
     # The first round is not counted: TensorFlow prepares its kernels in it.
-    for round_number in range(NUM_ROUNDS + 1):
+    for round_number in range(num_rounds + 1):
         if round_number == 1:
             start = time.perf_counter()
         shared = ray.put(weights)
@@ -61,16 +61,18 @@ def train(num_actors):
 
     network = Network()
     network.variables.set_weights(weights)
-    num_images = num_actors * NUM_ROUNDS * STEPS_PER_ROUND * BATCH_SIZE
+    num_images = num_actors * num_rounds * STEPS_PER_ROUND * BATCH_SIZE
     return network.accuracy(held_out), num_images / seconds
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("actors", type=int, nargs="?", default=2, help="copies of the network")
-    num_actors = parser.parse_args().actors
+    parser.add_argument("rounds", type=int, nargs="?", default=10, help="averages of the weights")
+    options = parser.parse_args()
+    num_actors = options.actors
     ray.init(num_cpus=num_actors, num_gpus=num_actors, include_dashboard=False, log_to_driver=False)
-    accuracy, rate = train(num_actors)
+    accuracy, rate = train(num_actors, options.rounds)
     print(f"{num_actors} actors: {rate:,.0f} images a second, {accuracy:.1%} read")
     ray.shutdown()
 

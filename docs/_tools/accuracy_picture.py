@@ -1,6 +1,6 @@
-"""Measure and draw the accuracy of the guide's convolutional network, by step.
+"""Measure and draw the accuracy of the guide's convolutional network, by step: Keras, and a graph.
 
-``python docs/_tools/accuracy_picture.py`` measures, which takes about a minute.
+``python docs/_tools/accuracy_picture.py`` measures, which takes about two minutes.
 ``--draw`` draws the figures of the last measurement.
 """
 
@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 FIGURES = Path(__file__).parents[1] / "_static" / "digits_accuracy.json"
 
@@ -22,26 +24,41 @@ WORDS = {
     "": ("training step", "digits read correctly"),
     ".zh_CN": ("训练步数", "识别正确的数字"),
 }
+#: Name and colour of each curve.
+COLOURS = {"Keras": "#2b83d9", "tf.Graph": "#d9822b"}
 
 
-def measure() -> list[float]:
-    """Return the accuracy on held-out digits before each ``EVERY``-th step, from 0 to 1."""
+def measure() -> dict[str, list[float]]:
+    """Return each program's accuracy on held-out digits before each ``EVERY``-th step, 0 to 1."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.path.insert(0, str(Path(__file__).parents[2] / "tutorials"))
-    from convolutional_network import BATCH_SIZE, Network
+    import convolutional_network_with_keras as with_keras
+    from convolutional_network import Network
+
+    graph, network = Network(), with_keras.build_network()
+    return {
+        "Keras": by_step(
+            lambda digits: network.train_on_batch(*digits),
+            lambda digits: with_keras.accuracy(network, digits),
+        ),
+        "tf.Graph": by_step(graph.train, graph.accuracy),
+    }
+
+
+def by_step(train: Callable[[Any], object], accuracy: Callable[[Any], float]) -> list[float]:
+    """Train with the same batches for each program, and return the accuracies."""
     from digits28 import load_digits28
 
     _, digits, held_out = load_digits28()
-    network, batches = Network(), digits.batches(BATCH_SIZE, seed=0)
-    accuracies = []
+    batches, found = digits.batches(100, seed=0), []
     for step in range(NUM_STEPS + 1):
         if step % EVERY == 0:
-            accuracies.append(network.accuracy(held_out))
-        network.train(next(batches))
-    return accuracies
+            found.append(round(accuracy(held_out), 4))
+        train(next(batches))
+    return found
 
 
-def picture(accuracies: list[float], across: str, up: str) -> str:
+def picture(curves: dict[str, list[float]], across: str, up: str) -> str:
     """Return the diagram as SVG."""
 
     def x(step: float) -> float:
@@ -66,13 +83,18 @@ def picture(accuracies: list[float], across: str, up: str) -> str:
             f'<text x="{x(step):.0f}" y="{HEIGHT - 27}" text-anchor="middle">{step}</text>'
         )
     middle, centre = (LEFT + WIDTH) // 2, (HEIGHT - BOTTOM + TOP) // 2
-    points = " ".join(f"{x(EVERY * i):.1f},{y(each):.1f}" for i, each in enumerate(accuracies))
     parts += [
         f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">{across}</text>',
         f'<text transform="translate(14 {centre}) rotate(-90)" text-anchor="middle">{up}</text>',
-        f'<polyline points="{points}" fill="none" stroke="#2b83d9" stroke-width="2"/>',
-        "</svg>\n",
     ]
+    for number, (name, accuracies) in enumerate(curves.items()):
+        colour = COLOURS[name]
+        points = " ".join(f"{x(EVERY * i):.1f},{y(each):.1f}" for i, each in enumerate(accuracies))
+        parts += [
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>',
+            f'<text x="{x(70):.0f}" y="{y(0.45 - number / 10):.0f}" fill="{colour}">{name}</text>',
+        ]
+    parts.append("</svg>\n")
     return "\n".join(parts)
 
 
@@ -81,10 +103,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draw", action="store_true", help="draw what was measured before")
     if not parser.parse_args().draw:
-        FIGURES.write_text(json.dumps([round(each, 4) for each in measure()]) + "\n")
-    accuracies = json.loads(FIGURES.read_text())
+        FIGURES.write_text(json.dumps(measure(), indent=1) + "\n")
+    curves = json.loads(FIGURES.read_text())
     for suffix, (across, up) in WORDS.items():
-        svg = picture(accuracies, across, up)
+        svg = picture(curves, across, up)
         (FIGURES.parent / f"{FIGURES.stem}{suffix}.svg").write_text(svg, encoding="utf-8")
 
 
