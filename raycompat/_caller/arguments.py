@@ -7,6 +7,7 @@ them alive.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._caller.put import put_block
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
+from raycompat._host.segment import RECYCLED_BYTES
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
     Block,
@@ -54,11 +56,17 @@ class Arguments:
         #: Whether there are references inside the arguments.
         self.carries_references = False
         self._session = session
+        #: The numbers of dependencies by the ids of the arrays that they are made of.
+        self._apart_by_id: dict[int, int] = {}
         if not args and not kwargs:
             return
         args = [self._top_level(value) for value in args]
         kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
         block, found = _serialize_arguments(args, kwargs, name)
+        if block.size >= RECYCLED_BYTES and any(map(_is_large_array, (*args, *kwargs.values()))):
+            args = list(map(self._apart, args))
+            kwargs = {name: self._apart(value) for name, value in kwargs.items()}
+            block, found = _serialize_arguments(args, kwargs, name)
         if found:
             self.holds += found.values()
             self.carries_references = True
@@ -91,9 +99,27 @@ class Arguments:
         self.dependencies.append(entry)
         return Slot(len(self.dependencies) - 1)
 
+    def _apart(self, value: Any) -> Any:
+        """Store a large array as an object of its own, which a call that returns it need not copy."""
+        if not _is_large_array(value):
+            return value
+        number = self._apart_by_id.get(id(value))
+        if number is None:
+            ref = put_block(self._session, serialize(value)[0], ())
+            self.holds.append(ref)
+            self.dependencies.append(ref._entry)
+            number = self._apart_by_id[id(value)] = len(self.dependencies) - 1
+        return Slot(number)
+
     def failed(self) -> Entry | None:
         """Return the first dependency that has failed already."""
         return next((e for e in self.dependencies if e.state is FAILED), None)
+
+
+def _is_large_array(value: Any) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    is_array = numpy is not None and type(value) is numpy.ndarray
+    return is_array and value.nbytes >= RECYCLED_BYTES and not value.dtype.hasobject
 
 
 def _serialize_arguments(

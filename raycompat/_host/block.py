@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 
 class Block(Protocol):
     """Bytes in pieces that are written one after the other; `size` bytes in all."""
 
     size: int
+    #: The buffers among them, if this process has pickled the value.
+    buffers: Sequence[Any]
 
     def pieces(self) -> Iterator[memoryview]:
         """Yield the bytes."""
+
+    def is_part_of(self, stored: memoryview) -> bool:
+        """Return whether `stored` is a block of the same value whose buffers are this block's, too."""

@@ -59,6 +59,13 @@ def _without_descriptor(descriptor: int, size: int) -> Mapping:
         raise
 
 
+def address(buffer: Any) -> int:
+    """Return where the bytes of an object with a buffer begin in this process's memory."""
+    import numpy as np
+
+    return int(np.frombuffer(buffer, dtype=np.uint8).ctypes.data)
+
+
 def without_locks(descriptor: int, size: int) -> Any:
     """Map `size` bytes of a file for reading, as a NumPy array that does not hold the file's locks.
 

@@ -175,6 +175,34 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
     raise full or OSError(errno.ENOSPC, "no directory is given for segments")
 
 
+def link(directory: str, store: str, block: Block) -> str | None:
+    """Give the segment of a value that this process has read, and stores again, one more name.
+
+    So a call that returns its argument, or a part of a program that puts what it got, copies nothing.
+    None when there is no such segment in the file system of `directory`.
+
+    Raises
+    ------
+    OSError
+        When the directory cannot be written.
+    """
+    buffers = [each for each in block.buffers if isinstance(each, memoryview)]
+    if block.size < RECYCLED_BYTES or not buffers or len(buffers) < len(block.buffers):
+        return None
+    found = warm_memory.reading(buffers[0])
+    if found is None or not block.is_part_of(found[1]):
+        return None
+    path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
+    try:
+        # With any `src_dir_fd`, Python follows the link of /proc on Linux too.
+        os.link(f"/proc/self/fd/{found[0]}", path, src_dir_fd=found[0], follow_symlinks=True)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EXDEV, errno.EMLINK):
+            raise
+        return None  # it was removed, or spilled, or has as many names as a file can have
+    return path
+
+
 def _write_file(path: str, block: Block, free: str) -> None:
     descriptor = _reuse(path, block.size, free) if block.size >= RECYCLED_BYTES else None
     is_warm = descriptor is not None
@@ -376,8 +404,10 @@ def _unlink(path: str) -> None:
     FileNotFoundError
         When another process has removed it, or just taken it.
     """
-    warm_memory.forget(path)
-    if os.stat(path, follow_symlinks=False).st_size >= RECYCLED_BYTES:
+    status = os.stat(path, follow_symlinks=False)
+    if status.st_nlink == 1:
+        warm_memory.forget(path)
+    if status.st_size >= RECYCLED_BYTES:
         with contextlib.suppress(OSError):  # it is read, or just taken, or no descriptor is left
             _unlink_and_empty(path)
             return

@@ -13,6 +13,7 @@ process, keeps no memory.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import weakref
@@ -40,8 +41,9 @@ File: TypeAlias = tuple[int, int, bool]
 
 #: The mappings by file, with the time of their last use; the newest is last.
 _kept: OrderedDict[File, tuple[Any, float]] = OrderedDict()
-#: The descriptors of values that exist; their mappings are kept afterwards.
-_read: set[int] = set()
+#: The mappings of values that exist, by address: their bytes, weakly, the file, and the descriptor that
+#: holds its lock. They are kept afterwards.
+_read: dict[int, tuple[weakref.ref[Any], File, int]] = {}
 _lock = threading.Lock()
 _timer: threading.Timer | None = None
 
@@ -100,14 +102,34 @@ def read(descriptor: int, status: os.stat_result) -> mapping.Mapping | None:
         except OSError:
             return None
     used = memory[: status.st_size]
-    weakref.finalize(used, _end_reading, file, memory, descriptor, os.getpid()).atexit = False
-    _read.add(descriptor)
+    start = mapping.address(used)
+    weakref.finalize(
+        used, _end_reading, start, file, memory, descriptor, os.getpid()
+    ).atexit = False
+    _read[start] = (weakref.ref(used), file, descriptor)
     with _lock:
         _look_again()
     return used
 
 
-def _end_reading(file: File, memory: Any, descriptor: int, pid: int) -> None:
+def reading(part: memoryview) -> tuple[int, memoryview] | None:
+    """Return the descriptor and the bytes of the segment that begins on the page of `part`.
+
+    None when this process does not read one there, or user code has closed the descriptor.
+    """
+    start = mapping.address(part)
+    memory, file, descriptor = _read.get(start - start % mmap.PAGESIZE, (None, None, -1))
+    used = memory() if memory is not None else None
+    if used is None or file is None:
+        return None
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return (descriptor, used.data) if (status.st_dev, status.st_ino) == file[:2] else None
+
+
+def _end_reading(start: int, file: File, memory: Any, descriptor: int, pid: int) -> None:
     """Release the lock of a reader, and keep its mapping. A finalizer: it waits for nothing."""
     try:
         is_removed = os.fstat(descriptor).st_nlink == 0  # then the mapping would keep the memory
@@ -116,7 +138,7 @@ def _end_reading(file: File, memory: Any, descriptor: int, pid: int) -> None:
         is_removed = True
     if os.getpid() != pid:  # a forked process, where no thread would drop the mapping
         return
-    _read.discard(descriptor)
+    _read.pop(start, None)
     if not is_removed and _timer is not None and _lock.acquire(blocking=False):
         try:
             _enter(file, memory)

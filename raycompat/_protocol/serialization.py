@@ -17,6 +17,7 @@ import copyreg
 import ctypes
 import io
 import pickle
+import pickletools
 import struct
 import threading
 import weakref
@@ -30,7 +31,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from raycompat._dual_error import native_class
-from raycompat._host.mapping import Mapping
+from raycompat._host.mapping import Mapping, address
 from raycompat._protocol import deep_values
 from raycompat._protocol.tensor_bytes import (
     DeviceBytes,
@@ -49,19 +50,43 @@ _HEAD = struct.Struct("<4sIQ")
 _SPAN = struct.Struct("<QQ")
 _ALIGNMENT_BYTES = 64
 
+#: Pickles up to this size are compared to find out whether a value is stored already.
+_COMPARED_BYTES = 4096
+
 #: Types whose pickle never refers to ``__main__`` or holds a reference: the plain pickler is enough.
 _PLAIN_TYPES = frozenset({type(None), bool, int, float, str, bytes, bytearray})
 
 
 class Block:
-    """A serialized value in the form of `parts` to write in order, `size` bytes in all."""
+    """A serialized value in the form of `parts` to write in order, `size` bytes in all.
 
-    __slots__ = ("parts", "refs", "size")
+    One that this process has pickled also has its `pickle` and its `buffers`, which are parts of it.
+    """
 
-    def __init__(self, parts: list[Any], size: int, refs: tuple[str, ...]) -> None:
+    __slots__ = ("buffers", "parts", "pickle", "refs", "size")
+
+    def __init__(
+        self,
+        parts: list[Any],
+        size: int,
+        refs: tuple[str, ...],
+        pickle: bytes = b"",
+        buffers: Sequence[memoryview | DeviceBytes] = (),
+    ) -> None:
         self.parts = parts
         self.size = size
         self.refs = refs
+        self.pickle = pickle
+        self.buffers = buffers
+
+    def is_part_of(self, stored: memoryview) -> bool:
+        """Return whether `stored` is a block of the same value whose buffers are this block's, too."""
+        data, views = _split(stored)
+        return (
+            max(len(data), len(self.pickle)) <= _COMPARED_BYTES
+            and _places(views) == _places(self.buffers)
+            and _meaning(bytes(data)) == _meaning(self.pickle)
+        )
 
     @property
     def is_small(self) -> bool:
@@ -77,6 +102,16 @@ class Block:
     def pieces(self) -> Iterator[memoryview]:
         """Yield the bytes of the block."""
         return chain.from_iterable(map(pieces_of, self.parts))
+
+
+def _places(buffers: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(address(each), each.nbytes) for each in buffers]
+
+
+def _meaning(data: bytes) -> list[tuple[str, Any]]:
+    """Return the operations of a pickle, except those that change nothing for `deserialize`."""
+    found = ((operation.name, argument) for operation, argument, _ in pickletools.genops(data))
+    return [each for each in found if each[0] not in ("FRAME", "READONLY_BUFFER")]
 
 
 class _Found(dict[str, Any]):
@@ -248,7 +283,7 @@ def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[s
                 data, found = collecting_refs(pickled)
         views = [tensors.real(each.raw()) for each in buffers]
     parts, size = _lay_out(data, views)
-    return Block(parts, size, tuple(found)), found
+    return Block(parts, size, tuple(found), data, views), found
 
 
 def deserialize(block: bytes | memoryview | Mapping) -> Any:
@@ -256,13 +291,18 @@ def deserialize(block: bytes | memoryview | Mapping) -> Any:
     magic, count, length = _HEAD.unpack_from(block)
     if magic != _MAGIC:
         raise ValueError(f"not a raycompat block: it begins with {magic!r}, expected {_MAGIC!r}")
-    start = _HEAD.size + _SPAN.size * count
     if not count:
-        return pickle.loads(memoryview(block)[start : start + length])
-    view = memoryview(_aligned(block) if isinstance(block, bytes) else block).toreadonly()
-    data = view[start : start + length]
+        return pickle.loads(memoryview(block)[_HEAD.size : _HEAD.size + length])
+    data, buffers = _split(memoryview(_aligned(block) if isinstance(block, bytes) else block))
+    return pickle.loads(data, buffers=buffers)
+
+
+def _split(block: memoryview) -> tuple[memoryview, list[memoryview]]:
+    """Return read-only views of the pickle and the buffers of a block."""
+    _, count, length = _HEAD.unpack_from(block)
+    view, start = block.toreadonly(), _HEAD.size + _SPAN.size * count
     spans = (_SPAN.unpack_from(view, _HEAD.size + _SPAN.size * i) for i in range(count))
-    return pickle.loads(data, buffers=[view[at : at + size] for at, size in spans])
+    return view[start : start + length], [view[at : at + size] for at, size in spans]
 
 
 def _aligned(block: bytes) -> memoryview:

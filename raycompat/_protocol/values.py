@@ -158,8 +158,10 @@ class StorePlace:
         """
         if block.is_small:
             return InlineValue(block.to_bytes(), block.refs)
-        directories = self.directories[0 if self._gauge.has_room(block.size) else 1 :]
-        path = segment.write(directories, self.store, block)
+        path = segment.link(self.directories[0], self.store, block)
+        if path is None:
+            directories = self.directories[0 if self._gauge.has_room(block.size) else 1 :]
+            path = segment.write(directories, self.store, block)
         return SegmentLink(path, block.size, self.host, block.refs)
 
     def remove(self, path: str) -> None:

@@ -654,6 +654,35 @@ def test_a_large_argument_arrives_whole(ray):
     assert ray.get(total.remote(np.ones(1_000_000), "x" * 5_000_000)) == (1e6, 5_000_000)
 
 
+def test_large_arrays_pass_through_calls(ray):
+    import numpy as np
+
+    @ray.remote
+    def same(*values, **more):
+        return [*values, *more.values()]
+
+    @ray.remote
+    def one(value):
+        return value
+
+    array, words = np.arange(300_000), "x" * 2_000_000
+    refs = [one.remote(array)]
+    for _ in range(4):
+        refs.append(one.remote(refs[-1]))
+    values = ray.get(refs)
+    del refs
+    refs = [ray.put(value) for value in values]
+    del values
+    for value in ray.get(refs):
+        np.testing.assert_array_equal(value, array)
+        assert not value.flags.writeable
+    found = ray.get(same.remote(array, words, array, 1, refs[0], left=array[::-1], right=array))
+    for value, expected in zip(
+        found, [array, words, array, 1, array, array[::-1], array], strict=True
+    ):
+        np.testing.assert_array_equal(value, expected)
+
+
 def test_an_argument_is_pickled_at_the_call(ray):
     @ray.remote
     def show(values):

@@ -286,3 +286,77 @@ def test_parts_follow_one_another(parts, threads, share):
         warm_memory._copy(block, memory, file.fileno())
         file.seek(len(memory))
         assert bytes(memory) + file.read() == b"".join(parts)
+
+
+def stored_again(store, value):
+    return segment.link(store[0][0], store[1], serialize(value)[0])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(400_000),
+        {"rows": np.ones((500, 500)), "more": [np.zeros(7), np.arange(3)], "name": "x"},
+        (np.asfortranarray(np.ones((400, 400))), b"text"),
+    ],
+)
+def test_a_value_that_was_read_is_stored_again_without_a_copy(store, value):
+    path = segment.write(*store, serialize(value)[0])
+    found = deserialize(segment.read(path))
+    again = stored_again(store, found)
+    assert os.path.samefile(again, path)
+    del found
+    gc.collect()
+    segment.remove(path, FREE_BYTES)
+    # The memory is nobody else's as long as it has a name.
+    other = segment.write(*store, serialize(np.zeros(400_000))[0])
+    assert not os.path.samefile(again, other)
+    np.testing.assert_equal(deserialize(segment.read(again)), value)
+    number = os.stat(again).st_ino
+    gc.collect()
+    segment.remove(again, FREE_BYTES)
+    assert os.stat(segment.write(*store, serialize(value)[0])).st_ino == number
+
+
+def test_a_value_that_differs_from_what_was_read_is_copied(store):
+    value = np.arange(400_000.0).reshape(400, 1000)
+    path = segment.write(*store, serialize(value)[0])
+    found = deserialize(segment.read(path))
+    for other in (
+        found[:399],
+        found[1:],
+        found.T,
+        found.reshape(1000, 400),
+        found.view(np.int64),
+        found.copy(),
+        [found],
+        {"rows": found, "more": found},
+        value,
+        np.zeros(1000),
+        b"x" * 4_000_000,
+    ):
+        assert stored_again(store, other) is None
+    assert os.path.samefile(stored_again(store, found.view()), path)
+
+
+def test_a_value_whose_segment_is_gone_or_whose_descriptor_is_closed_is_copied(store):
+    value = np.arange(400_000)
+    path = segment.write(*store, serialize(value)[0])
+    found = deserialize(segment.read(path))
+    segment.remove(path)
+    assert stored_again(store, found) is None
+    path = segment.write(*store, serialize(value)[0])
+    found = deserialize(segment.read(path))
+    (_, _, descriptor) = list(warm_memory._read.values())[-1]
+    other = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(other, descriptor)
+    assert stored_again(store, found) is None
+    os.close(descriptor)
+    os.close(other)
+    assert stored_again(store, found) is None
+
+
+def test_a_value_in_another_file_system_is_copied(store, tmp_path):
+    path = segment.write([str(tmp_path)], store[1], serialize(np.arange(400_000))[0])
+    assert os.stat(path).st_dev != os.stat(store[0][0]).st_dev
+    assert stored_again(store, deserialize(segment.read(path))) is None
