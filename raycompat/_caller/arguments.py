@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from raycompat._caller.dask_values import as_ref, is_dask_value
 from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._caller.put import put_block
-from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._host.segment import RECYCLED_BYTES
+from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import (
     INLINE_LIMIT_BYTES,
     Block,
