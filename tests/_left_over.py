@@ -16,7 +16,7 @@ import psutil
 class LeftOver:
     """Resources that were added after this object was made and still exist."""
 
-    threads_before: int = field(default_factory=threading.active_count)
+    threads_before: int = field(default_factory=lambda: len(_threads()))
     children_before: set[psutil.Process] = field(
         default_factory=lambda: set(psutil.Process().children(recursive=True))
     )
@@ -47,9 +47,15 @@ class LeftOver:
             found["channels"] = [*session.channels, *session.relays]
         else:
             found = {"processes": _children(self.children_before), "segments": _segments(None)}
-            more = threading.active_count() - self.threads_before
-            found["threads"] = [t.name for t in threading.enumerate()] if more > 0 else []
+            threads = _threads()
+            found["threads"] = threads if len(threads) > self.threads_before else []
         return {what: items for what, items in found.items() if items}
+
+
+def _threads() -> list[str]:
+    """Return the names of this process's threads, but the one that tqdm keeps for all its bars."""
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name != "tqdm_monitor"]
 
 
 def _segments(store: str | None) -> list[str]:

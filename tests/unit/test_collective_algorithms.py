@@ -282,6 +282,26 @@ def test_a_rank_that_fails_while_it_sends_gives_the_reason_after_the_frame():
     close(all_peers)
 
 
+def test_a_reason_waits_until_a_full_connection_has_room():
+    all_peers = mesh(2)
+    probe, other = socket.socketpair()
+    probe.setblocking(False)
+    probe.send(_peers._HEADER.pack(b"c", 5, 0) + b"large")
+    room = bytearray(probe.send(bytes(1 << 24)))  # all that a connection takes
+    all_peers[1].exchange("large", to=0, data=memoryview(bytes(len(room))))
+    with pytest.raises(BlockingIOError):
+        all_peers[1].peer(0).socket.send(b"x")
+    closing = threading.Thread(target=all_peers[1].close, args=(ValueError("the reason"),))
+    closing.start()
+    all_peers[0].exchange("large", source=1, into=memoryview(room))
+    with pytest.raises(CollectiveError, match="Rank 1 failed: the reason"):
+        all_peers[0].exchange("more", source=1, into=memoryview(room))
+    closing.join()
+    close(all_peers)
+    probe.close()
+    other.close()
+
+
 def test_a_rank_that_does_not_come_is_a_timeout():
     all_peers = mesh(2, timeout_s=0.2)
     with pytest.raises(CollectiveTimeoutError, match="made no progress for 0.2 s") as caught:

@@ -117,10 +117,12 @@ class Peer:
 class _Outgoing:
     """A frame that is being sent to a peer."""
 
-    def __init__(self, peer: Peer, text: bytes, payload: memoryview) -> None:
+    def __init__(
+        self, peer: Peer, text: bytes, payload: memoryview = _NOTHING, kind: bytes = _CALL
+    ) -> None:
         self.peer = peer
         self._parts = [
-            memoryview(_HEADER.pack(_CALL, len(text), len(payload)) + text),
+            memoryview(_HEADER.pack(kind, len(text), len(payload)) + text),
             payload,
         ]
         if not len(payload):
@@ -438,7 +440,7 @@ class Peers:
             if peer.ended is None:
                 try:
                     if peer.outgoing is None or peer.outgoing.finish(deadline):
-                        peer.socket.send(_HEADER.pack(kind, len(text), 0) + text)
+                        _Outgoing(peer, text, kind=kind).finish(deadline)
                     peer.socket.shutdown(socket.SHUT_WR)
                 except OSError:
                     pass  # the peer sees the end of the connection in any case
