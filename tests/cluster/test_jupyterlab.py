@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -68,6 +69,8 @@ def lab(tmp_path):
             [LAB, *options, f"--ServerApp.port={port}", f"--ServerApp.root_dir={tmp_path}"],
             stdout=out,
             stderr=out,
+            # The user's own workspace may hold panels, and is not to get more.
+            env={**os.environ, "HOME": str(tmp_path), "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path)},
         )
         try:
             deadline = time.monotonic() + START_S
