@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raycompat._executor.beside import Beside
-from raycompat._host import segment, unix_socket
+from raycompat._host import clock, segment, unix_socket
 from raycompat._host.open_files import NO_FILE_IS_LEFT, PAUSE_S
 from raycompat._host.poller import READABLE, Poller
 from raycompat._protocol import direct_messages, failures
@@ -243,17 +243,17 @@ class Mailbox:
 
         Called in the main thread, during a call.
         """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
+        end = None if timeout_s is None else clock.monotonic() + timeout_s
         remaining = timeout_s
         while not is_over():
-            if end is not None and (remaining := end - time.monotonic()) <= 0:
+            if end is not None and (remaining := end - clock.monotonic()) <= 0:
                 return False
             self.wait(remaining)
         return True
 
     def read_arrived_sometimes(self) -> None:
         """Read what has arrived, unless this was done a moment ago."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._looked > _LOOK_S:
             self._looked = now
             self._look(0)
@@ -306,11 +306,11 @@ class Mailbox:
     def _pause(self, error: OSError) -> None:
         """Accept no caller for a moment, because this process cannot open another file."""
         logger.error("A new caller waits %.1f s, because: %s", PAUSE_S, error)
-        self._paused_since = time.monotonic()
+        self._paused_since = clock.monotonic()
         self._poller.modify(self._listener, 0)
 
     def _end_pause(self) -> None:
-        if self._paused_since and time.monotonic() - self._paused_since > PAUSE_S:
+        if self._paused_since and clock.monotonic() - self._paused_since > PAUSE_S:
             self._paused_since = 0.0
             self._poller.modify(self._listener, READABLE)
 
@@ -338,9 +338,9 @@ class Mailbox:
         Called from any thread. The node removes what remains after the process has ended.
         """
         self._listener.close()
-        deadline = time.monotonic() + _DRAIN_S
+        deadline = clock.monotonic() + _DRAIN_S
         self.drain()
-        while time.monotonic() < deadline and not all(each.is_served for each in self.callers):
+        while clock.monotonic() < deadline and not all(each.is_served for each in self.callers):
             time.sleep(_TAKING_S)
 
     def drain(self) -> bool:
@@ -355,8 +355,8 @@ class Mailbox:
         They close once they own their results. Return whether all answers were written.
         """
         self.tell_all((direct_messages.BYE,))
-        deadline = time.monotonic() + _DRAIN_S
-        while self._callers and (left := deadline - time.monotonic()) > 0:
+        deadline = clock.monotonic() + _DRAIN_S
+        while self._callers and (left := deadline - clock.monotonic()) > 0:
             self.flush()
             self._look(left)
         self._listener.close()

@@ -14,12 +14,11 @@ import os
 import select
 import socket
 import struct
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from raycompat._host import unix_socket
+from raycompat._host import clock, unix_socket
 from raycompat.dag.arena import SHARED_BYTES, Arena, Buffer
 from raycompat.dag.packing import Packed, room, unpack
 from raycompat.dag.tensors import Loan
@@ -312,14 +311,14 @@ class Exchange:
         EndedError
             When the graph has ended, and a value is missing.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         self.check_whole()
         while not all(self.arrived[slot] for slot in slots) and not enough():
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            left = None if deadline is None else max(0.0, deadline - clock.monotonic())
             if self.has_ended:
                 if not self.turn(0):  # all that was sent before the end has arrived
                     raise EndedError
-            elif not self.turn(left) and deadline is not None and deadline <= time.monotonic():
+            elif not self.turn(left) and deadline is not None and deadline <= clock.monotonic():
                 return False
         return True
 
@@ -346,7 +345,7 @@ class Exchange:
             When the graph has ended.
         """
         used = self.post(sent)
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         has_begun = False
         while True:
             for link in used:
@@ -359,7 +358,7 @@ class Exchange:
                 return True
             left = None
             if deadline is not None and not has_begun:
-                left = deadline - time.monotonic()
+                left = deadline - clock.monotonic()
                 if left <= 0:
                     for link in full:
                         link.outbox.clear()
@@ -407,9 +406,9 @@ class Exchange:
         """Wait until the readers have freed their loans, or have ended. Free those of others first."""
         self.arrived.clear()
         self.flush_freed()
-        deadline = time.monotonic() + _LOANS_S
+        deadline = clock.monotonic() + _LOANS_S
         while any(not link.has_ended for _, readers in self._loans.values() for link in readers):
-            left = deadline - time.monotonic()
+            left = deadline - clock.monotonic()
             if left <= 0:
                 break
             self.turn(left)
@@ -461,8 +460,8 @@ class Exchange:
         ready = self._poll.poll(0)
         if ready or timeout_s == 0:
             return ready
-        until = time.perf_counter() + _SPIN_S
-        while time.perf_counter() < until:
+        until = clock.monotonic() + _SPIN_S
+        while clock.monotonic() < until:
             if ready := self._poll.poll(0):
                 return ready
         return self._poll.poll(None if timeout_s is None else timeout_s * 1000)
@@ -492,9 +491,9 @@ class Exchange:
 
     def wait_for_others(self, timeout_s: float) -> int:
         """Wait until the other processes have closed their connections; return how many are open."""
-        deadline = time.monotonic() + timeout_s
+        deadline = clock.monotonic() + timeout_s
         while rest := sum(not link.has_ended for link in self.links.values()):
-            left = deadline - time.monotonic()
+            left = deadline - clock.monotonic()
             if left <= 0:
                 return rest
             self.turn(left)

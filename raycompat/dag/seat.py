@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import socket
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import raycompat as ray
+from raycompat._host import clock
 from raycompat._protocol import gpu_memory
 from raycompat.dag.exchange import EndedError, Exchange, Link, value_of
 from raycompat.dag.packing import Failure, Packed, pack
@@ -34,11 +34,11 @@ class Deadline:
     """The time that is left to connect to the other processes."""
 
     def __init__(self, timeout_s: float) -> None:
-        self._end = time.monotonic() + timeout_s
+        self._end = clock.monotonic() + timeout_s
 
     def remaining_s(self) -> float:
         """Return the seconds that are left; 0 when it is over."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._end - clock.monotonic())
 
 
 @dataclass(frozen=True)

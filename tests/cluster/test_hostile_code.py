@@ -408,14 +408,36 @@ try:
 except ray.exceptions.GetTimeoutError:
     print("timeout", flush=True)
 print(ray.wait([wait.remote(None)], timeout=0.1)[0], flush=True)
+
+class Slow:
+    def wait(self, number):
+        if number:
+            time.sleep(1000)
+        return number
+
+with ray.dag.InputNode() as number:
+    graph = ray.remote(num_cpus=0)(Slow).remote().wait.bind(number).experimental_compile()
+print(graph.execute(0).get(), flush=True)
+try:
+    graph.execute(1).get(timeout=0.5)
+except ray.exceptions.RayChannelTimeoutError:
+    print("timeout of a graph", flush=True)
+from raycompat.util.multiprocessing import Pool
+try:
+    Pool(1, ray_remote_args={"num_cpus": 0}).imap(time.sleep, [1000]).next(timeout=0.5)
+except __import__("multiprocessing").TimeoutError:
+    print("timeout of a pool", flush=True)
 ray.shutdown()
 print("ended")
 """
 
 
+HELD = ["2 3", "timeout", "[]", "0", "timeout of a graph", "timeout of a pool", "ended"]
+
+
 def test_a_driver_whose_clock_stands_still_goes_on():
     """As in tests with freezegun: timers of event loops would never be due."""
-    for when, expected in (("import", ["True"]), ("init", ["2 3", "timeout", "[]", "ended"])):
+    for when, expected in (("import", ["True"]), ("init", HELD)):
         command = [sys.executable, "-c", FROZEN, when]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout.splitlines() == expected, done.stderr

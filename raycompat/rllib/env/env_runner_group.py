@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import raycompat as ray
+from raycompat._host import clock
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
 
@@ -167,13 +167,13 @@ class RunnerGroup:
                 self._wait_until_started(index)
             if index in self._actors:
                 call = self._actors[index].call.remote(method, *args())
-                self._in_flight[call] = index, time.monotonic()
+                self._in_flight[call] = index, clock.monotonic()
 
     def _replace_late(self) -> None:
         """Replace the runners that have not answered in time, also while others answer."""
         if self._options.timeout_s is None:
             return
-        oldest = time.monotonic() - self._options.timeout_s
+        oldest = clock.monotonic() - self._options.timeout_s
         old = [call for call, (_, sent_at) in self._in_flight.items() if sent_at <= oldest]
         if not old:
             return

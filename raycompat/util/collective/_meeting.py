@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from raycompat import _api, actor
+from raycompat._host import clock
 from raycompat.exceptions import ActorDiedError, GetTimeoutError, RayTaskError
 from raycompat.object_ref import ObjectRef
 from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
@@ -186,13 +186,13 @@ class Membership:
     def __init__(self, group_name: str, world_size: int, rank: int, timeout_s: float) -> None:
         self._group_name, self._world_size, self._rank = group_name, world_size, rank
         self._timeout_s = timeout_s
-        self._deadline = time.monotonic() + timeout_s
+        self._deadline = clock.monotonic() + timeout_s
         self._id = secrets.token_hex(_TOKEN_BYTES)
         self._meeting: Any = None
 
     def remaining_s(self) -> float:
         """Return how many seconds are left; 0 when the time is up."""
-        return max(0.0, self._deadline - time.monotonic())
+        return max(0.0, self._deadline - clock.monotonic())
 
     def join(self, stage: str, row: Any) -> Roster:
         """Send a row to all ranks, and return the rows of all.

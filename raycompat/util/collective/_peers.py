@@ -16,10 +16,9 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 from collections.abc import Iterable
 
-from raycompat._host import processes, unix_socket
+from raycompat._host import clock, processes, unix_socket
 from raycompat._host.poller import is_readable
 from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
 
@@ -86,7 +85,7 @@ class Peer:
 
     def drain(self) -> None:
         """Read the rest of a connection that has ended, up to the last frame."""
-        self.ended = time.monotonic()
+        self.ended = clock.monotonic()
         try:
             while piece := self.socket.recv(1 << 20):
                 self.inbox += piece
@@ -110,8 +109,8 @@ class Peer:
             self.stopped_since = None
             return False
         if self.stopped_since is None:
-            self.stopped_since = time.monotonic()
-        return time.monotonic() - self.stopped_since >= STOPPED_S
+            self.stopped_since = clock.monotonic()
+        return clock.monotonic() - self.stopped_since >= STOPPED_S
 
 
 class _Outgoing:
@@ -149,7 +148,7 @@ class _Outgoing:
 
     def finish(self, deadline: float) -> bool:
         """Send the rest; return whether the connection accepted all of it by the deadline."""
-        while not self.done and (remaining := deadline - time.monotonic()) > 0:
+        while not self.done and (remaining := deadline - clock.monotonic()) > 0:
             if not self.advance():
                 writable = select.poll()
                 writable.register(self.peer.socket, select.POLLOUT)
@@ -307,7 +306,7 @@ class Peers:
             frames.append(_Outgoing(self._peers[to], text, data))
         if source is not None:
             frames.append(_Incoming(self._peers[source], text, into))
-        moved_at = time.monotonic()
+        moved_at = clock.monotonic()
         while True:
             moved = False
             for frame in frames:
@@ -316,7 +315,7 @@ class Peers:
             if not frames:
                 return
             if moved:
-                moved_at = time.monotonic()
+                moved_at = clock.monotonic()
             else:
                 self._wait(call, frames, moved_at, alone)
 
@@ -366,7 +365,7 @@ class Peers:
 
     def _check_others(self, waited_for: set[int], alone: bool) -> None:
         """Raise when a rank that is not waited for has failed, or ended some time ago."""
-        now = time.monotonic()
+        now = clock.monotonic()
         for peer in self._peers.values():
             if peer.ended is None or peer.rank in waited_for:
                 continue
@@ -383,7 +382,7 @@ class Peers:
                 f"{call} cannot end.",
                 (peer.rank,),
             )
-        if time.monotonic() - moved_at > self.timeout_s:
+        if clock.monotonic() - moved_at > self.timeout_s:
             names = ", ".join(map(str, sorted(waited_for)))
             raise CollectiveTimeoutError(
                 f"{call} made no progress for {self.timeout_s:g} s: this rank, {self.rank}, waits "
@@ -435,7 +434,7 @@ class Peers:
         """
         kind = _LEFT if error is None else _FAILED
         text = b"" if error is None else f"{error}".encode()[: _LONGEST_TEXT // 2]
-        deadline = time.monotonic() + GRACE_S
+        deadline = clock.monotonic() + GRACE_S
         for peer in self._peers.values():
             if peer.ended is None:
                 try:

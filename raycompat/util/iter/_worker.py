@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from raycompat._host import clock
 from raycompat.util.iter._local import LocalIterator
 from raycompat.util.iter_metrics import SharedMetrics
 
@@ -92,8 +92,8 @@ class ParallelIteratorWorker:
 
 def _batch(take: Callable[[], Any], batch_ms: int) -> list[Any]:
     """Return one item at least."""
-    batch, deadline = [take()], time.monotonic() + batch_ms / _MS_PER_S
-    while time.monotonic() < deadline:
+    batch, deadline = [take()], clock.monotonic() + batch_ms / _MS_PER_S
+    while clock.monotonic() < deadline:
         try:
             batch.append(take())
         except StopIteration:

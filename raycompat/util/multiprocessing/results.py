@@ -6,10 +6,11 @@ import itertools
 import logging
 import multiprocessing
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from raycompat._host import clock
 
 if TYPE_CHECKING:
     from raycompat.util.multiprocessing.pool import Pool
@@ -191,10 +192,10 @@ class IMapIterator(Iterator[Any]):
     def _read_chunk(self, timeout: float | None) -> None:
         if self._num_read == self._num_sent:
             raise StopIteration
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else clock.monotonic() + timeout
         with self._changed:
             while (number := self._readable()) is None:
-                left = None if deadline is None else deadline - time.monotonic()
+                left = None if deadline is None else deadline - clock.monotonic()
                 if left is not None and left <= 0:
                     raise multiprocessing.TimeoutError
                 self._changed.wait(left)
