@@ -63,10 +63,6 @@ class Arguments:
         args = [self._top_level(value) for value in args]
         kwargs = {name: self._top_level(value) for name, value in kwargs.items()}
         block, found = _serialize_arguments(args, kwargs, name)
-        if block.size >= RECYCLED_BYTES and any(map(_is_large_array, (*args, *kwargs.values()))):
-            args = list(map(self._apart, args))
-            kwargs = {name: self._apart(value) for name, value in kwargs.items()}
-            block, found = _serialize_arguments(args, kwargs, name)
         if found:
             self.holds += found.values()
             self.carries_references = True
@@ -81,7 +77,7 @@ class Arguments:
     def _top_level(self, value: Any) -> Any:
         if not isinstance(value, ObjectRef):
             if not is_dask_value(value):
-                return value
+                return self._apart(value) if _is_large_array(value) else value
             value = as_ref(self._session, value)
         entry = value._entry
         if value._session is not self._session:
@@ -99,10 +95,8 @@ class Arguments:
         self.dependencies.append(entry)
         return Slot(len(self.dependencies) - 1)
 
-    def _apart(self, value: Any) -> Any:
+    def _apart(self, value: Any) -> Slot:
         """Store a large array as an object of its own, which a call that returns it need not copy."""
-        if not _is_large_array(value):
-            return value
         number = self._apart_by_id.get(id(value))
         if number is None:
             ref = put_block(self._session, serialize(value)[0], ())

@@ -16,5 +16,5 @@ class Block(Protocol):
     def pieces(self) -> Iterator[memoryview]:
         """Yield the bytes."""
 
-    def is_part_of(self, stored: memoryview) -> bool:
-        """Return whether `stored` is a block of the same value whose buffers are this block's, too."""
+    def is_stored_as(self, stored: memoryview) -> bool:
+        """Return whether `stored` is a block of the same value, whose buffers are this block's."""

@@ -179,27 +179,25 @@ def link(directory: str, store: str, block: Block) -> str | None:
     """Give the segment of a value that this process has read, and stores again, one more name.
 
     So a call that returns its argument, or a part of a program that puts what it got, copies nothing.
-    None when there is no such segment in the file system of `directory`.
-
-    Raises
-    ------
-    OSError
-        When the directory cannot be written.
+    None when there is no such segment, or it can have no name in `directory`.
     """
     buffers = [each for each in block.buffers if isinstance(each, memoryview)]
     if block.size < RECYCLED_BYTES or not buffers or len(buffers) < len(block.buffers):
         return None
     found = warm_memory.reading(buffers[0])
-    if found is None or not block.is_part_of(found[1]):
+    if found is None or not block.is_stored_as(found[1]):
         return None
     path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
     try:
         # With any `src_dir_fd`, Python follows the link of /proc on Linux too.
         os.link(f"/proc/self/fd/{found[0]}", path, src_dir_fd=found[0], follow_symlinks=True)
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.EXDEV, errno.EMLINK):
-            raise
-        return None  # it was removed, or spilled, or has as many names as a file can have
+    except (
+        OSError
+    ):  # it was removed, or spilled, or has too many names; writing it says what is wrong
+        return None
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
     return path
 
 
@@ -289,7 +287,11 @@ def _by_fitness(free: str, size: int) -> list[str]:
     try:
         device = os.stat(free).st_dev
         with os.scandir(free) as items:
-            found = [(item.name, warm_memory.is_kept(device, item.inode())) for item in items]
+            found = [
+                (item.name, warm_memory.is_kept(device, item.inode()))
+                for item in items
+                if not _has_other_name(item)
+            ]
     except FileNotFoundError:
         return []
 
@@ -300,6 +302,14 @@ def _by_fitness(free: str, size: int) -> list[str]:
         return _is_too_large(name, size), length < size, far * 8 // size, not is_kept, far, name
 
     return [name for name, _ in sorted(found, key=unfitness)]
+
+
+def _has_other_name(item: os.DirEntry[str]) -> bool:
+    """Return whether a free segment is also a value, stored by a link."""
+    try:
+        return item.stat(follow_symlinks=False).st_nlink > 1
+    except FileNotFoundError:  # another writer has taken it
+        return True
 
 
 def _is_too_large(name: str, size: int) -> bool:

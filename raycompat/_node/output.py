@@ -106,7 +106,7 @@ class Output:
         try:
             self.spool.append(data)
         except OSError as error:
-            self.num_lost += len(data) - (self.spool.end - before)
+            self.num_lost += max(0, len(data) - (self.spool.end - before))
             self.why_lost = str(error)
 
     def _note_name(self, data: bytes) -> None:

@@ -1,7 +1,8 @@
 """The output of one stream of an executor: files of limited size on the node's disk.
 
 The newest file has the plain name; older ones end with ``.1``, ``.2`` and so on. Positions count all
-bytes ever written, so that a reader's position stays valid when files are renamed or removed.
+bytes ever written, so that a reader's position stays valid when files are renamed or removed. A file
+begins with the mark of the call whose output goes on in it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+
+from raycompat._protocol import output_marks
 
 
 @dataclass(slots=True)
@@ -31,6 +34,8 @@ class Spool:
         #: Position after the last byte.
         self.end = 0
         self._num_backups = num_backups
+        #: The mark of the call that printed the last bytes. Each file begins with it.
+        self._mark = b""
         self._files: deque[_File] = deque()
         #: Held while files are opened, closed or read, but not while one is written.
         self._lock = threading.Lock()
@@ -43,17 +48,31 @@ class Spool:
         OSError
             When the disk is full; `end` shows how much was written.
         """
-        view = memoryview(data)
-        while view:
-            room = self.max_bytes - self._files[-1].size if self._files else 0
-            if room <= 0:
+        while data:
+            room = self._room_for(data)
+            if not room:
                 self._begin_file()
+                if self.max_bytes > output_marks.MAX_MARK_BYTES:
+                    data = self._mark + data
                 continue
             file = self._files[-1]
-            written = os.write(file.descriptor, view[:room])
+            written = os.write(file.descriptor, memoryview(data)[:room])
             file.size += written
             self.end += written
-            view = view[written:]
+            self._mark = output_marks.last_call(data[:written]) or self._mark
+            data = data[written:]
+
+    def _room_for(self, data: bytes) -> int:
+        """Return how much of the data the newest file takes without cutting a mark in two."""
+        if not self._files:
+            return 0
+        size = self._files[-1].size
+        if size + len(data) <= self.max_bytes:
+            return len(data)
+        part = data[: max(0, self.max_bytes - size)]
+        if size and part.startswith(output_marks.MARK) and b"\n" not in part:
+            return 0
+        return output_marks.whole_marks(part)
 
     def _begin_file(self) -> None:
         with self._lock:

@@ -58,6 +58,13 @@ class Trailing(NamedTuple):
     part: bytes
 
 
+def last_call(data: bytes) -> bytes:
+    """Return the last mark of a call in some output; empty if there is none."""
+    at = data.rfind(CALL_MARK)
+    found = _OF_CALL.match(data, at) if at >= 0 else None
+    return found[0] if found else b""
+
+
 def split_trailing(data: bytes) -> Trailing:
     """Split off the marks of calls at the end of some output, and a part of such a mark."""
     at = data.rfind(CALL_MARK[:1])

@@ -79,14 +79,14 @@ class Block:
         self.pickle = pickle
         self.buffers = buffers
 
-    def is_part_of(self, stored: memoryview) -> bool:
-        """Return whether `stored` is a block of the same value whose buffers are this block's, too."""
+    def is_stored_as(self, stored: memoryview) -> bool:
+        """Return whether `stored` is a block of the same value, whose buffers are this block's."""
+        _, count, length = _HEAD.unpack_from(stored)
+        if count != len(self.buffers) or max(length, len(self.pickle)) > _COMPARED_BYTES:
+            return False
         data, views = _split(stored)
-        return (
-            max(len(data), len(self.pickle)) <= _COMPARED_BYTES
-            and _places(views) == _places(self.buffers)
-            and _meaning(bytes(data)) == _meaning(self.pickle)
-        )
+        is_same = _places(views) == _places(self.buffers)
+        return is_same and _meaning(bytes(data)) == _meaning(self.pickle)
 
     @property
     def is_small(self) -> bool:
@@ -108,10 +108,15 @@ def _places(buffers: Sequence[Any]) -> list[tuple[int, int]]:
     return [(address(each), each.nbytes) for each in buffers]
 
 
-def _meaning(data: bytes) -> list[tuple[str, Any]]:
+def _meaning(data: bytes) -> list[bytes]:
     """Return the operations of a pickle, except those that change nothing for `deserialize`."""
-    found = ((operation.name, argument) for operation, argument, _ in pickletools.genops(data))
-    return [each for each in found if each[0] not in ("FRAME", "READONLY_BUFFER")]
+    found = [(operation.name, start) for operation, _, start in pickletools.genops(data)]
+    ends = [start for _, start in found[1:]] + [len(data)]
+    return [
+        data[start:end]
+        for (name, start), end in zip(found, ends, strict=True)
+        if name not in ("FRAME", "READONLY_BUFFER")
+    ]
 
 
 class _Found(dict[str, Any]):

@@ -158,6 +158,7 @@ class StorePlace:
         """
         if block.is_small:
             return InlineValue(block.to_bytes(), block.refs)
+        # A linked one can be a few bytes shorter than the block, and takes no more room in memory.
         path = segment.link(self.directories[0], self.store, block)
         if path is None:
             directories = self.directories[0 if self._gauge.has_room(block.size) else 1 :]

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -200,6 +201,7 @@ class Waits:
             time.sleep(0.01)
 
 
+@pytest.mark.skipif(shutil.which("py-spy") is not None, reason="py-spy shows the stacks here")
 def test_stacks_and_memory_of_actors(cluster, tmp_path, wait_until):
     actor, path = Waits.options(name="waits").remote(), tmp_path / "running"
     ref = actor.in_user_code.remote(str(path))

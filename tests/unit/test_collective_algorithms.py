@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -283,23 +284,25 @@ def test_a_rank_that_fails_while_it_sends_gives_the_reason_after_the_frame():
 
 
 def test_a_reason_waits_until_a_full_connection_has_room():
-    all_peers = mesh(2)
-    probe, other = socket.socketpair()
-    probe.setblocking(False)
-    probe.send(_peers._HEADER.pack(b"c", 5, 0) + b"large")
-    room = bytearray(probe.send(bytes(1 << 24)))  # all that a connection takes
-    all_peers[1].exchange("large", to=0, data=memoryview(bytes(len(room))))
-    with pytest.raises(BlockingIOError):
-        all_peers[1].peer(0).socket.send(b"x")
+    all_peers = mesh(3)
+    full = all_peers[1].peer(0)
+    sent = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            full.socket.send(_peers._HEADER.pack(b"c", 5, 0) + b"small")
+            sent += 1
     closing = threading.Thread(target=all_peers[1].close, args=(ValueError("the reason"),))
     closing.start()
-    all_peers[0].exchange("large", source=1, into=memoryview(room))
+    # The rank whose connection has room does not wait for the other, whose reason waits already.
     with pytest.raises(CollectiveError, match="Rank 1 failed: the reason"):
-        all_peers[0].exchange("more", source=1, into=memoryview(room))
+        all_peers[2].exchange("small", source=1)
+    assert not full.outgoing.done
+    for _ in range(sent):
+        all_peers[0].exchange("small", source=1, alone=True)
+    with pytest.raises(CollectiveError, match="Rank 1 failed: the reason"):
+        all_peers[0].exchange("small", source=1, alone=True)
     closing.join()
     close(all_peers)
-    probe.close()
-    other.close()
 
 
 def test_a_rank_that_does_not_come_is_a_timeout():

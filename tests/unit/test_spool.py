@@ -9,6 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._node.spool import Spool
+from raycompat._protocol.output_marks import (
+    MAX_MARK_BYTES,
+    NAME_MARK,
+    of_call,
+    of_task,
+    without_marks,
+)
 
 
 def spool_in(directory, max_bytes=10, num_backups=2):
@@ -73,3 +80,27 @@ def test_what_is_kept_reads_as_it_was_written(tmp_path_factory, pieces, size, ba
     most = data.draw(st.integers(0, 50))
     assert spool.read(position, most) == everything[position : position + most]
     spool.close()
+
+
+@settings(deadline=None)  # files
+@given(
+    calls=st.lists(
+        st.tuples(st.integers(1, 3), st.text("ab\n", max_size=300)), min_size=1, max_size=40
+    ),
+    size=st.integers(2 * MAX_MARK_BYTES, 3000),
+)
+def test_each_file_alone_tells_which_task_has_printed_what(tmp_path_factory, calls, size):
+    spool = Spool(tmp_path_factory.mktemp("spool") / "out", max_bytes=size, num_backups=100)
+    tasks = {number: f"{number:048x}" for number in (1, 2, 3)}
+    printed = dict.fromkeys(tasks, b"")
+    for number, text in calls:
+        data = text.encode()
+        spool.append(of_call(f"f-{tasks[number]}") + NAME_MARK + b"name\n" + data)
+        printed[number] += data
+    spool.close()
+    files = [spool._named(number) for number in range(100)]
+    contents = [file.read_bytes() for file in reversed(files) if file.exists()]
+    for number, task in tasks.items():
+        found = [of_task(each, task, is_inside=False)[0] for each in contents]
+        assert b"".join(found) == printed[number]
+    assert b"".join(map(without_marks, contents)) == b"".join(text.encode() for _, text in calls)

@@ -337,6 +337,10 @@ def test_a_value_that_differs_from_what_was_read_is_copied(store):
     ):
         assert stored_again(store, other) is None
     assert os.path.samefile(stored_again(store, found.view()), path)
+    path = segment.write(*store, serialize({"rows": value, "zero": 0.0})[0])
+    found = deserialize(segment.read(path))
+    assert stored_again(store, {**found, "zero": -0.0}) is None
+    assert os.path.samefile(stored_again(store, found), path)
 
 
 def test_a_value_whose_segment_is_gone_or_whose_descriptor_is_closed_is_copied(store):

@@ -13,6 +13,7 @@ nothing more from that rank.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import struct
@@ -113,19 +114,20 @@ class Peer:
         return clock.monotonic() - self.stopped_since >= STOPPED_S
 
 
-class _Outgoing:
-    """A frame that is being sent to a peer."""
+def _head(kind: bytes, text: bytes, num_bytes: int = 0) -> memoryview:
+    """Return a frame up to its payload."""
+    return memoryview(_HEADER.pack(kind, len(text), num_bytes) + text)
 
-    def __init__(
-        self, peer: Peer, text: bytes, payload: memoryview = _NOTHING, kind: bytes = _CALL
-    ) -> None:
+
+class _Outgoing:
+    """A frame that is being sent to a peer, `after` the rest of another."""
+
+    def __init__(self, peer: Peer, *parts: memoryview, after: _Outgoing | None = None) -> None:
         self.peer = peer
-        self._parts = [
-            memoryview(_HEADER.pack(kind, len(text), len(payload)) + text),
-            payload,
+        self._parts: list[memoryview] = [
+            *(after._parts if after is not None else ()),
+            *filter(len, parts),
         ]
-        if not len(payload):
-            self._parts.pop()
         peer.outgoing = self
 
     @property
@@ -303,7 +305,7 @@ class Peers:
         text = call.encode()
         frames: list[_Outgoing | _Incoming] = []
         if to is not None:
-            frames.append(_Outgoing(self._peers[to], text, data))
+            frames.append(_Outgoing(self._peers[to], _head(_CALL, text, len(data)), data))
         if source is not None:
             frames.append(_Incoming(self._peers[source], text, into))
         moved_at = clock.monotonic()
@@ -435,12 +437,16 @@ class Peers:
         kind = _LEFT if error is None else _FAILED
         text = b"" if error is None else f"{error}".encode()[: _LONGEST_TEXT // 2]
         deadline = clock.monotonic() + GRACE_S
+        left = [peer for peer in self._peers.values() if peer.ended is None]
+        for peer in left:  # first all at once: those with a full connection use up the time
+            with contextlib.suppress(
+                OSError
+            ):  # the peer sees the end of the connection in any case
+                _Outgoing(peer, _head(kind, text), after=peer.outgoing).advance()
+        for peer in left:
+            with contextlib.suppress(OSError):
+                if peer.outgoing is not None:
+                    peer.outgoing.finish(deadline)
+                peer.socket.shutdown(socket.SHUT_WR)
         for peer in self._peers.values():
-            if peer.ended is None:
-                try:
-                    if peer.outgoing is None or peer.outgoing.finish(deadline):
-                        _Outgoing(peer, text, kind=kind).finish(deadline)
-                    peer.socket.shutdown(socket.SHUT_WR)
-                except OSError:
-                    pass  # the peer sees the end of the connection in any case
             peer.socket.close()
