@@ -524,7 +524,7 @@ class Consumption:
         import dask.dataframe
 
         if dask.base.get_scheduler() is None:
-            dask.config.set(scheduler=_compute_here)
+            dask.config.set(scheduler=_Here("threads"))
         refs = self.to_pandas_refs()
         if meta is None and refs:
             meta = ray.get(refs[0]).iloc[:0]
@@ -532,10 +532,17 @@ class Consumption:
         return dask.dataframe.from_delayed(parts, meta=meta, verify_meta=verify_meta)
 
 
-def _compute_here(graph: Any, keys: Any, **options: Any) -> Any:
-    """Run Dask's computation on this cluster; without a session, in threads, as Dask does."""
-    if ray.is_initialized():
-        return ray.ObjectRef.__dask_scheduler__(graph, keys, **options)
-    from dask.threaded import get
+class _Here(str):
+    """Dask's scheduler: this cluster; without a session, threads, as in Dask.
 
-    return get(graph, keys, **options)
+    Clusters that the program starts get its configuration as JSON: there it is the name of a scheduler.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
+        if ray.is_initialized():
+            return ray.ObjectRef.__dask_scheduler__(graph, keys, **options)
+        from dask.threaded import get
+
+        return get(graph, keys, **options)
