@@ -104,6 +104,11 @@ def test_the_extension_finds_and_shows_the_pages(no_cluster, lab):
                 "'dask:launch-dashboard')",
                 "the extension",
             )
+            # Panels that open before the layout is restored are lost.
+            await browser.evaluate(
+                "jupyterapp.restored.then(() => { window.isRestored = true }), true"
+            )
+            await evaluate("Boolean(window.isRestored)", "the layout")
             url = json.dumps(f"http://{context.dashboard_url}")
             await browser.evaluate(f"{PANEL}.input.url = {url}")
             item = f"{PANEL}.items.find((each) => each.label === 'Ray Tasks')"
