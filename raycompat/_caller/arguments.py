@@ -96,7 +96,7 @@ class Arguments:
         return Slot(len(self.dependencies) - 1)
 
     def _apart(self, value: Any) -> Slot:
-        """Store a large array as an object of its own, which a call that returns it need not copy."""
+        """Store a large array as a separate object. A call that returns it need not copy it."""
         number = self._apart_by_id.get(id(value))
         if number is None:
             ref = put_block(self._session, serialize(value)[0], ())

@@ -178,8 +178,8 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
 def link(directory: str, store: str, block: Block) -> str | None:
     """Give the segment of a value that this process has read, and stores again, one more name.
 
-    So a call that returns its argument, or a part of a program that puts what it got, copies nothing.
-    None when there is no such segment, or it can have no name in `directory`.
+    So a call that returns its argument, or a program that puts a value that it got, copies nothing.
+    The result is None if this process reads no such segment, or if a link in `directory` fails.
     """
     buffers = [each for each in block.buffers if isinstance(each, memoryview)]
     if block.size < RECYCLED_BYTES or not buffers or len(buffers) < len(block.buffers):

@@ -438,10 +438,10 @@ class Peers:
         text = b"" if error is None else f"{error}".encode()[: _LONGEST_TEXT // 2]
         deadline = clock.monotonic() + GRACE_S
         left = [peer for peer in self._peers.values() if peer.ended is None]
-        for peer in left:  # first all at once: those with a full connection use up the time
-            with contextlib.suppress(
-                OSError
-            ):  # the peer sees the end of the connection in any case
+        # First all at once, because those with a full connection use up the time. Where that fails, the
+        # peer sees the end of the connection.
+        for peer in left:
+            with contextlib.suppress(OSError):
                 _Outgoing(peer, _head(kind, text), after=peer.outgoing).advance()
         for peer in left:
             with contextlib.suppress(OSError):
