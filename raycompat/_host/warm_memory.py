@@ -13,6 +13,7 @@ process, keeps no memory.
 
 from __future__ import annotations
 
+import _thread
 import mmap
 import os
 import threading
@@ -30,8 +31,9 @@ _KEPT_S, _KEPT = 15.0, 16
 _KEPT_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 #: Bytes from which several threads copy, and the number of threads: more than a small machine has CPUs,
-#: because beside other work each thread gets a share of a CPU.
-_SPLIT_BYTES, _THREADS = 16 << 20, 6
+#: because beside other work each thread gets a share of a CPU. With more, the C library takes the parts
+#: of 1 GiB for small enough to leave in the cache, and copies them a half slower.
+_SPLIT_BYTES, _THREADS = 16 << 20, 8
 
 #: The name of the thread that drops mappings.
 TIMER = "raycompat-warm-memory"
@@ -169,19 +171,30 @@ def copy_array(source: Any, target: Any) -> None:
     number = _THREADS if len(source) >= _SPLIT_BYTES else 1
     bounds = [len(source) * part // number for part in range(number + 1)]
     pairs = [(target[a:b], source[a:b]) for a, b in pairwise(bounds)]
-    threads = []
+    running = []
     while len(pairs) > 1:
-        thread = threading.Thread(target=np.copyto, args=pairs[-1])
+        done = _thread.allocate_lock()
+        done.acquire()
         try:
-            thread.start()
+            # `threading` would wait until the thread runs, which takes long beside other work.
+            _thread.start_new_thread(_copy_part, (*pairs[-1], done))
         except RuntimeError:  # no more threads are possible, or the interpreter is ending
             break
-        threads.append(thread)
+        running.append(done)
         pairs.pop()
     for pair in pairs:
         np.copyto(*pair)
-    for thread in threads:
-        thread.join()
+    for done in running:
+        done.acquire()
+
+
+def _copy_part(target: Any, source: Any, done: _thread.LockType) -> None:
+    import numpy as np
+
+    try:
+        np.copyto(target, source)
+    finally:
+        done.release()
 
 
 def _keep(file: File, memory: Any) -> None:
