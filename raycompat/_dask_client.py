@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from distributed import Client
+from distributed import Client, metrics
 from tornado.platform.asyncio import AsyncIOLoop
 
 from raycompat._host import clock
@@ -18,4 +18,7 @@ class DaskClient(Client):
         """Its event loop. Dask asks for it before the client connects, which needs timers."""
         loop = cast(AsyncIOLoop, super().loop)
         clock.keep_running(loop.asyncio_loop)
+        # Dask's deadlines are of this clock. Tornado's own would differ from it by years, and no message
+        # would be sent for as long, once a program has replaced `time.time`.
+        loop.time = lambda: float(metrics.time())  # type: ignore[method-assign]
         return loop
