@@ -18,7 +18,7 @@ class DaskClient(Client):
         """Its event loop. Dask asks for it before the client connects, which needs timers."""
         loop = cast(AsyncIOLoop, super().loop)
         clock.keep_running(loop.asyncio_loop)
-        # Dask's deadlines are of this clock. Tornado's own would differ from it by years, and no message
-        # would be sent for as long, once a program has replaced `time.time`.
+        # Dask's deadlines are of this clock. Once a program has replaced `time.time`, Tornado's own
+        # differs from it by years, and no message would be sent for as long.
         loop.time = lambda: float(metrics.time())  # type: ignore[method-assign]
         return loop
