@@ -130,7 +130,7 @@ def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
     ------
     TypeError
         When `value` is an ObjectRef itself, or cannot be pickled.
-    ObjectStoreFullError
+    OutOfDiskError
         When neither memory nor disk has room for the value.
 
     Notes

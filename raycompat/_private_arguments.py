@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 #: Settings of ``_system_config`` that raycompat has; the node reads them as variables, as in Ray.
 _SETTINGS = (
+    "local_fs_capacity_threshold",
     "memory_monitor_refresh_ms",
     "memory_usage_threshold",
     "worker_niceness",

@@ -658,8 +658,10 @@ class OutOfDiskError(RayError):
 
     def __str__(self) -> str:
         return (
-            f"{super().__str__()}\nThe object cannot be created: the object store is full and "
-            "so is the disk it spills to. Free space in init's _temp_dir, or choose another."
+            f"{super().__str__()}\nThe object store is full, and its disk has no room, or is fuller "
+            "than RAY_local_fs_capacity_threshold allows (0.9 of its size). Drop references, free "
+            "space on the disk, or give init another object_spilling_directory, or a larger "
+            "object_store_memory (bytes)."
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from raycompat._host import own_folder, segment
 from raycompat._messages.nodes import NodeAt
+from raycompat._protocol import settings
 from raycompat._protocol.values import StorePlace
 
 #: Share of the machine's memory for the objects of a driver without a node on its host.
@@ -46,4 +47,5 @@ def own_place(here: str) -> StorePlace:
 
     limit = int(psutil.virtual_memory().total * _OWN_SHARE)
     directories = (segment.shared_folder(), str(own_folder.make(tempfile.gettempdir())))
-    return StorePlace(segment.store_name(), directories, here, limit)
+    share = settings.disk_share()
+    return StorePlace(segment.store_name(), directories, here, limit, share)

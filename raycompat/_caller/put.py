@@ -46,8 +46,8 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
 
     Raises
     ------
-    ObjectStoreFullError
-        When the host lacks room for it.
+    OutOfDiskError
+        When neither the store nor the disk has room for it.
     """
     if block.size <= INLINE_LIMIT_BYTES:
         return _put_block(session, block, holds)
@@ -94,4 +94,6 @@ def not_stored(what: str, folders: str, error: OSError) -> exceptions.RayError:
     cause = _OTHER_CAUSES.get(error.errno or 0)
     if cause is not None:
         return exceptions.RaySystemError(f"{what} could not be written to {folders}. {cause}")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return exceptions.OutOfDiskError(f"{what} does not fit into {folders}: {error.strerror}.")
     return exceptions.ObjectStoreFullError(f"{what} does not fit into {folders}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raycompat._cli.tables import table, window_width
 from raycompat._protocol.operations import Request
+from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
     from raycompat.util.state.client import StateApiClient
@@ -66,7 +68,20 @@ def described(
 def described_nodes(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the nodes for programs."""
     fields = ("node_id", "address", "ip", "name", "hostname", "pid", "resources", "available")
-    return [{field: node[field] for field in fields} for node in state["nodes"]]
+    return [
+        {
+            **{field: node[field] for field in fields},
+            "spilled_bytes": node["spilled"],
+            "spill_directory": _spill_directory(node),
+        }
+        for node in state["nodes"]
+    ]
+
+
+def _spill_directory(node: Mapping[str, Any]) -> str:
+    """Return where a node keeps the values that it spills."""
+    directories = StorePlace(*node["place"]).directories
+    return os.path.dirname(directories[-1])
 
 
 def running(client: StateApiClient) -> list[dict[str, Any]]:
@@ -99,6 +114,10 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
         used = ", ".join(_share(name, total, free) for name in ("CPU", "GPU") if total.get(name))
         where = f"{node['ip']} ({node['hostname']}, pid {node['pid']})"
         lines.append(f"node_{node['node_id'][:12]}  {where}  {used}")
+        if node["spilled"]:
+            lines.append(
+                f"  {_bytes(node['spilled'])} of objects spilled to {_spill_directory(node)}"
+            )
     return lines
 
 

@@ -32,7 +32,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from raycompat._host import clock, mapping, namespaces, own_folder, processes, warm_memory
@@ -143,15 +143,21 @@ def store_name() -> str:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def write(directories: Iterable[str], store: str, block: Block) -> str:
+def write(
+    directories: Iterable[str],
+    store: str,
+    block: Block,
+    check_room: Callable[[str, int], None] = lambda directory, size: None,
+) -> str:
     """Write `block` as a new segment of `store` and return its path.
 
     The first of `directories` with enough room is used; its free segments are removed if necessary.
+    `check_room` gets a directory and the bytes to write there.
 
     Raises
     ------
     OSError
-        With ``errno.ENOSPC``, when no directory has enough room.
+        With ``errno.ENOSPC``, when no directory has enough room, or `check_room` has raised that.
     """
     full: OSError | None = None
     left = list(directories)
@@ -160,6 +166,7 @@ def write(directories: Iterable[str], store: str, block: Block) -> str:
         directory = left[0]
         path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
         try:
+            check_room(directory, block.size)
             _write_file(path, block, os.path.join(directory, store + _FREE))
         except BaseException as error:
             Path(path).unlink(missing_ok=True)
@@ -606,6 +613,18 @@ def _remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def used_bytes(directory: str, store: str) -> int:
+    """Return the bytes of a store's segments in a directory, without its free segments."""
+    used = 0
+    with os.scandir(directory) as items:
+        for item in items:
+            if item.name.startswith(f"{store}-") and not item.name.endswith(_FREE):
+                with contextlib.suppress(FileNotFoundError):  # removed in the meantime
+                    status = item.stat()
+                    used += status.st_size // max(1, status.st_nlink)
+    return used
+
+
 class Gauge:
     """How much of a directory a store's segments use, when this process last measured it.
 
@@ -643,12 +662,6 @@ class Gauge:
         return True
 
     def _look(self, size: int) -> None:
-        used = 0
-        with os.scandir(self._directory) as items:
-            for item in items:
-                if item.name.startswith(f"{self._store}-") and not item.name.endswith(_FREE):
-                    with contextlib.suppress(FileNotFoundError):  # removed in the meantime
-                        status = item.stat()
-                        used += status.st_size // max(1, status.st_nlink)
+        used = used_bytes(self._directory, self._store)
         self._free = sum(_free_sizes(os.path.join(self._directory, self._store + _FREE)))
         self._used, self._written, self._looked = used, size, clock.monotonic()

@@ -31,12 +31,11 @@ from raycompat._messages.executors import (
     Unprepared,
     WhatIsOwned,
 )
-from raycompat._node import settings
 from raycompat._node.forkserver_client import ForkserverClient, ForkserverDied
 from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.process_use import ProcessUse
 from raycompat._node.runtime_env import Prepared
-from raycompat._protocol import failures, frames
+from raycompat._protocol import failures, frames, settings
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from raycompat._host import processes
-from raycompat._node import settings
+from raycompat._protocol import settings
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor

@@ -152,6 +152,9 @@ class Node:
     def start(self) -> None:
         """Start the forkserver, the pulse, and the regular checks."""
         _transfer.keep_in(self.store, self.store.place.host)
+        self._unlimit_spilling = adapter.limit_spilling(
+            self.worker, self.store.room_on_disk, self.store.bytes_on_disk
+        )
         self.pool.start()
         self.pool.background(self.pool.start_pulse(self._pulse()))
         self._memory.start()
@@ -175,6 +178,7 @@ class Node:
         self._memory.stop()
         self._gpu_watch.stop()
         self._tidying.cancel()
+        self._unlimit_spilling()
         self.relays.close_all()
         self.looks.close()
         self.pool.close()

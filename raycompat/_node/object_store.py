@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import exceptions
-from raycompat._host import open_files, segment
+from raycompat._host import disk, open_files, segment
+from raycompat._protocol import settings
 from raycompat._protocol.serialization import Block, deserialize
 from raycompat._protocol.values import (
     ErrorValue,
@@ -36,6 +37,7 @@ class ObjectStore:
             directories=(shared, spill_directory),
             host=segment.host_id(),
             limit_bytes=limit_bytes,
+            disk_share=settings.disk_share(),
         )
         segment.keep_free_segments(shared, self.place.store)
         self._kept: weakref.WeakValueDictionary[str, SegmentValue] = weakref.WeakValueDictionary()
@@ -107,8 +109,8 @@ class ObjectStore:
         return self._keep(SegmentLink(path, link.size, self.place.host, link.refs))
 
     def receive(self, block: Block) -> InlineValue | SegmentValue:
-        """Store a value from another host."""
-        value = self.place.save(block)
+        """Store a value from another host, or from the disk."""
+        value = self.place.save(block, is_copy=True)
         return value if isinstance(value, InlineValue) else self._keep(value)
 
     def load(self, stored: InlineValue | SegmentValue | ErrorValue) -> Any:
@@ -141,6 +143,14 @@ class ObjectStore:
             for path in Path(directory).glob(f"{self.place.store}-{writer_pid}-*"):
                 if str(path) not in self._kept:
                     yield path
+
+    def room_on_disk(self) -> int:
+        """Return the bytes that values in memory may use on the disk, which can be negative."""
+        return disk.free_bytes(self.place.directories[-1], self.place.disk_share)
+
+    def bytes_on_disk(self) -> int:
+        """Return the size of the segments for which shared memory had no room."""
+        return segment.used_bytes(self.place.directories[-1], self.place.store)
 
     @property
     def keeps_anything(self) -> bool:

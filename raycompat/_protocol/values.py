@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from raycompat._host import segment
+from raycompat._host import disk, segment
 from raycompat._protocol.serialization import Block
 
 
@@ -130,14 +130,16 @@ def from_wire(wire: Wire) -> InlineValue | SegmentLink | ErrorValue:
 class StorePlace:
     """The place where one node's segments are written.
 
-    It has a name, directories in order of preference (shared memory, then disk), a host, and a limit of
-    shared memory in bytes. Writers remove free segments to stay within the limit.
+    It has a name, directories in order of preference (shared memory, then disk), a host, a limit of
+    shared memory in bytes, and the share of the disk that may be in use when a new value goes there.
+    Writers remove free segments to stay within the limit.
     """
 
     store: str
     directories: tuple[str, ...]
     host: str
     limit_bytes: int
+    disk_share: float = 1.0
     _gauge: segment.Gauge = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -146,10 +148,13 @@ class StorePlace:
 
     def describe(self) -> tuple[Any, ...]:
         """Return the arguments from which another process makes an equal place."""
-        return (self.store, self.directories, self.host, self.limit_bytes)
+        return (self.store, self.directories, self.host, self.limit_bytes, self.disk_share)
 
-    def save(self, block: Block) -> InlineValue | SegmentLink:
+    def save(self, block: Block, *, is_copy: bool = False) -> InlineValue | SegmentLink:
         """Store `block`: a small one inline, a large one as a new segment.
+
+        A copy of a value that exists already is written as long as the host has any room for it,
+        beyond all limits: otherwise values on a full disk could not be read.
 
         Raises
         ------
@@ -161,9 +166,21 @@ class StorePlace:
         # A linked one can be a few bytes shorter than the block, and takes no more room in memory.
         path = segment.link(self.directories[0], self.store, block)
         if path is None:
-            directories = self.directories[0 if self._gauge.has_room(block.size) else 1 :]
-            path = segment.write(directories, self.store, block)
+            path = self._write(block, is_copy=is_copy)
         return SegmentLink(path, block.size, self.host, block.refs)
+
+    def _write(self, block: Block, *, is_copy: bool) -> str:
+        memory, disks = self.directories[:1], self.directories[1:]
+        if self._gauge.has_room(block.size):
+            directories = (*memory, *disks)
+        else:
+            directories = (*disks, *memory) if is_copy else disks
+        check = () if is_copy else (self._check_room,)
+        return segment.write(directories, self.store, block, *check)
+
+    def _check_room(self, directory: str, size: int) -> None:
+        if directory != self.directories[0]:  # shared memory has its own limit
+            disk.check_room(directory, size, self.disk_share)
 
     def remove(self, path: str) -> None:
         """Remove a segment, or keep it for the next writer."""

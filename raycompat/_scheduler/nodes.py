@@ -256,6 +256,7 @@ class Nodes:
                     **info,
                     "resources": self._parts.ledger.node_total(address).amounts(),
                     "available": self._parts.ledger.node_available(address).amounts(),
+                    "spilled": adapter.stored_bytes(self._scheduler, address)[1],
                 }
                 for address, info in self.info.items()
             ],

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import raycompat as ray
+from raycompat._cli.status import described_nodes
 from raycompat._host import segment
 
 MEGABYTE = 1_000_000
@@ -109,13 +110,28 @@ def make(value: int) -> np.ndarray:
     return np.full(10 * MEGABYTE, value % 256, dtype=np.uint8)
 
 
-def test_puts_of_three_times_the_store_are_kept(small_store):
+def test_puts_of_three_times_the_store_are_kept(small_store, wait_until):
     refs = [ray.put(np.full(10 * MEGABYTE, value, dtype=np.uint8)) for value in range(30)]
     assert shared_bytes() <= 100 * MEGABYTE
     totals = ray.get([total.remote(ref) for ref in refs])
     assert totals == [10.0 * MEGABYTE * value for value in range(30)]
     assert shared_bytes() <= 100 * MEGABYTE
     assert [int(ray.get(ref)[-1]) for ref in refs] == list(range(30))
+
+    def spilled() -> tuple[int, str]:
+        state = sys.modules["raycompat._caller.current_session"].get().rpc("raycompat_state")
+        [node] = described_nodes(state)
+        return node["spilled_bytes"], node["spill_directory"]
+
+    def files() -> list[Path]:
+        return [path for path in Path(directory).rglob("*") if path.stat().st_size > MEGABYTE]
+
+    wait_until(lambda: spilled()[0] >= 190 * MEGABYTE)  # reported with Dask's heartbeat
+    directory = spilled()[1]
+    assert len(files()) >= 19
+    refs.clear()
+    wait_until(lambda: spilled()[0] == 0)
+    assert not files()
 
 
 def test_results_of_three_times_the_store_are_kept(small_store):
@@ -168,7 +184,7 @@ def test_a_full_disk_is_said(small_store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(segment, "_write_file", full)
-    with pytest.raises(ray.exceptions.ObjectStoreFullError, match="does not fit"):
+    with pytest.raises(ray.exceptions.OutOfDiskError, match="does not fit"):
         ray.put(np.ones(MEGABYTE))
 
 

@@ -67,7 +67,7 @@ half = ray.put(np.ones(20 << 20, dtype=np.uint8))
 for make in (lambda: ray.put(np.ones(200 << 20, dtype=np.uint8)), lambda: ray.get(ones.remote(200 << 20))):
     try:
         make()
-    except ray.exceptions.ObjectStoreFullError as error:
+    except ray.exceptions.OutOfDiskError as error:
         print("Drop references" in str(error))
 print(ray.get(noisy.remote()))
 print(ray.get(half).sum() == 20 << 20, ray.get(ones.remote(10)).sum())

@@ -67,6 +67,50 @@ def test_a_full_directory_is_passed_over(tmp_path, block, monkeypatch):
         segment.write(directories[:1], "store", block)
 
 
+class DiskOfTenMegabytes:
+    """What `os.statvfs` says of a disk with nine free blocks of 1 MB, one of them for root."""
+
+    f_frsize, f_blocks, f_bfree, f_bavail = 1_000_000, 10, 9, 8
+
+
+def test_a_disk_takes_new_values_up_to_a_share_of_it_and_copies_up_to_the_end(
+    tmp_path, block, monkeypatch
+):
+    monkeypatch.setattr(os, "statvfs", lambda directory: DiskOfTenMegabytes)
+    directories = [str(tmp_path / "shared"), str(tmp_path / "disk")]
+    for each in directories:
+        os.mkdir(each)
+
+    def place(share):
+        return StorePlace("store", directories, "host", 0, share)
+
+    # The block has 0.8 MB, and 2 MB are not available: so 0.28 of the disk will be in use.
+    assert place(0.29).save(block).path.startswith(directories[1])
+    with pytest.raises(OSError, match=r"more than 0\.27 of its size") as caught:
+        place(0.27).save(block)
+    assert caught.value.errno == errno.ENOSPC
+    assert place(0.27).save(block, is_copy=True).path.startswith(directories[1])
+    assert StorePlace(*place(0.27).describe()) == place(0.27)
+
+
+def test_a_copy_may_exceed_the_limit_of_memory_where_the_disk_is_full(tmp_path, block, monkeypatch):
+    write = segment._write_file
+    directories = [str(tmp_path / "shared"), str(tmp_path / "disk")]
+
+    def full(path, block, free):
+        if path.startswith(directories[1]):
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        write(path, block, free)
+
+    monkeypatch.setattr(segment, "_write_file", full)
+    for each in directories:
+        os.mkdir(each)
+    place = StorePlace("store", directories, "host", 0)
+    with pytest.raises(OSError, match="quota"):
+        place.save(block)
+    assert place.save(block, is_copy=True).path.startswith(directories[0])
+
+
 def test_another_failure_is_not_passed_over(tmp_path, block):
     with pytest.raises(FileNotFoundError):
         segment.write([str(tmp_path / "absent"), str(tmp_path)], "store", block)
