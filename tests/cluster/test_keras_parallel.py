@@ -295,3 +295,42 @@ def test_digits_are_learned_by_a_trainer(cluster, tmp_path, size):
     ).fit()
     assert result.metrics["val_accuracy"] >= 0.96
     assert (Path(result.checkpoint.path) / "model.keras").is_file()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_actors_with_other_backends_exchange_weights(cluster):
+    @ray.remote
+    class Line:
+        def __init__(self):
+            import keras
+
+            self.model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+            self.model.compile(keras.optimizers.SGD(0.5), loss="mean_squared_error")
+
+        def backend(self):
+            import keras
+
+            return keras.backend.backend()
+
+        def fit(self, x, y):
+            history = self.model.fit(x, y, batch_size=100, epochs=50, verbose=0)
+            return history.history["loss"][-1]
+
+        def get_weights(self):
+            return self.model.get_weights()
+
+        def set_weights(self, weights):
+            self.model.set_weights(weights)
+
+    backends = ["torch", "tensorflow"]
+    first, second = (
+        Line.options(runtime_env={"env_vars": {"KERAS_BACKEND": each}}).remote()
+        for each in backends
+    )
+    x = np.linspace(0, 1, 100, dtype="float32")[:, None]
+    assert ray.get([each.backend.remote() for each in (first, second)]) == backends
+    for learner, other in [(first, second), (second, first)]:
+        assert ray.get(learner.fit.remote(x, 0.1 * x + 0.3)) < 0.01
+        weights = ray.get(learner.get_weights.remote())
+        ray.get(other.set_weights.remote(weights))
+        np.testing.assert_array_equal(ray.get(other.get_weights.remote())[0], weights[0])
