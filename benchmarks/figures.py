@@ -13,9 +13,10 @@ from report import medians, ratio
 
 FOLDER = Path(__file__).parents[1] / "docs" / "_static"
 
-#: Lines of `ray microbenchmark`: many calls at once, calls one by one, and calls of one actor.
+#: Lines of `ray microbenchmark`: many calls at once, calls one by one, and calls of one actor,
+#: many and one by one.
 BATCH, ALONE = "single client tasks async", "single client tasks sync"
-ACTOR = "1:1 actor calls async"
+ACTOR, ACTOR_ALONE = "1:1 actor calls async", "1:1 actor calls sync"
 
 
 def _rounded(value: float) -> str:
@@ -40,6 +41,8 @@ def figures() -> dict[str, str]:
         "alone-us": _rounded(1e6 / micro[ALONE][0]),
         "alone-ratio": _rounded(ratio(ALONE, *micro[ALONE])),
         "actor-rate": _rounded(micro[ACTOR][0]),
+        "actor-us": _rounded(1e6 / micro[ACTOR][0]),
+        "actor-alone-us": _rounded(1e6 / micro[ACTOR_ALONE][0]),
         "actor-ratio": _rounded(ratio(ACTOR, *micro[ACTOR])),
         "large-least-ratio": _rounded(min(ratios)),
         "large-most-ratio": _rounded(max(ratios)),

@@ -122,8 +122,9 @@ class ScalingConfig(air.ScalingConfig):
             )
         if self.use_tpu or self.topology:
             raise UnsupportedRayFeatureError(
-                "ScalingConfig(use_tpu, topology): nodes do not find TPUs here. Use CPUs or GPUs, or a "
-                "custom resource in resources_per_worker."
+                "ScalingConfig(use_tpu, topology): Train sets up workers with CPUs and GPUs, not TPUs. "
+                "For other accelerators, give tasks and actors the resource by name, such as "
+                'resources={"TPU": 1}.'
             )
 
     @property
