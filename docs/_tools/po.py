@@ -58,6 +58,13 @@ TERMS = (
     (r"世界 ?rank", "全局 rank", None),
     (r"回溯(?!信息)", "回溯信息", None),
     (r"手写强化学习", "从零实现强化学习", None),
+    (r"仪表板", "仪表盘", None),
+    (r"您", "你", None),
+    (r"溢写", "溢出", None),
+    (r"故障排除", "故障排查", None),
+    (r"GPU 内存", "显存", None),
+    (r"Dask (?:的 ?)?工作进程", "Dask worker: 工作进程 are those of Train", None),
+    (r"(?:actor|工作进程) ?失效", "终止: a node is 失效, a process is 终止", None),
     (r"[，。；：！？、] +(?=[`*:\w])", "no blank after a full-width mark", None),
 )
 #: The words of a link are translated; where it leads to is not.
