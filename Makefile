@@ -140,7 +140,8 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
 	$(COMPILE)
 	rm -rf _build/html _build/doctest
-	$(MAKE) --jobs 2 docs-en docs-zh_CN
+	@# What is run is the same in both languages: each build runs the pages to which it comes first.
+	$(MAKE) --jobs 2 SHARED="-D shared_examples=_build/doctest/shared" docs-en docs-zh_CN
 	cp docs/_root/index.html _build/html
 	.venv/bin/python docs/_tools/llms.py docs/_root/llms.txt _build/html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
@@ -150,7 +151,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 
 docs-en docs-zh_CN: docs-%: setup
 	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
-	$(SPHINX) -D language=$* -d _build/doctrees/$* -b doctest . _build/doctest/$*
+	$(SPHINX) -D language=$* $(SHARED) -d _build/doctrees/$* -b doctest . _build/doctest/$*
 
 docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights
 	@test -f "$(PAGE).rst" || { echo "PAGE=$(PAGE): no file $(PAGE).rst; for example PAGE=tutorials/weights"; exit 1; }

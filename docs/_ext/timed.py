@@ -3,12 +3,16 @@
 They run in the folder of their page, where the programs are that it lets readers download. TensorFlow's
 greetings would fill the output of the build, so they are off. A page with the field ``:needs: torch``
 at its top is skipped where that package is not installed.
+
+The builds of two languages can run at the same time and share the work: with ``-D shared_examples=FOLDER``
+a page whose examples are the same in both is run by the build that comes to it first.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
+import hashlib
 import os
 import sys
 import time
@@ -38,6 +42,10 @@ class TimedDocTestBuilder(DocTestBuilder):
                 flush=True,
             )
             return True
+        folder = self.config.shared_examples
+        if folder and not _is_first(Path(folder), docname, doctree):
+            self._out(f"\nShared: {docname}\n")
+            return True
         begin = time.monotonic()
         faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.__stderr__)
         try:
@@ -47,6 +55,24 @@ class TimedDocTestBuilder(DocTestBuilder):
             faulthandler.cancel_dump_traceback_later()
             if (seconds := time.monotonic() - begin) > 1:
                 print(f"Examples of {docname}: {seconds:.0f} s", file=sys.__stderr__, flush=True)
+
+
+def _is_first(folder: Path, docname: str, doctree: nodes.Node) -> bool:
+    """Claim the examples of a page, if it has some; tell whether no other build has claimed the same."""
+    code = [
+        (node["testnodetype"], node["groups"], node.get("test", node.astext()), node["options"])
+        for node in doctree.findall(nodes.Element)
+        if "testnodetype" in node
+    ]
+    if not code:
+        return True
+    digest = hashlib.sha256(repr(code).encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        (folder / f"{docname.replace('/', '.')}-{digest}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -66,4 +92,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     app.add_builder(TimedDocTestBuilder, override=True)
+    app.add_config_value("shared_examples", "", "", str)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,6 +20,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _SKIPPED = re.compile(r"doctest:.*\+SKIP")
 #: A page of which the builder runs nothing, because a package is not installed.
 _SKIPPED_PAGE = re.compile(r"^Skipped: (.+)$", re.MULTILINE)
+#: A page whose examples the build of another language runs, because they are the same.
+_SHARED_PAGE = re.compile(r"^Shared: (.+)$", re.MULTILINE)
 
 
 def doctrees(folder: Path) -> dict[str, nodes.document]:
@@ -104,6 +106,11 @@ def counts(output: Path) -> dict[str, int]:
 def skipped(output: Path) -> set[str]:
     """Return the pages that the builder has skipped."""
     return set(_SKIPPED_PAGE.findall(output.read_text(encoding="utf-8")))
+
+
+def shared(output: Path) -> set[str]:
+    """Return the pages that the builder has left to the build of another language."""
+    return set(_SHARED_PAGE.findall(output.read_text(encoding="utf-8")))
 
 
 def has_failures(output: Path) -> bool:

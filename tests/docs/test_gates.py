@@ -211,6 +211,29 @@ def test_examples_that_need_an_absent_package_are_skipped_visibly(site):
     assert refusals(site, least=0) == {"EXAMPLES"}
 
 
+def test_the_same_examples_are_run_by_one_build_for_both(site):
+    conf = site.folder / "docs" / "conf.py"
+    conf.write_text(conf.read_text() + 'shared_examples = "_build/doctest/shared"\n')
+    outputs = [site.built / "doctest" / each / "output.txt" for each in ("zh_CN", "en")]
+    assert site.build("zh_CN/doctest", "en/doctest") == []
+    first, second = (file.read_text() for file in outputs)
+    assert "Document: docs/page\n" in first
+    assert "Shared: docs/page\n" in second
+    assert "Document: docs/page\n" not in second
+    assert refusals(site, least=3) == set()
+    # Those that neither build has run.
+    assert site.build("zh_CN/doctest", "en/doctest") == []
+    assert refusals(site) == {"EXAMPLES"}
+
+
+def test_examples_that_differ_are_run_by_each_build(site):
+    conf = site.folder / "docs" / "conf.py"
+    conf.write_text(conf.read_text() + 'shared_examples = "_build/doctest/shared"\n')
+    assert site.build("zh_CN/doctest") == []
+    site.edit("page", "   2\n", "   5\n")
+    assert site.build("en/doctest") == ["en/doctest"]
+
+
 def test_english_that_is_given_as_chinese_is_refused(site):
     site.translate({**CHINESE, "The last sentence.": "The last sentence."})
     assert po_refusals(site) == set()
