@@ -22,13 +22,11 @@ from fsspec.implementations.local import LocalFileSystem
 import raycompat as ray
 from raycompat import tune
 from raycompat._storage import Folder
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import Checkpoint, RunConfig, ScalingConfig, get_checkpoint, report
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
 from raycompat.tune.schedulers import (
     ASHAScheduler,
-    HyperBandForBOHB,
     HyperBandScheduler,
     MedianStoppingRule,
     PopulationBasedTraining,
@@ -371,7 +369,7 @@ def test_old_methods(cluster, tmp_path):
             "'stop'",
         ),
         (lambda p: tune.run(3, storage_path=p), tune.TuneError, "not a trainable"),
-        (lambda p: HyperBandForBOHB(), UnsupportedRayFeatureError, "OptunaSearch"),
+        (lambda p: tune.create_searcher("bohb"), ImportError, "pip install hpbandster ConfigSpace"),
         (
             lambda p: tune.create_searcher("bayesopt"),
             ImportError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -219,6 +220,54 @@ def test_hyperband_minimizes(hyperband):
     for number in range(8, 17):
         controller.report(number, t=1, m=number)
     assert [t.status for t in controller.trials[8:11]] == ["PAUSED"] * 3
+
+
+@pytest.fixture
+def of_bohb(schedulers):
+    """Make a runner with trials under HyperBandForBOHB, and a searcher that hears of pauses."""
+
+    def make(num_trials, **options):
+        chosen = {"time_attr": "t", "metric": "m", "mode": "max", "max_t": 9, **options}
+        controller = Controller(schedulers.HyperBandForBOHB(**chosen), num_trials)
+        searcher = SimpleNamespace(on_pause=lambda _: None, on_unpause=lambda _: None)
+        controller.search_alg = SimpleNamespace(searcher=searcher)
+        return controller
+
+    return make
+
+
+def test_hyperband_of_bohb_fills_its_largest_bracket_first(of_bohb):
+    """R = 9, eta = 3: nine trials for 1 come first, then five for 3."""
+    controller = of_bohb(14)
+    assert [controller.report(number, t=1, m=0) for number in range(8)] == ["PAUSE"] * 8
+    assert controller.report(13, t=1, m=0) == "CONTINUE"
+    assert controller.report(13, t=3, m=0) == "PAUSE"
+
+
+def test_hyperband_of_bohb_halves_a_full_bracket(of_bohb):
+    controller = of_bohb(9)
+    for number in range(9):
+        controller.report(number, t=1, m=number)
+    states = [trial.status for trial in controller.trials]
+    assert states == ["TERMINATED"] * 6 + ["PAUSED"] * 2 + ["RUNNING"]
+
+
+def test_hyperband_of_bohb_waits_for_more_trials_while_one_runs(of_bohb):
+    """A bracket of nine has three: they are halved when nothing runs that could bring more."""
+    controller = of_bohb(3)
+    assert [controller.report(number, t=1, m=number) for number in (0, 1)] == ["PAUSE"] * 2
+    assert controller.resume() is None
+    assert controller.report(2, t=1, m=2) == "PAUSE"
+    assert controller.resume() is not None
+
+
+def test_hyperband_of_bohb_says_at_which_limit_a_trial_is(of_bohb):
+    controller = of_bohb(9)
+    early, late = {"t": 0, "m": 1}, {"t": 1, "m": 1}
+    for result in (early, late):
+        controller.scheduler.on_trial_result(controller, controller.trials[0], result)
+    assert "budget" not in early["hyperband_info"]
+    assert late["hyperband_info"]["budget"] == 1
 
 
 def test_hyperband_goes_on_when_a_trial_fails(hyperband):
@@ -483,6 +532,7 @@ def test_replay_refuses_files(schedulers, tmp_path, content):
     [
         ("fifo", "FIFOScheduler"),
         ("async_hyperband", "AsyncHyperBandScheduler"),
+        ("hb_bohb", "HyperBandForBOHB"),
         ("hyperband", "HyperBandScheduler"),
         ("median_stopping_rule", "MedianStoppingRule"),
     ],

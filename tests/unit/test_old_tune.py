@@ -232,6 +232,8 @@ def test_a_library_sees_flat_names_and_low_values():
     [
         ("ax", {}, "ax-platform"),
         ("bayesopt", {}, "bayesian-optimization"),
+        ("bohb", {}, "hpbandster ConfigSpace"),
+        ("hebo", {}, "HEBO"),
         ("nevergrad", {}, "nevergrad"),
         ("zoopt", {"budget": 1}, "zoopt"),
     ],
@@ -241,7 +243,7 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(
 ):
     import sys
 
-    package = {"bayesopt": "bayes_opt"}.get(name, name)
+    package = {"bayesopt": "bayes_opt", "bohb": "hpbandster"}.get(name, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=f"pip install {install}"):
         tune.create_searcher(name, **options)

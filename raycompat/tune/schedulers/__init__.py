@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
+from raycompat.tune.schedulers.hb_bohb import HyperBandForBOHB
 from raycompat.tune.schedulers.hyperband import HyperBandScheduler
 from raycompat.tune.schedulers.median_stopping_rule import MedianStoppingRule
 from raycompat.tune.schedulers.pb2 import PB2
@@ -20,6 +21,7 @@ __all__ = [
     "ASHAScheduler",
     "AsyncHyperBandScheduler",
     "FIFOScheduler",
+    "HyperBandForBOHB",
     "HyperBandScheduler",
     "MedianStoppingRule",
     "PopulationBasedTraining",
@@ -27,22 +29,6 @@ __all__ = [
     "TrialScheduler",
     "create_scheduler",
 ]
-
-
-class HyperBandForBOHB(HyperBandScheduler):
-    """Refused: BOHB needs the searcher TuneBOHB, whose libraries are not maintained.
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.HyperBandForBOHB``, 2.60.0. Raises `UnsupportedRayFeatureError`.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse(
-            "HyperBandForBOHB",
-            "the libraries of its searcher TuneBOHB, hpbandster and ConfigSpace, are not maintained",
-            "use HyperBandScheduler or ASHAScheduler with OptunaSearch",
-        )
 
 
 class ResourceChangingScheduler(TrialScheduler):

@@ -98,7 +98,9 @@ class HyperBandScheduler(ScoredScheduler):
         self._eta, self._max_t = reduction_factor, max_t
         self._stop_last_trials = stop_last_trials
         self._sizes = bracket_sizes(max_t, reduction_factor)
-        #: Rounds of all brackets; within a round by s.
+        #: The brackets s of a round, in their order. One whose first limit rounds to 0 is left out.
+        self._order = [s for s, (_, first_t) in enumerate(self._sizes) if first_t]
+        #: Rounds of all brackets; within a round in their order.
         self._bands: list[list[Bracket]] = [[]]
         self._bracket_of: dict[Trial, Bracket] = {}
         self._num_stopped = 0
@@ -113,11 +115,9 @@ class HyperBandScheduler(ScoredScheduler):
         self._bracket_of[trial] = bracket
 
     def _new_bracket(self) -> Bracket:
-        s = len(self._bands[-1])
-        # A bracket whose first limit rounds to 0 is left out.
-        if s == len(self._sizes) or self._sizes[s][1] == 0:
+        if len(self._bands[-1]) == len(self._order):
             self._bands.append([])
-            s = 0
+        s = self._order[len(self._bands[-1])]
         num_trials, first_t = self._sizes[s]
         limits = halvings(num_trials, first_t, s, self._eta, self._max_t)
         bracket = Bracket(self._time_attr, limits, self._stop_last_trials)
@@ -231,7 +231,8 @@ class Bracket:
         self.is_being_processed = False
 
     @property
-    def _limit(self) -> int:
+    def limit(self) -> int:
+        """Until when trials train in this round."""
         return self._limits[self._round][1]
 
     @property
@@ -251,7 +252,7 @@ class Bracket:
 
     def round_is_done(self) -> bool:
         """Return whether every trial has reached the limit."""
-        return all(self._time(trial) >= self._limit for trial in self.results)
+        return all(self._time(trial) >= self.limit for trial in self.results)
 
     def finished(self) -> bool:
         return self._stop_last_trials and self._is_last_round and self.round_is_done()
@@ -260,7 +261,7 @@ class Bracket:
         """Return whether a trial continues to train in this round."""
         if not self._stop_last_trials and self._is_last_round:
             return True
-        return self._time(trial) < self._limit
+        return self._time(trial) < self.limit
 
     def halve(self, score: object) -> tuple[list[Trial], list[Trial]]:
         """Begin the next round; return the trials that stay and those that stop."""
@@ -284,4 +285,4 @@ class Bracket:
     def __repr__(self) -> str:
         counts = Counter(trial.status for trial in self._all_trials)
         statuses = ", ".join(f"{status}: {count}" for status, count in sorted(counts.items()))
-        return f"Bracket(n={self._limits[self._round][0]}, until {self._limit}): {{{statuses}}}"
+        return f"Bracket(n={self._limits[self._round][0]}, until {self.limit}): {{{statuses}}}"

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat._surface.modules import names_of
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.search.basic_variant import BasicVariantGenerator
 from raycompat.tune.search.concurrency_limiter import ConcurrencyLimiter
 from raycompat.tune.search.repeater import Repeater
@@ -54,13 +53,12 @@ SEARCHERS: dict[str, Callable[[], Any]] = {
     "hyperopt": _hyperopt,
     "optuna": _optuna,
     "ax": _of_library("ax", "AxSearch"),
+    "bohb": _of_library("bohb", "TuneBOHB"),
+    "hebo": _of_library("hebo", "HEBOSearch"),
     "bayesopt": _of_library("bayesopt", "BayesOptSearch"),
     "nevergrad": _of_library("nevergrad", "NevergradSearch"),
     "zoopt": _of_library("zoopt", "ZOOptSearch"),
 }
-
-#: Searchers of Ray that wrap libraries which raycompat does not.
-REFUSED = ("bohb", "hebo")
 
 
 def create_searcher(search_alg: str, **kwargs: Any) -> Any:
@@ -69,7 +67,7 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     Parameters
     ----------
     search_alg : {"random", "variant_generator", "optuna", "hyperopt", "ax", "bayesopt", ...}
-        Also "nevergrad" and "zoopt".
+        Also "bohb", "hebo", "nevergrad" and "zoopt".
     **kwargs
         Arguments of the searcher; those that it lacks are left out.
 
@@ -77,20 +75,12 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     ------
     ValueError
         When no searcher has that name.
-    UnsupportedRayFeatureError
-        When raycompat does not wrap the library.
 
     Notes
     -----
-    Ray source: ``ray.tune.create_searcher``, 2.60.0. Differs from Ray: not BOHB and HEBO.
+    Ray source: ``ray.tune.create_searcher``, 2.60.0. No known difference.
     """
     name = search_alg.lower()
-    if name in REFUSED:
-        raise UnsupportedRayFeatureError(
-            f"create_searcher({search_alg!r})",
-            "its libraries are not maintained",
-            "use 'optuna'",
-        )
     if name not in SEARCHERS:
         raise ValueError(f"search_alg={search_alg!r}: expected one of {sorted(SEARCHERS)}.")
     return with_known_arguments(SEARCHERS[name](), kwargs)

@@ -11,8 +11,14 @@ EXTRAS = {"hyperopt": "tune-hyperopt"}
 #: What installs a package that no extra has.
 INSTALLED_AS = {
     "ax": "ax-platform",
+    "ConfigSpace": "hpbandster ConfigSpace",
     "bayes_opt": "bayesian-optimization",
+    "flaml": "flaml",
+    "hebo": "HEBO",
+    "hpbandster": "hpbandster ConfigSpace",
     "nevergrad": "nevergrad",
+    "skopt": "scikit-optimize",
+    "statsmodels": "statsmodels",
     "zoopt": "zoopt",
 }
 

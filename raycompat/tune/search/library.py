@@ -24,6 +24,10 @@ class LibrarySearcher(Searcher):
     mode : {"min", "max"}, optional
     points_to_evaluate : list of dict, optional
         Configs that come first, flat or nested as the space is.
+    evaluated_rewards : list of float, optional
+        The metric's values of the first of these configs, which are then not tried again.
+    max_concurrent : int, optional
+        Suggest nothing while so many suggestions have no result.
     """
 
     #: The library, for errors.
@@ -35,9 +39,18 @@ class LibrarySearcher(Searcher):
         metric: str | None = None,
         mode: str | None = None,
         points_to_evaluate: list[dict[str, Any]] | None = None,
+        evaluated_rewards: list[float] | None = None,
+        max_concurrent: int | None = None,
     ) -> None:
         super().__init__(metric=metric, mode=mode)
         self._points = list(points_to_evaluate or [])
+        self._rewards = list(evaluated_rewards or [])
+        if len(self._rewards) > len(self._points):
+            raise ValueError(
+                f"evaluated_rewards={evaluated_rewards!r}: expected at most one value for each of the "
+                f"{len(self._points)} configs of points_to_evaluate."
+            )
+        self._limit = max_concurrent
         self._space: dict[str, Any] | None = None
         self._asked: dict[str, Any] = {}
         if space:
@@ -63,7 +76,10 @@ class LibrarySearcher(Searcher):
         return True
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        require_space(self, self._space)
+        require_space(self, self._space is not None)
+        self._learn_given()
+        if self._limit and self.num_running() >= self._limit:
+            return None
         point = self._points.pop(0) if self._points else None
         found = self.ask(None if point is None else self._flat(point))
         if found is None:
@@ -74,6 +90,17 @@ class LibrarySearcher(Searcher):
         for name, value in values.items():
             assign_value(config, self._paths[name], value)
         return config
+
+    def _learn_given(self) -> None:
+        """Take the values that the program knows already."""
+        while self._rewards:
+            found = self.ask(self._flat(self._points.pop(0)))
+            assert found is not None, "a given config is never refused"
+            self.tell(found[0], float(self._rewards.pop(0)))
+
+    def num_running(self) -> int:
+        """Return how many suggestions have no result."""
+        return len(self._asked)
 
     def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a given config by flat names."""
