@@ -47,7 +47,7 @@ def _is_old(args: tuple[Any, ...], kwargs: dict[str, Any], known: frozenset[str]
         return isinstance(first, Number) or (
             isinstance(first, Mapping) and not kwargs.keys() <= known
         )
-    return bool(kwargs) and not isinstance(kwargs.get("metrics"), Mapping)
+    return not isinstance(kwargs.get("metrics"), Mapping)
 
 
 def _metrics(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat._surface import era, forms, table
+from raycompat._surface import companions, era, forms, table
 from raycompat._surface.table import Row
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ class _Finder:
             return self._spec(fullname, None) if table.is_folder(theirs) else None
         if row.last and era.is_past(row.last):
             return None
-        return self._spec(fullname, row)
+        companion = companions.spec_of(fullname) if not row.place else None
+        return companion or self._spec(fullname, row)
 
     def _spec(self, fullname: str, row: Row | None) -> ModuleSpec:
         return ModuleSpec(fullname, cast("Loader", _Loader(row)), is_package=True)

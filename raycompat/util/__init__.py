@@ -5,6 +5,7 @@ import importlib.util
 from typing import Any
 
 from raycompat import _missing
+from raycompat._surface.modules import names_of
 from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
 from raycompat.util._node_address import get_node_ip_address
@@ -34,8 +35,11 @@ def __getattr__(name: str) -> Any:
     is_ours = importlib.util.find_spec(f"{__name__}.{name}") is not None
     if not is_ours and _missing.is_rays(f"util.{name}"):
         return _missing.MissingName(f"ray.util.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _name_of_old(name)
 
+
+#: Names of older Rays.
+_name_of_old = names_of(__name__)
 
 __all__ = [
     "ActorPool",

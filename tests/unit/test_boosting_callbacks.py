@@ -91,3 +91,24 @@ def test_xgboost_reports_each_round(reports, xgboost):
     plain.after_iteration(Model(), 0, {"eval": {"error": [1.0]}})
     plain.after_training(Model())
     assert reports == [({"eval-error": 1.0}, [])]
+
+
+class Loaded:
+    """A model of a library, which knows its file."""
+
+    def __init__(self, model_file):
+        self.text = Path(model_file).read_text()
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_a_model_is_read_from_a_checkpoint(monkeypatch, tmp_path, xgboost, library):
+    from raycompat.train import Checkpoint
+
+    monkeypatch.setitem(sys.modules, library, SimpleNamespace(Booster=Loaded))
+    module = importlib.import_module(f"raycompat._old.tune.integration.{library}")
+    callback = module.TuneReportCheckpointCallback
+    (tmp_path / "own.txt").write_text("own")
+    (tmp_path / callback.CHECKPOINT_NAME).write_text("trees")
+    checkpoint = Checkpoint.from_directory(tmp_path)
+    assert callback.get_model(checkpoint).text == "trees"
+    assert callback.get_model(checkpoint, filename="own.txt").text == "own"

@@ -148,3 +148,17 @@ def test_a_program_of_today_has_no_gym(monkeypatch):
     monkeypatch.setenv(era.VARIABLE, "2.60")
     with pytest.raises(ModuleNotFoundError):
         import gym  # noqa: F401
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_versions_that_gymnasium_left_out_are_the_newest(gym):
+    assert env_creator("Pendulum-v0")(EnvContext({}, 0)).spec.id == "Pendulum-v1"
+    assert gym.spec("BipedalWalker-v2").id == "BipedalWalker-v3"
+    assert gym.spec("CartPole-v0").id == "CartPole-v0"
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "BreakoutNoFrameskip-v4"])
+def test_environments_of_atari_name_their_package(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    with pytest.raises(ImportError, match="pip install ale-py"):
+        env_creator(name)

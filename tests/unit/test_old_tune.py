@@ -48,6 +48,7 @@ def report(metrics, *, checkpoint=None):
         ([], {"metrics": {"a": 1}, "checkpoint": 2}, ({"a": 1}, 2)),
         ([], {"loss": 1, "done": True}, ({"loss": 1, "done": True}, None)),
         ([{"a": 1}], {"b": 2}, ({"a": 1, "b": 2}, None)),
+        ([], {}, ({}, None)),
         ([0.5], {}, ({"_metric": 0.5}, None)),
         ([0.5], {"b": 2}, ({"_metric": 0.5, "b": 2}, None)),
     ],

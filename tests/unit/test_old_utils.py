@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import threading
 
 import pytest
 
 from raycompat._old import utils
+from raycompat._old.air import packages
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -61,3 +64,26 @@ def test_machinery_says_why_it_is_missing():
         utils.push_error_to_driver(None, "type", "text")
     with pytest.raises(AttributeError):
         utils.nonsense  # noqa: B018
+
+
+def test_a_driver_is_never_behind_a_proxy():
+    import raycompat as ray
+
+    assert ray.util.client.ray.is_connected() is False
+    assert ray.util.client.ray.get is ray.get
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        ray.util.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["try_import_pyspiel", "try_import_open_spiel"])
+def test_a_missing_openspiel_is_an_error_if_asked(monkeypatch, name):
+    from raycompat.rllib.env import utils as env_utils
+
+    for package in ("pyspiel", "open_spiel"):
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    if importlib.util.find_spec(name.removeprefix("try_import_")) is not None:
+        pytest.skip("it is installed")
+    assert getattr(env_utils, name)() is None
+    with pytest.raises(ModuleNotFoundError) as caught:
+        getattr(env_utils, name)(error=True)
+    assert packages.advice(caught.value).endswith("pip install open_spiel")

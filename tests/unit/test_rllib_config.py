@@ -383,3 +383,10 @@ def test_registered_environments_go_along_with_the_config():
         assert found == "mine-of-a-grid"
         assert env_creator(found)({}) == "made"
     assert with_registered_names({"lr": 1}) == {"lr": 1}
+
+
+def test_overrides_take_the_name_of_a_method_without_effect(caplog):
+    assert PPOConfig.overrides(exploration=False, explore=False) == {"explore": False}
+    assert "overrides(exploration=False)" in caplog.text
+    with pytest.raises(ValueError, match="unknown options 'explor'"):
+        PPOConfig.overrides(explor=False)

@@ -50,6 +50,7 @@ _INSTALLED_AS = {
     "nevergrad": "",
     "onnx": "",
     "onnxruntime": "",
+    "open_spiel": "",
     "optuna": "",
     "pandas": "",
     "pettingzoo": "",

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 
+from raycompat._old.air.packages import require
 from raycompat._old.gym.adapters import OfItsTime, of_today
 
-#: Names of environments that gymnasium has under another one, with the same behaviour.
-_RENAMED = {"Pendulum-v0": "Pendulum-v1"}
+logger = logging.getLogger(__name__)
+
+
+def with_environments(id: str) -> str:
+    """Return the name of an environment, in the newest version where gymnasium has left out its own.
+
+    Parameters
+    ----------
+    id : str
+        Its name. Those of Atari are registered by their package, which this imports.
+
+    Raises
+    ------
+    ImportError
+        When the package of Atari's environments is missing; says how to install it.
+    """
+    try:
+        gymnasium.spec(id)
+    except gymnasium.error.DeprecatedEnv:
+        name = id.rpartition("-v")[0]
+        versions = [spec.version for spec in gymnasium.registry.values() if spec.name == name]
+        newest = f"{name}-v{max(version for version in versions if version is not None)}"
+        _say(id, newest)
+        return newest
+    except gymnasium.error.UnregisteredEnv:
+        if _ATARI.fullmatch(id):
+            gymnasium.register_envs(require("ale_py", f"The environment {id!r}"))
+    return id
+
+
+#: Names of Atari's environments that no other package has.
+_ATARI = re.compile(r"ALE/.*|\w+?(NoFrameskip|Deterministic)-v\d")
+
+
+@functools.cache
+def _say(id: str, newest: str) -> None:
+    logger.warning("gymnasium no longer has the environment %r: %r is used.", id, newest)
 
 
 def make(id: Any, **kwargs: Any) -> Any:
@@ -24,7 +63,7 @@ def make(id: Any, **kwargs: Any) -> Any:
     **kwargs
         What it is made with.
     """
-    return OfItsTime(gymnasium.make(_RENAMED.get(id, id), disable_env_checker=True, **kwargs))
+    return OfItsTime(gymnasium.make(with_environments(id), disable_env_checker=True, **kwargs))
 
 
 def register(id: str, entry_point: Any = None, **kwargs: Any) -> None:
@@ -56,7 +95,7 @@ def _found(entry_point: Any) -> Callable[..., Any]:
 
 def spec(id: str) -> Any:
     """Return what gymnasium knows of an environment."""
-    return gymnasium.spec(_RENAMED.get(id, id))
+    return gymnasium.spec(with_environments(id))
 
 
 EnvSpec = gymnasium.envs.registration.EnvSpec

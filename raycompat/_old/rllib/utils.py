@@ -56,6 +56,28 @@ def try_import_torch(error: bool = False) -> tuple[Any, Any]:
     return (None, None) if torch is None else (torch, torch.nn)
 
 
+def try_import_pyspiel(error: bool = False) -> Any:
+    """Return OpenSpiel's ``pyspiel``, or None without it.
+
+    Parameters
+    ----------
+    error : bool, default False
+        Whether it is an error that it is not installed.
+    """
+    return _imported("pyspiel", error)
+
+
+def try_import_open_spiel(error: bool = False) -> Any:
+    """Return ``open_spiel``, or None without it.
+
+    Parameters
+    ----------
+    error : bool, default False
+        Whether it is an error that it is not installed.
+    """
+    return _imported("open_spiel", error)
+
+
 def _imported(package: str, error: bool) -> Any:
     try:
         return importlib.import_module(package)

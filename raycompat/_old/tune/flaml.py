@@ -20,6 +20,9 @@ from raycompat.tune.trainable.nested import flatten_dict, unflatten_dict
 
 __all__ = ["CFO", "BlendSearch"]
 
+#: What FLAML takes as if it were a search space.
+_SETTINGS = ("time_budget_s", "num_samples")
+
 
 class BlendSearch(LibrarySearcher):
     """Let FLAML's BlendSearch suggest configs: local searches from points of a global one.
@@ -90,14 +93,13 @@ class BlendSearch(LibrarySearcher):
         bool
             False when the searcher has its own space.
         """
-        settings = {"time_budget_s", "num_samples"} & set(config or {})
+        space = config or {}
+        settings = {name: space[name] for name in _SETTINGS if name in space}
         if not settings:
-            return super().set_search_properties(metric, mode, config or {}, **spec)
-        self._options.update({name: config[name] for name in settings})  # type: ignore[index]
+            return super().set_search_properties(metric, mode, space, **spec)
+        self._options.update(settings)
         if self._space is not None:
-            self._search.set_search_properties(
-                None, None, {name: config[name] for name in settings}
-            )  # type: ignore[index]
+            self._search.set_search_properties(None, None, settings)
         return True
 
     def start(self, domains: dict[str, Domain]) -> None:

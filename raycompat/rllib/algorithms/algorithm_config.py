@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -34,6 +35,8 @@ from raycompat.rllib.schedules import check_schedule
 if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
     from raycompat.rllib.policy_spec import PolicySpec
+
+logger = logging.getLogger(__name__)
 
 #: The options that all algorithms have, by the method that sets them, with their defaults.
 GROUPS: dict[str, dict[str, Any]] = {
@@ -564,12 +567,17 @@ class AlgorithmConfig:
     def overrides(cls, **options: Any) -> dict[str, Any]:
         """Return options for ``evaluation_config``, by their names of today.
 
+        The name of a method, such as ``exploration``, has no effect, as in Ray.
+
         Raises
         ------
         ValueError
             When a name is unknown; the message has the closest names.
         """
         renamed = with_new_names(options)
+        methods = [n for n in renamed if n not in cls.names() and callable(getattr(cls, n, None))]
+        for name in methods:
+            logger.warning("overrides(%s=%r): a method has no effect.", name, renamed.pop(name))
         cls._refuse_unknown("overrides", renamed, cls.names())
         return renamed
 

@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 
 from raycompat._old.gym.adapters import of_today
+from raycompat._old.gym.registration import with_environments
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
@@ -67,6 +68,7 @@ def _check_takes_config(env: Callable[..., Any]) -> None:
 
 
 def _creator_of_name(name: str) -> EnvCreator:
+    name = with_environments(name)
     try:
         gymnasium.spec(name)
     except gymnasium.error.UnregisteredEnv as error:

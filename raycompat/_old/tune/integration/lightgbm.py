@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old.air.packages import require
 from raycompat._old.tune.integration.reporting import RoundReports, WithoutCheckpoints
 
 
@@ -13,6 +14,10 @@ class TuneReportCheckpointCallback(RoundReports):
     CHECKPOINT_NAME = "model.txt"
     #: As LightGBM orders callbacks: after those that evaluate.
     order, before_iteration = 20, False
+
+    @staticmethod
+    def _load(path: str) -> Any:
+        return require("lightgbm", "ray.tune.integration.lightgbm").Booster(model_file=path)
 
     def __call__(self, env: Any) -> None:
         """Report the evaluations of a round, which LightGBM describes by `env`."""

@@ -74,6 +74,24 @@ class RoundReports:
         self._changed = results_postprocessing_fn
         self._last: dict[str, Any] = {}
 
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str | None = None) -> Any:
+        """Return the model of a checkpoint that the callback made.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint
+        filename : str, optional
+            As it was given to the callback; by default `CHECKPOINT_NAME`.
+        """
+        with checkpoint.as_directory() as folder:
+            return cls._load(os.path.join(folder, filename or cls.CHECKPOINT_NAME))
+
+    @staticmethod
+    def _load(path: str) -> Any:
+        """Return the library's model from its file."""
+        raise NotImplementedError
+
     def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> None:
         """Report the evaluations of a round; rounds are counted from 1."""
         if self._changed is not None:

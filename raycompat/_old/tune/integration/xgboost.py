@@ -15,6 +15,10 @@ class TuneReportCheckpointCallback(RoundReports, _Callback):
 
     CHECKPOINT_NAME = "model.ubj"
 
+    @staticmethod
+    def _load(path: str) -> Any:
+        return require("xgboost", "ray.tune.integration.xgboost").Booster(model_file=path)
+
     def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, Any]) -> bool:
         """Report the last value of each evaluation."""
         found = {
