@@ -4,8 +4,8 @@ They run in the folder of their page, where the programs are that it lets reader
 greetings would fill the output of the build, so they are off. A page with the field ``:needs: torch``
 at its top is skipped where that package is not installed.
 
-The builds of two languages can run at the same time and share the work: with ``-D shared_examples=FOLDER``
-a page whose examples are the same in both is run by the build that comes to it first.
+Builds of two languages at the same time can share the work: with ``-D shared_examples=FOLDER`` a
+page whose examples are the same in both is run by the build that comes to it first.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TimedDocTestBuilder(DocTestBuilder):
 
 
 def _is_first(folder: Path, docname: str, doctree: nodes.Node) -> bool:
-    """Claim the examples of a page, if it has some; tell whether no other build has claimed the same."""
+    """Claim the examples of a page; tell whether no other build has claimed the same ones."""
     code = [
         (node["testnodetype"], node["groups"], node.get("test", node.astext()), node["options"])
         for node in doctree.findall(nodes.Element)

@@ -3,8 +3,8 @@
     python docs/_tools/check_site.py _build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 
 Every page must be there in both languages, lead to the other one, and lead nowhere that is not there;
-what is shown as code and what is run must be the same; every example must have been run, by both builds or
-by one for both; and what is not code in the Chinese pages must be Chinese.
+what is shown as code and what is run must be the same; every example must have been run, by both builds
+or by one for both; and what is not code in the Chinese pages must be Chinese.
 """
 
 from __future__ import annotations
