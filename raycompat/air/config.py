@@ -101,11 +101,15 @@ class ScalingConfig(ShownAsTable):
         return {name: amount for name, amount in self.trainer_resources.items() if amount != 0}
 
     @property
+    def _most_workers(self) -> int:
+        return int(self.num_workers)
+
+    @property
     def total_resources(self) -> dict[str, float]:
         """Resources of the trainer and all workers together, by name."""
         total = dict(self._trainer_resources_not_none)
         for name, amount in self._resources_per_worker_not_none.items():
-            total[name] = total.get(name, 0.0) + amount * self.num_workers
+            total[name] = total.get(name, 0.0) + amount * self._most_workers
         return total
 
     @property
@@ -131,7 +135,7 @@ class ScalingConfig(ShownAsTable):
             name: self._trainer_resources_not_none.get(name, 0) + worker.get(name, 0)
             for name in {**self._trainer_resources_not_none, **worker}
         }
-        return [{}, first, *[dict(worker) for _ in range(self.num_workers - 1)]]
+        return [{}, first, *[dict(worker) for _ in range(self._most_workers - 1)]]
 
     def as_placement_group_factory(self) -> Any:
         """Return the resources of a trial that trains, as Tune's ``PlacementGroupFactory``."""

@@ -50,6 +50,20 @@ class WorkersFailed(Exception):
         super().__init__(self.text)
 
 
+class RoomForMore(Exception):
+    """The cluster has room for more workers.
+
+    Parameters
+    ----------
+    number : int
+        How many more.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
 class Attempt:
     """See the module.
 
@@ -63,11 +77,19 @@ class Attempt:
         Those of the run.
     on_report : callable
         Called with the metrics of all ranks and the checkpoint, after each report.
+    num_more : callable, optional
+        Returns how many more workers there is room for. By default their number is fixed.
     """
 
     def __init__(
-        self, group: WorkerGroup, state: RunState, validations: Validations, on_report: OnReport
+        self,
+        group: WorkerGroup,
+        state: RunState,
+        validations: Validations,
+        on_report: OnReport,
+        num_more: Callable[[int], int] = lambda current: 0,
     ) -> None:
+        self._num_more = num_more
         self._group = group
         self._state = state
         self._validations = validations
@@ -86,6 +108,8 @@ class Attempt:
         ------
         WorkersFailed
             When a rank raises, dies, hangs, or waits for a report that others will not make.
+        RoomForMore
+            When the workers should be started again, because there is room for more.
         """
         workers = self._group.workers
         health = Health(workers)
@@ -113,6 +137,8 @@ class Attempt:
             failures = self._with_causes(failures, training) or health.check() or self._mismatch()
             if failures:
                 raise WorkersFailed(failures, self._group)
+            if len(events) == len(workers) and (number := self._num_more(len(workers))):
+                raise RoomForMore(number)
             self._stragglers.check(time.monotonic())
             self._validations.collect()
             self._answer_questions()

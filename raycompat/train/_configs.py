@@ -43,8 +43,11 @@ class ScalingConfig(air.ScalingConfig):
     ----------
     trainer_resources : dict, optional
         Of no effect, a form of Ray 2.0 to 2.48: the process that starts the workers needs no resources.
-    num_workers : int, default 1
-        Number of workers, each a new process. 0: the function runs in the calling process.
+    num_workers : int or tuple of int, default 1
+        Number of workers, each a new process. 0: the function runs in the calling process. A tuple is
+        the least and the most: the run starts with as many as the cluster has room for. It continues,
+        from the latest checkpoint, with fewer when a node is lost, and with more when one joins. The
+        loss counts as a failure, see `FailureConfig`. As a trial of Tune, the run has the least.
     use_gpu : bool, default False
         Whether each worker gets a GPU.
     resources_per_worker : dict, optional
@@ -54,23 +57,24 @@ class ScalingConfig(air.ScalingConfig):
     accelerator_type : str, optional
         Type of accelerator that the workers' nodes must have.
     label_selector : dict or list of dict, optional
-        Labels of nodes on which a worker may run; in a list, one dictionary for each worker.
+        Labels of nodes on which a worker may run; in a list, one dictionary for each worker, of the
+        most that there may be.
     use_tpu, topology
         Not supported: TPUs do not exist here.
     elastic_resize_monitor_interval_s : float, default 60.0
-        Has no effect: the number of workers is fixed.
+        With a tuple as `num_workers`: seconds between two checks whether there is room for more.
 
     Raises
     ------
     ValueError
         When a value is out of range, or resources contradict `use_gpu`.
     UnsupportedRayFeatureError
-        For a range of workers, and for TPUs.
+        For TPUs.
 
     Notes
     -----
-    Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: a tuple of numbers of workers is not
-    supported.
+    Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: workers are added only where resources
+    are free, so the run never stops for resources that others use.
     """
 
     num_workers: Any = 1
@@ -91,26 +95,25 @@ class ScalingConfig(air.ScalingConfig):
             )
         self._check_tpus()
         labels = self.label_selector
-        if isinstance(labels, list) and len(labels) != self.num_workers:
+        if isinstance(labels, list) and len(labels) != self.max_workers:
             raise ValueError(
-                f"label_selector has {len(labels)} entries for {self.num_workers} workers: expected "
+                f"label_selector has {len(labels)} entries for {self.max_workers} workers: expected "
                 "one for each, or one dict for all."
             )
         super().__post_init__()
 
     def _check_workers(self) -> None:
-        number = self.num_workers
-        if isinstance(number, tuple) and len(number) == 2:
-            raise UnsupportedRayFeatureError(
-                f"ScalingConfig(num_workers={number!r}): the number of workers is fixed here. Pass "
-                f"one of the two, such as num_workers={number[1]!r}."
-            )
-        if not isinstance(number, int) or isinstance(number, bool):
+        given = self.num_workers
+        numbers = given if isinstance(given, tuple) and len(given) == 2 else (given,)
+        if any(not isinstance(number, int) or isinstance(number, bool) for number in numbers):
             raise ValueError(
-                f"num_workers={number!r}: expected an integer, for example num_workers=2."
+                f"num_workers={given!r}: expected an integer, for example num_workers=2, or a tuple of "
+                "the least and the most, for example (1, 4)."
             )
-        if number < 0:
-            raise ValueError(f"num_workers={number!r}: expected 0 or more.")
+        if numbers[0] < 0:
+            raise ValueError(f"num_workers={given!r}: expected 0 or more.")
+        if numbers[0] > numbers[-1]:
+            raise ValueError(f"num_workers={given!r}: expected the least first, then the most.")
 
     def _check_tpus(self) -> None:
         if self.use_gpu and self.use_tpu:
@@ -129,18 +132,27 @@ class ScalingConfig(air.ScalingConfig):
 
     @property
     def elasticity_enabled(self) -> bool:
-        """Whether the number of workers may change; always False."""
-        return False
+        """Whether the number of workers may change."""
+        return isinstance(self.num_workers, tuple)
 
     @property
     def min_workers(self) -> int:
-        """The number of workers."""
-        return int(self.num_workers)
+        """The least number of workers."""
+        return int(self.num_workers[0] if self.elasticity_enabled else self.num_workers)
 
     @property
     def max_workers(self) -> int:
-        """The number of workers."""
-        return int(self.num_workers)
+        """The largest number of workers."""
+        return self._most_workers
+
+    @property
+    def _most_workers(self) -> int:
+        return int(self.num_workers[1] if self.elasticity_enabled else self.num_workers)
+
+    @property
+    def _least_workers(self) -> int:
+        """The number of workers without which a run waits, or runs in the calling process (0)."""
+        return max(self.min_workers, 1) if self.elasticity_enabled else self.min_workers
 
     @property
     def _trainer_resources_not_none(self) -> dict[str, float]:

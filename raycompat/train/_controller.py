@@ -11,13 +11,14 @@ from typing import Any
 
 import raycompat as ray
 from raycompat.exceptions import RayActorError
-from raycompat.train._attempt import Attempt, WorkersFailed
+from raycompat.train._attempt import Attempt, RoomForMore, WorkersFailed
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._context import TrainContext
 from raycompat.train._errors import ControllerError, TrainingFailedError, WorkerGroupError
 from raycompat.train._progress import Progress
 from raycompat.train._report_options import ValidationConfig
+from raycompat.train._reservation import Elasticity
 from raycompat.train._result import Result
 from raycompat.train._run import TrainRunContext
 from raycompat.train._run_state import RunState
@@ -82,8 +83,12 @@ class Controller:
         #: A trial's figures are shown by Tune.
         self._shown = None if in_trial else Experiment(str(self._config.name), kind="Train")
         self._num_reports = 0
+        self._num_tries = 0
         self._num_failures = 0
         self._num_failed_starts = 0
+        scaling = context.scaling_config
+        is_elastic = scaling.elasticity_enabled and group is None
+        self._elasticity = Elasticity(scaling) if is_elastic else None
 
     def run(self) -> Result:
         """Run tries until one succeeds.
@@ -104,6 +109,8 @@ class Controller:
                     self._take_failure(failed)
                 except RayActorError as error:
                     self._take_failed_start(error)
+                except RoomForMore as room:
+                    self._take_room(room)
                 else:
                     end = "TERMINATED"
                     return self._state.as_result(return_value=value)
@@ -153,6 +160,15 @@ class Controller:
         # As text: handlers may keep the record, and the error has frames that hold references.
         _log.warning("%s: a worker died before it trained: %s", self._config.name, str(error))
 
+    def _take_room(self, room: RoomForMore) -> None:
+        latest = self._state.registry.latest
+        _log.info(
+            "%s: the cluster has room for %d more workers. The workers start again, from %s.",
+            self._config.name,
+            room.number,
+            "the beginning" if latest is None else latest.checkpoint,
+        )
+
     def _callbacks(self) -> list[UserCallback]:
         return [each for each in self._config.callbacks or [] if isinstance(each, UserCallback)]
 
@@ -175,7 +191,7 @@ class Controller:
         runtime_env["env_vars"] = {
             **backend._variables(self._function, given),
             **given,
-            "RAYCOMPAT_TRAIN_RUN": f"{self._context.run_id}.{self._num_failures}",
+            "RAYCOMPAT_TRAIN_RUN": f"{self._context.run_id}.{self._num_tries}",
         }
         # A class that is exported by value, with the function: so nodes see which framework it uses.
         worker_class = type(
@@ -187,9 +203,12 @@ class Controller:
                 "__module__": "__main__",
             },
         )
-        return WorkerGroup(self._context.scaling_config, worker_class, runtime_env, self._group)
+        reserve = None if self._elasticity is None else self._elasticity.reserve
+        scaling = self._context.scaling_config
+        return WorkerGroup(scaling, worker_class, runtime_env, self._group, reserve)
 
     def _try(self) -> Any:
+        self._num_tries += 1
         group = self._new_group()
         backend = self._context.backend_config.backend_cls()
         try:
@@ -200,10 +219,13 @@ class Controller:
             self._prepare(group)
             backend.on_training_start(group, self._context.backend_config)
             self._num_failed_starts = 0
-            value = Attempt(group, self._state, self._validations, self._on_report).run()
+            more = () if self._elasticity is None else (self._elasticity.num_more,)
+            value = Attempt(group, self._state, self._validations, self._on_report, *more).run()
             backend.on_shutdown(group, self._context.backend_config)
             return value
         finally:
+            if self._elasticity is not None:
+                self._elasticity.stop()
             group.stop()
             self._state.folder.delete_partial()
 

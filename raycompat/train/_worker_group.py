@@ -7,29 +7,24 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import raycompat as ray
 from raycompat.exceptions import RayError
+from raycompat.train import _reservation
 from raycompat.train._configs import ScalingConfig
 from raycompat.train._worker import Place, RayTrainWorker
 from raycompat.util.placement_group import (
     PlacementGroup,
-    placement_group,
     placement_group_table,
     remove_placement_group,
 )
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 _log = logging.getLogger(__name__)
-
-#: Seconds to wait for nodes that may be about to join, when all that are there do not suffice.
-INFEASIBLE_S = 5.0
-#: Seconds between two warnings that resources are in use.
-_WARN_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -58,10 +53,6 @@ class Worker:
         return f"Rank {self.rank} (node {place.node_id}, ip {place.node_ip}, pid {place.pid})"
 
 
-class PlacementFailed(RuntimeError):
-    """The cluster has no room for the workers; the text shows its resources."""
-
-
 class WorkerGroup:
     """See the module. Backends are given it, too.
 
@@ -76,6 +67,8 @@ class WorkerGroup:
     group : PlacementGroup, optional
         A group with a bundle for each worker, which stays when the workers end. By default a group is
         reserved, and removed.
+    reserve : callable, optional
+        Reserves that group. By default one for a fixed number of workers.
     """
 
     def __init__(
@@ -84,8 +77,10 @@ class WorkerGroup:
         worker_class: type[RayTrainWorker],
         runtime_env: dict[str, Any],
         group: PlacementGroup | None = None,
+        reserve: Callable[[], PlacementGroup] | None = None,
     ) -> None:
         self._scaling = scaling
+        self._reserve = reserve or partial(_reservation.reserve, scaling)
         self._class = worker_class
         self._runtime_env = runtime_env
         self._given_group = group
@@ -133,41 +128,6 @@ class WorkerGroup:
             )
             .remote(rank, num_threads)
         )
-
-    def _reserve(self) -> PlacementGroup:
-        scaling = self._scaling
-        needs = scaling._resources_per_worker_not_none
-        labels = scaling.label_selector
-        group = placement_group(
-            [dict(needs) for _ in range(scaling.num_workers)],
-            strategy=scaling.placement_strategy,
-            bundle_label_selector=None
-            if labels is None
-            else [scaling.labels_of(rank) or {} for rank in range(scaling.num_workers)],
-        )
-        try:
-            self._wait_for(group, needs)
-        except BaseException:
-            remove_placement_group(group)
-            raise
-        return group
-
-    def _wait_for(self, group: PlacementGroup, needs: dict[str, float]) -> None:
-        began, seconds = time.monotonic(), INFEASIBLE_S
-        while not group.wait(seconds):
-            lacking = _lacking(needs, self._scaling)
-            if lacking:
-                raise PlacementFailed(lacking)
-            _log.warning(
-                "%d workers with %s each wait for resources that are in use, since %.0f s. Free: %s, "
-                "of %s.",
-                self._scaling.num_workers,
-                needs,
-                time.monotonic() - began,
-                _amounts(ray.available_resources(), needs),
-                _amounts(ray.cluster_resources(), needs),
-            )
-            seconds = _WARN_S
 
     # --- functions for backends -----------------------------------------------------------------
 
@@ -236,38 +196,3 @@ def _numbered(actors: list[Any], places: list[Place]) -> list[Worker]:
         workers.append(Worker(actor, place, rank, local_rank, size, node_rank))
         seen[place.node_id] += 1
     return workers
-
-
-def _amounts(resources: dict[str, float], names: dict[str, float]) -> dict[str, float]:
-    return {name: resources.get(name, 0.0) for name in names}
-
-
-def _lacking(needs: dict[str, float], scaling: ScalingConfig) -> str | None:
-    """Return the resources that the cluster lacks; None if it has enough when it is empty."""
-    number = scaling.num_workers
-    total = _amounts(ray.cluster_resources(), needs)
-    wanted = {name: amount * number for name, amount in needs.items()}
-    nodes = [_amounts(node["Resources"], needs) for node in ray.nodes() if node["Alive"]]
-    room = sum(
-        min(int(node[name] // amount) for name, amount in needs.items() if amount) for node in nodes
-    )
-    if needs and room < number:
-        advice = (
-            f"Pass ScalingConfig(num_workers={room}), fewer resources_per_worker, or a larger cluster"
-            if room
-            else "Pass fewer resources_per_worker, or a larger cluster"
-        )
-        return (
-            f"{number} workers with {needs} each need {wanted}. The cluster has {total} in all, on "
-            f"{len(nodes)} nodes, of which the largest has {_largest(nodes)}: room for {room} workers. "
-            f"{advice}; to try it on a small machine, ray.init(num_cpus={number})."
-        )
-    if scaling.placement_strategy == "STRICT_SPREAD" and len(nodes) < number:
-        return (
-            f"{number} workers on a node each (STRICT_SPREAD): the cluster has {len(nodes)} nodes."
-        )
-    return None
-
-
-def _largest(nodes: list[dict[str, float]]) -> dict[str, float]:
-    return max(nodes, key=lambda node: tuple(node.values()), default={})

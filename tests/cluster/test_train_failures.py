@@ -253,6 +253,98 @@ def test_a_killed_driver_leaves_no_worker(no_cluster, tmp_path, wait_until):
     assert not those_left(family, 60)
 
 
+class Changes(train.UserCallback):
+    """Change the cluster at the first report of a run with other workers; then let it end."""
+
+    def __init__(self, changes):
+        self.changes = changes
+        self.worlds = []
+        self.firsts = []
+
+    def __reduce__(self):  # the run's folder gets one, to restore it
+        return (Changes, ([],))
+
+    def after_report(self, run_context, metrics, checkpoint):
+        world = metrics[0]["world"]
+        assert len(metrics) == world
+        if not self.worlds or world != self.worlds[-1]:
+            self.worlds.append(world)
+            self.firsts.append((metrics[0]["first"], metrics[0]["step"]))
+            self.changes[len(self.worlds) - 1]()
+
+
+def test_an_elastic_run_takes_the_workers_that_there_is_room_for(no_cluster, tmp_path, monkeypatch):
+    from raycompat.train import _reservation
+
+    monkeypatch.setattr(_reservation, "INFEASIBLE_S", 0.5)
+
+    def loop(config):
+        import itertools
+        import tempfile
+        import time
+
+        context, first = train.get_context(), 0
+        if train.get_checkpoint() is not None:
+            with train.get_checkpoint().as_directory() as found:
+                first = json.loads((Path(found) / "step").read_text()) + 1
+        for step in itertools.count(first):
+            if collective.broadcast_from_rank_zero(Path(config["end"]).exists()):
+                return
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "step").write_text(json.dumps(step))
+                checkpoint = train.Checkpoint.from_directory(folder)
+                report = {"step": step, "first": first, "world": context.get_world_size()}
+                has_checkpoint = context.get_world_rank() == 0
+                train.report(report, checkpoint=checkpoint if has_checkpoint else None)
+            time.sleep(0.05)  # the pace of the steps
+
+    @ray.remote
+    class Other:
+        def ready(self):
+            return None
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    second = nodes.add_node(num_cpus=2)
+    ray.init(address=nodes.address, configure_logging=False, log_to_driver=False)
+    try:
+        other = Other.options(num_cpus=1).remote()
+        ray.get(other.ready.remote())
+        end = tmp_path / "end"
+        changes = Changes(
+            [
+                lambda: ray.kill(other),
+                lambda: nodes.remove_node(second),
+                lambda: nodes.add_node(num_cpus=1),
+                end.touch,
+            ]
+        )
+        result = DataParallelTrainer(
+            loop,
+            train_loop_config={"end": str(end)},
+            scaling_config=train.ScalingConfig(
+                num_workers=(1, 3), elastic_resize_monitor_interval_s=0.1
+            ),
+            run_config=train.RunConfig(
+                name="run",
+                storage_path=str(tmp_path / "runs"),
+                failure_config=train.FailureConfig(max_failures=1),
+                checkpoint_config=train.CheckpointConfig(num_to_keep=2),
+                callbacks=[changes],
+            ),
+        ).fit()
+        assert changes.worlds == [2, 3, 1, 2]
+        assert [first for first, _ in changes.firsts] == [step for _, step in changes.firsts]
+        firsts = [first for first, _ in changes.firsts]
+        assert firsts == sorted(set(firsts))
+        assert result.error is None
+        groups = ray.util.placement_group_table().values()
+        assert {group["state"] for group in groups} <= {"REMOVED"}
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+
+
 def test_a_lost_node_is_replaced_by_what_is_left(no_cluster, tmp_path, wait_until):
     import threading
 

@@ -83,6 +83,12 @@ def test_levels_of_logging_are_upper_case(train):
         ("ScalingConfig", {"num_workers": "2"}),
         ("ScalingConfig", {"num_workers": 1.5}),
         ("ScalingConfig", {"num_workers": None}),
+        ("ScalingConfig", {"num_workers": (4, 1)}),
+        ("ScalingConfig", {"num_workers": (-1, 1)}),
+        ("ScalingConfig", {"num_workers": (1, 2, 3)}),
+        ("ScalingConfig", {"num_workers": [1, 2]}),
+        ("ScalingConfig", {"num_workers": (1, "2")}),
+        ("ScalingConfig", {"num_workers": (1, 2), "label_selector": [{}]}),
         ("ScalingConfig", {"resources_per_worker": {"GPU": 1}}),
         ("ScalingConfig", {"elastic_resize_monitor_interval_s": -1}),
         ("ScalingConfig", {"num_workers": 2, "label_selector": [{}]}),
@@ -154,6 +160,10 @@ def test_resources_of_all_workers(train):
     assert config.total_resources == {"CPU": 6, "a": 3}
     assert (config.min_workers, config.max_workers) == (3, 3)
     assert config.elasticity_enabled is False
+    elastic = train.ScalingConfig(num_workers=(1, 3), label_selector=[{"a": "b"}] * 3)
+    assert elastic.total_resources == {"CPU": 3}
+    assert (elastic.min_workers, elastic.max_workers) == (1, 3)
+    assert elastic.elasticity_enabled is True
 
 
 def test_configurations_are_equal_by_their_fields(train):

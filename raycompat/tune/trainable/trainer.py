@@ -147,7 +147,7 @@ def _deep_merged(before: Any, after: dict[str, Any]) -> dict[str, Any]:
 def _resources(scaling: train.ScalingConfig) -> PlacementGroupFactory:
     """Return a bundle for each worker; without workers the trial itself trains."""
     needs = scaling._resources_per_worker_not_none
-    number = scaling.min_workers
+    number = scaling._least_workers
     if number == 0:
         return PlacementGroupFactory([dict(needs) or {"CPU": 1}])
     labels = [scaling.labels_of(rank) or {} for rank in range(number)]
