@@ -134,12 +134,16 @@ class Attempt:
                 self._take(worker, event)
                 if not isinstance(event, Returned):
                     events[worker.actor.next_event.remote()] = worker
-            failures = self._with_causes(failures, training) or health.check() or self._mismatch()
+            failures = (
+                self._with_causes(failures, training)
+                or health.check()
+                or self._mismatch()
+                or self._stragglers.check(time.monotonic())
+            )
             if failures:
                 raise WorkersFailed(failures, self._group)
             if len(events) == len(workers) and (number := self._num_more(len(workers))):
                 raise RoomForMore(number)
-            self._stragglers.check(time.monotonic())
             self._validations.collect()
             self._answer_questions()
         self._validations.finish()

@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.object_ref import ObjectRef
 
 
@@ -18,7 +17,8 @@ class DataConfig:
     datasets_to_split : "all" or list of str, default "all"
         Names of the data sets that are divided among the workers. Each worker gets all of the others.
     execution_options : ExecutionOptions or dict, optional
-        Not supported.
+        The limits with which the shards are read, for all data sets, or by name. By default those of
+        each data set.
     enable_shard_locality : bool, default True
         Whether workers get data from their own node if possible.
 
@@ -37,13 +37,21 @@ class DataConfig:
             raise TypeError(
                 f"datasets_to_split={datasets_to_split!r}: expected 'all' or a list of names."
             )
-        if execution_options is not None:
-            raise UnsupportedRayFeatureError(
-                "DataConfig(execution_options=...): pipelines take their options from raycompat.data. "
-                "Leave it out."
-            )
         self._datasets_to_split = datasets_to_split
         self._enable_shard_locality = enable_shard_locality
+        self._execution_options = execution_options
+
+    def _limited(self, name: str, dataset: Any) -> Any:
+        """Return a data set with the options that are given for it."""
+        options = self._execution_options
+        if isinstance(options, Mapping):
+            options = options.get(name)
+        if options is None or not hasattr(dataset, "context"):
+            return dataset
+        limited = dataset.copy(dataset)
+        limited._context = dataset.context.copy()
+        limited.context.execution_options = copy.deepcopy(options)
+        return limited
 
     def configure(
         self,
@@ -74,8 +82,9 @@ class DataConfig:
         chosen = self._datasets_to_split
         hints = worker_node_ids if self._enable_shard_locality else None
         shards: list[dict[str, Any]] = [{} for _ in range(world_size)]
-        for name, dataset in datasets.items():
+        for name, given in datasets.items():
             is_split = chosen == "all" or name in chosen
+            dataset = self._limited(name, given)
             parts = _split(name, dataset, world_size, hints) if is_split else None
             for rank, shard in enumerate(shards):
                 shard[name] = parts[rank] if parts else _whole(dataset)

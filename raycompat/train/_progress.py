@@ -51,7 +51,7 @@ class Progress:
         if self._verbose <= 0:
             return
         line = (
-            f"{self._name}: report {self._number} of {num_workers} workers, "
+            f"{self._name}: report {self._number}, made by {num_workers} workers, "
             f"{time.monotonic() - self._began:.1f} s: {shown(metrics)}"
         )
         if checkpoint is not None:

@@ -30,8 +30,9 @@ def broadcast_from_rank_zero(data: T) -> T:
     Notes
     -----
     Ray source: ``ray.train.collective.broadcast_from_rank_zero``, 2.60.0. Differs from Ray: a rank
-    that ends while others wait here fails the run. So ``RAY_TRAIN_COLLECTIVE_TIMEOUT_S``, Ray's limit,
-    is not read.
+    that ends while others wait here fails the run. So does a wait of more than
+    ``RAY_TRAIN_COLLECTIVE_TIMEOUT_S`` seconds, which by default has no limit; the training function
+    cannot catch that.
     """
     session = _session.current("collective.broadcast_from_rank_zero")
     value: T = session.meet("broadcast_from_rank_zero", data)

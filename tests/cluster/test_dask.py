@@ -553,4 +553,8 @@ def test_callbacks_see_the_tasks(cluster):
     assert sent == ended >= 1
     with pytest.raises(ray.exceptions.UnsupportedRayFeatureError):
         ray_dask.RayDaskCallback(pretask=print)
+    functions = ray_dask.unpack_ray_callbacks([bar, ray_dask.RayDaskCallback(ray_finish=print)])
+    assert functions.ray_finish_cbs == [bar._ray_finish, print]
+    assert functions.ray_pretask_cbs[0] == bar._ray_pretask
+    assert not any(ray_dask.unpack_ray_callbacks(None))
     assert called[4:] == []

@@ -327,3 +327,17 @@ def test_the_default_options_are_those_of_the_context(train, cluster):
     options = train.DataConfig.default_ingest_options()
     assert isinstance(options, data.ExecutionOptions)
     assert options.preserve_order is data.DataContext.get_current().execution_options.preserve_order
+
+
+def test_data_sets_are_read_with_the_options_that_are_given_for_them(train, cluster):
+    data = importlib.import_module(f"{cluster.__name__}.data")
+    options = data.ExecutionOptions(resource_limits=data.ExecutionResources(cpu=3))
+    datasets = {"a": data.range(4), "b": data.range(4)}
+    for given, limited in ((options, {"a", "b"}), ({"b": options}, {"b"}), (None, set())):
+        config = train.DataConfig(datasets_to_split=["b"], execution_options=given)
+        [shards] = config.configure(datasets, 1, None, None)
+        found = {name: shard.get_context().execution_options for name, shard in shards.items()}
+        assert {name for name in found if found[name].resource_limits.cpu == 3} == limited
+    for dataset in datasets.values():
+        assert dataset.context.execution_options.resource_limits.cpu != 3
+    assert sorted(row["id"] for row in shards["a"].iter_rows()) == [0, 1, 2, 3]

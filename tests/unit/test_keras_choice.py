@@ -1,11 +1,14 @@
 """Which Keras a training function needs is known before it runs; ports are reserved once."""
 
 import importlib.util
+import sys
+import types
 
 import pytest
 
-from raycompat.train.tensorflow import _keras_choice, _ports
+from raycompat.train.tensorflow import _keras_choice, _keras_watch, _ports
 from raycompat.train.tensorflow._keras_choice import VARIABLE, choose, names_of
+from raycompat.train.tensorflow._keras_watch import watch_keras
 
 tf = None  # what a program imports as tensorflow
 
@@ -132,3 +135,35 @@ def test_a_port_is_reserved_once():
     lock = _ports._locked(ports[0])
     assert lock is not None
     lock.close()
+
+
+@pytest.mark.parametrize("variable", [None, "1"])
+@pytest.mark.parametrize("is_imported", [True, False])
+def test_keras_3_under_the_strategy_is_said_in_the_worker_too(monkeypatch, variable, is_imported):
+    """A model that comes with train_loop_config, from code that `choose` does not see."""
+
+    class Model:
+        def fit(self, data):
+            return data
+
+    class MultiWorkerMirroredStrategy:
+        pass
+
+    keras = types.ModuleType("keras")
+    keras.__version__, keras.Model = "3.11.0", Model
+    if variable is not None:
+        monkeypatch.setenv(VARIABLE, variable)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    if is_imported:
+        monkeypatch.setitem(sys.modules, "keras", keras)
+        watch_keras()
+    else:
+        monkeypatch.delitem(sys.modules, "keras", raising=False)
+        monkeypatch.setattr(_keras_watch.importlib.util, "find_spec", lambda name: object())
+        watch_keras()
+        sys.meta_path[0]._then(keras)
+    model = Model()
+    assert model.fit(3) == 3
+    model._distribute_strategy = MultiWorkerMirroredStrategy()
+    with pytest.raises(RuntimeError, match="DistributedOptimizer"):
+        model.fit(3)

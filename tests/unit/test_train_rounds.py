@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,29 @@ def test_a_rank_that_keeps_others_waiting_is_warned_of(caplog):
     rounds.add_report(1, Reported(1, {}, True, None))
     stragglers.check(510)
     assert len(caplog.records) == 2
+
+
+def test_a_wait_fails_after_ray_s_limit(monkeypatch):
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "9")
+    meetings = Meetings(3)
+    stragglers = Stragglers(Rounds(3), meetings)
+    assert stragglers.check(100) == {}
+    meetings.add(0, Met("barrier"))
+    meetings.add(2, Met("barrier"))
+    assert stragglers.check(101) == stragglers.check(109) == {}
+    failures = stragglers.check(110)
+    assert sorted(failures) == [0, 2]
+    assert isinstance(failures[0], TimeoutError)
+    assert "barrier() for 9 s" in str(failures[0])
+    assert "ranks [1] have not come" in str(failures[0])
+
+
+def test_a_limit_that_is_no_number_is_refused(monkeypatch):
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "None")
+    assert Stragglers(Rounds(2), Meetings(2)).check(1e9) == {}
+    monkeypatch.setenv("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", "soon")
+    with pytest.raises(ValueError, match="COLLECTIVE_TIMEOUT_S='soon'"):
+        Stragglers(Rounds(2), Meetings(2))
 
 
 def test_a_rank_that_keeps_others_waiting_in_a_meeting_is_warned_of(caplog):

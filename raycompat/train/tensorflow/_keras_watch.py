@@ -1,18 +1,18 @@
 """A check in a worker: Keras 3 raises before it trains under a strategy of many workers.
 
-It finds cases that `_keras_choice` does not see: code in the user's own modules. The import of Keras
-takes a second, so the check waits until the program imports it.
+It finds cases that `_keras_choice` does not see: code in the user's own modules, and functions that
+come with ``train_loop_config``. Such code imports Keras 3 even where TensorFlow's own is Keras 2. The
+import of Keras takes a second, so the check waits until the program imports it.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from typing import Any
 
 from raycompat._after_import import AfterImport
-from raycompat.train.tensorflow._keras_choice import ADVICE, TRUE, VARIABLE
+from raycompat.train.tensorflow._keras_choice import ADVICE
 
 #: Parts of the names of such strategies' classes.
 _STRATEGIES = ("MultiWorkerMirroredStrategy", "CollectiveAllReduce")
@@ -20,8 +20,6 @@ _STRATEGIES = ("MultiWorkerMirroredStrategy", "CollectiveAllReduce")
 
 def watch_keras() -> None:
     """Check `Model.fit` of Keras 3, from when this process imports Keras."""
-    if os.environ.get(VARIABLE) in TRUE:
-        return
     if "keras" in sys.modules:
         _check_fit(sys.modules["keras"])
     elif importlib.util.find_spec("keras") is not None:

@@ -123,7 +123,12 @@ _IN_SCHEDULER = (
     "ray_dask_get_sync",
     "ray_dask_persist",
 )
-_IN_CALLBACKS = ("ProgressBarCallback", "RayDaskCallback", "local_ray_callbacks")
+_IN_CALLBACKS = (
+    "ProgressBarCallback",
+    "RayDaskCallback",
+    "local_ray_callbacks",
+    "unpack_ray_callbacks",
+)
 
 
 def dataframe_optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import raycompat as ray
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -93,6 +93,29 @@ class RayDaskCallback:
 def active_callbacks() -> list[RayDaskCallback]:
     """Return those that are active now."""
     return list(RayDaskCallback.ray_active)
+
+
+class RayCallbacks(NamedTuple):
+    """The functions of several callbacks, by kind, in the order of the callbacks."""
+
+    ray_presubmit_cbs: Sequence[Callable[..., Any]]
+    ray_postsubmit_cbs: Sequence[Callable[..., Any]]
+    ray_pretask_cbs: Sequence[Callable[..., Any]]
+    ray_posttask_cbs: Sequence[Callable[..., Any]]
+    ray_postsubmit_all_cbs: Sequence[Callable[..., Any]]
+    ray_finish_cbs: Sequence[Callable[..., Any]]
+
+
+def unpack_ray_callbacks(cbs: Iterable[RayDaskCallback] | None) -> RayCallbacks:
+    """Return the functions of callbacks by kind, for programs with a scheduler of their own.
+
+    Notes
+    -----
+    Ray source: ``ray.util.dask.unpack_ray_callbacks``, 2.60.0. Differs from Ray: it takes
+    `RayDaskCallback` objects, not named tuples of their functions.
+    """
+    callbacks = list(cbs or ())
+    return RayCallbacks(*([getattr(each, f"_{name}") for each in callbacks] for name in _NAMES))
 
 
 @contextlib.contextmanager
