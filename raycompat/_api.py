@@ -418,6 +418,11 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
 def nodes() -> list[dict[str, Any]]:
     """Return a dictionary for each node: its id, state, address, resources and labels.
 
+    Examples
+    --------
+    >>> [node["Resources"]["CPU"] for node in ray.nodes() if node["Alive"]]
+    [2.0]
+
     Notes
     -----
     Ray source: ``ray.nodes``, 2.60.0. The last 1,000 nodes that have left follow the others; their
@@ -453,6 +458,11 @@ def _describe(node: dict[str, Any], *, is_alive: bool) -> dict[str, Any]:
 def cluster_resources() -> dict[str, float]:
     """Return the resources of all nodes together, by name.
 
+    Examples
+    --------
+    >>> ray.cluster_resources()["CPU"]
+    2.0
+
     Notes
     -----
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
@@ -464,6 +474,11 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     """Return the free resources of all nodes, by name. Resources that are used up are left out.
+
+    Examples
+    --------
+    >>> ray.available_resources()["CPU"] <= ray.cluster_resources()["CPU"]
+    True
 
     Notes
     -----
@@ -496,6 +511,12 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
         `cat` and `name` are ``task:deserialize_arguments``, ``task:execute`` and
         ``task:store_outputs``; for several calls, a part has their sum.
 
+    Examples
+    --------
+    >>> events = ray.timeline()
+    >>> all(event["dur"] >= 0 for event in events)
+    True
+
     Raises
     ------
     RaySystemError
@@ -516,6 +537,11 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
 
 def get_gpu_ids() -> list[int] | list[str]:
     """Return the ids of the GPUs of the running call; an empty list in a driver.
+
+    Examples
+    --------
+    >>> ray.get_gpu_ids()
+    []
 
     Notes
     -----

@@ -243,6 +243,13 @@ def init(
     RayContext
         Has `address_info` and `dashboard_url`. As a context manager it calls `shutdown` at its end.
 
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> context = ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    >>> ray.cluster_resources()["CPU"]
+    2.0
+
     Raises
     ------
     ConnectionError
@@ -665,6 +672,12 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     wait_for_processes : bool, default False
         Has no effect: the processes have always ended when `shutdown` returns.
 
+    Examples
+    --------
+    >>> ray.shutdown()
+    >>> ray.is_initialized()
+    False
+
     Notes
     -----
     Ray source: ``ray.shutdown``, 2.60.0. No known difference.
@@ -702,6 +715,13 @@ os.register_at_fork(after_in_child=_forget_in_fork)
 
 def is_initialized() -> bool:
     """Return whether this process is connected to a cluster.
+
+    Examples
+    --------
+    >>> if not ray.is_initialized():
+    ...     context = ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    >>> ray.is_initialized()
+    True
 
     Notes
     -----

@@ -73,12 +73,25 @@ class LoggingConfig:
             )
 
     def to_dict(self) -> dict[str, object]:
-        """Return the fields by name, for `from_dict`."""
+        """Return the fields by name, for `from_dict`.
+
+        Examples
+        --------
+        >>> ray.LoggingConfig(log_level="DEBUG").to_dict()["log_level"]
+        'DEBUG'
+        """
         return asdict(self)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> LoggingConfig:
-        """Return the configuration with these fields; other keys have no effect."""
+        """Return the configuration with these fields; other keys have no effect.
+
+        Examples
+        --------
+        >>> config = ray.LoggingConfig(log_level="DEBUG")
+        >>> ray.LoggingConfig.from_dict(config.to_dict()).log_level
+        'DEBUG'
+        """
         known = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in d.items() if name in known})
 

@@ -143,6 +143,19 @@ def method(*args: Any, **options: Any) -> Any:
 class ActorClass(Generic[T]):
     """A class with ``@ray.remote``. Each instance that `remote` creates has its own process.
 
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> @ray.remote
+    ... class Account:
+    ...     def __init__(self, balance=0):
+    ...         self.balance = balance
+    ...     def add(self, amount):
+    ...         self.balance += amount
+    ...         return self.balance
+    >>> type(Account).__name__
+    'ActorClass'
+
     Notes
     -----
     Ray source: ``ray.actor.ActorClass``, 2.60.0. Differs from Ray: some options raise
@@ -203,6 +216,12 @@ class ActorClass(Generic[T]):
 
         With a name, this waits until the scheduler has reserved the name.
 
+        Examples
+        --------
+        >>> account = Account.remote(balance=10)
+        >>> ray.get(account.add.remote(5))
+        15
+
         Raises
         ------
         TypeError
@@ -216,7 +235,14 @@ class ActorClass(Generic[T]):
         return self._create(args, kwargs, self._options)
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
-        """Return the class with other options. They apply to the actors that the result creates."""
+        """Return the class with other options. They apply to the actors that the result creates.
+
+        Examples
+        --------
+        >>> named = Account.options(name="savings", num_cpus=0.5).remote()
+        >>> ray.get(ray.get_actor("savings").add.remote(1))
+        1
+        """
         changed = actor_options(options, self._options)
         self._check_tensor_transport(changed)
         return _BoundActorClass(self, changed, options)
@@ -320,7 +346,14 @@ class ActorClass(Generic[T]):
         return f"ActorClass({self._name})"
 
     def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
-        """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`."""
+        """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`.
+
+        Examples
+        --------
+        >>> node = Account.bind(10).add.bind(5)
+        >>> ray.get(node.execute())
+        15
+        """
         return _bind_class(self, self, args, kwargs, {})
 
 
@@ -379,7 +412,13 @@ def _bind_class(
 
 
 class ActorMethod:
-    """A method of one actor: call it with `remote`."""
+    """A method of one actor: call it with `remote`.
+
+    Examples
+    --------
+    >>> type(account.add).__name__
+    'ActorMethod'
+    """
 
     __slots__ = ("__weakref__", "_handle", "_method", "_options")
 
@@ -406,6 +445,11 @@ class ActorMethod:
         Calls of one caller start in their order, unless the actor is asynchronous, has threads or
         concurrency groups, or allows another order (``allow_out_of_order_execution``).
 
+        Examples
+        --------
+        >>> ray.get([account.add.remote(1), account.add.remote(1)])
+        [16, 17]
+
         Raises
         ------
         TypeError
@@ -428,7 +472,13 @@ class ActorMethod:
         return outputs(node, self._options.num_returns)
 
     def options(self, **options: Any) -> ActorMethod:
-        """Return the method with other options."""
+        """Return the method with other options.
+
+        Examples
+        --------
+        >>> ray.get(account.add.options(name="deposit").remote(3))
+        20
+        """
         changed = method_options(options, self._options)
         return type(self)(self._handle, self._method, changed)
 
@@ -564,6 +614,14 @@ class ActorHandle(Generic[T]):
     """The handle of an actor. Methods are attributes; the actor lives as long as a handle exists.
 
     You can pass handles to tasks and actors, alone or inside other objects.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... def deposit(account, amount):
+    ...     return ray.get(account.add.remote(amount))
+    >>> ray.get(deposit.remote(account, 5))
+    25
 
     Notes
     -----

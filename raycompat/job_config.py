@@ -85,7 +85,16 @@ class JobConfig:
         self.set_default_actor_lifetime(default_actor_lifetime)
 
     def set_metadata(self, key: str, value: str) -> None:
-        """Set one entry of the metadata."""
+        """Set one entry of the metadata.
+
+        Examples
+        --------
+        >>> from raycompat.job_config import JobConfig
+        >>> config = JobConfig()
+        >>> config.set_metadata("owner", "team a")
+        >>> config.metadata
+        {'owner': 'team a'}
+        """
         self.metadata[key] = value
 
     def set_runtime_env(
@@ -100,6 +109,13 @@ class JobConfig:
         validate : bool, default False
             Check it now, and not only in `init`.
 
+        Examples
+        --------
+        >>> config = JobConfig()
+        >>> config.set_runtime_env({"env_vars": {"MODE": "test"}})
+        >>> config.runtime_env["env_vars"]
+        {'MODE': 'test'}
+
         Raises
         ------
         TypeError, ValueError
@@ -110,7 +126,15 @@ class JobConfig:
             self.runtime_env = RuntimeEnv(**self.runtime_env)
 
     def set_py_logging_config(self, logging_config: LoggingConfig | None = None) -> None:
-        """Set how the job logs; `init`'s own argument `logging_config` replaces it."""
+        """Set how the job logs; `init`'s own argument `logging_config` replaces it.
+
+        Examples
+        --------
+        >>> config = JobConfig()
+        >>> config.set_py_logging_config(ray.LoggingConfig(log_level="DEBUG"))
+        >>> config.py_logging_config.log_level
+        'DEBUG'
+        """
         self.py_logging_config = logging_config
 
     def ensure_logging_config(
@@ -135,11 +159,23 @@ class JobConfig:
         self.set_py_logging_config(logging_config)
 
     def set_ray_namespace(self, ray_namespace: str) -> None:
-        """Set where names of actors are looked up."""
+        """Set where names of actors are looked up.
+
+        Examples
+        --------
+        >>> config = JobConfig()
+        >>> config.set_ray_namespace("team a")
+        >>> config.ray_namespace
+        'team a'
+        """
         self.ray_namespace = ray_namespace
 
     def set_default_actor_lifetime(self, default_actor_lifetime: str) -> None:
         """Set the lifetime of actors that are created without one.
+
+        Examples
+        --------
+        >>> JobConfig().set_default_actor_lifetime("detached")
 
         Raises
         ------
@@ -159,6 +195,11 @@ class JobConfig:
 
         The keys are the parameters' names, without a leading underscore. `default_actor_lifetime` and
         other keys have no effect, as in Ray.
+
+        Examples
+        --------
+        >>> JobConfig.from_json({"metadata": {"owner": "team a"}}).metadata
+        {'owner': 'team a'}
         """
         given = job_config_json.get
         return cls(

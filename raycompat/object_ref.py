@@ -63,22 +63,47 @@ class ObjectRef(Generic[T_co]):
         """Return the reference with this id of 28 bytes.
 
         It refers to an object only if this process has a reference to that object already.
+
+        Examples
+        --------
+        >>> reference = ray.put("value")
+        >>> ray.ObjectRef.from_binary(reference.binary()) == reference
+        True
         """
         return cls(id_bytes)
 
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef[Any]:
-        """Return the reference with this id of 56 hexadecimal digits; see `from_binary`."""
+        """Return the reference with this id of 56 hexadecimal digits; see `from_binary`.
+
+        Examples
+        --------
+        >>> reference = ray.put("value")
+        >>> ray.get(ray.ObjectRef.from_hex(reference.hex()))
+        'value'
+        """
         return cls(bytes.fromhex(hex_id))
 
     @classmethod
     def from_random(cls) -> ObjectRef[Any]:
-        """Return a reference with a new id that refers to no object."""
+        """Return a reference with a new id that refers to no object.
+
+        Examples
+        --------
+        >>> ray.ObjectRef.from_random() == ray.ObjectRef.from_random()
+        False
+        """
         return cls(os.urandom(ids.OBJECT_ID_BYTES))
 
     @classmethod
     def nil(cls) -> ObjectRef[Any]:
-        """Return the reference whose id stands for no object."""
+        """Return the reference whose id stands for no object.
+
+        Examples
+        --------
+        >>> ray.ObjectRef.nil().is_nil()
+        True
+        """
         return cls(b"\xff" * ids.OBJECT_ID_BYTES)
 
     @classmethod
@@ -180,19 +205,47 @@ class ObjectRef(Generic[T_co]):
         table.settle(entry, value=InlineValue(block))
 
     def hex(self) -> str:
-        """Return the object's id: 56 hexadecimal digits."""
+        """Return the object's id: 56 hexadecimal digits.
+
+        Examples
+        --------
+        >>> len(ray.put("value").hex())
+        56
+        """
         return ids.object_hex(self._key)
 
     def binary(self) -> bytes:
-        """Return the object's id: 28 bytes."""
+        """Return the object's id: 28 bytes.
+
+        Examples
+        --------
+        >>> len(ray.put("value").binary())
+        28
+        """
         return bytes.fromhex(self.hex())
 
     def task_id(self) -> id_types.TaskID:
-        """Return the id of the task that computes the object: 24 bytes."""
+        """Return the id of the task that computes the object: 24 bytes.
+
+        Examples
+        --------
+        >>> @ray.remote
+        ... def own_id():
+        ...     return ray.get_runtime_context().get_task_id()
+        >>> reference = own_id.remote()
+        >>> ray.get(reference) == reference.task_id().hex()
+        True
+        """
         return id_types.TaskID.from_hex(ids.task_hex(self._key))
 
     def job_id(self) -> id_types.JobID:
-        """Return the id of the job that this process works for: 4 bytes."""
+        """Return the id of the job that this process works for: 4 bytes.
+
+        Examples
+        --------
+        >>> ray.put("value").job_id().hex() == ray.get_runtime_context().get_job_id()
+        True
+        """
         return id_types.JobID.from_hex(self._session.setup.job)
 
     def tensor_transport(self) -> str | None:
@@ -204,11 +257,23 @@ class ObjectRef(Generic[T_co]):
 
     @staticmethod
     def size() -> int:
-        """Return the number of bytes of an id."""
+        """Return the number of bytes of an id.
+
+        Examples
+        --------
+        >>> ray.ObjectRef.size()
+        28
+        """
         return ids.OBJECT_ID_BYTES
 
     def is_nil(self) -> bool:
-        """Return whether the id stands for no object."""
+        """Return whether the id stands for no object.
+
+        Examples
+        --------
+        >>> ray.put("value").is_nil()
+        False
+        """
         return self.hex() == "ff" * ids.OBJECT_ID_BYTES
 
     def call_site(self) -> str:
@@ -241,6 +306,11 @@ class ObjectRef(Generic[T_co]):
         """Return a `concurrent.futures.Future` of the value.
 
         Cancelling it does not cancel the task.
+
+        Examples
+        --------
+        >>> ray.put("value").future().result()
+        'value'
         """
         from raycompat._caller import resolve
 
@@ -250,6 +320,14 @@ class ObjectRef(Generic[T_co]):
         """Return an `asyncio.Future` of the value.
 
         It belongs to the running event loop, or else to the one that is set in this thread.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> async def wait_for(reference):
+        ...     return await asyncio.wait_for(reference.as_future(), timeout=10)
+        >>> asyncio.run(wait_for(ray.put("value")))
+        'value'
         """
         from raycompat._caller import resolve
 
@@ -352,6 +430,14 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
 
     An error in the generator is the error of the last reference; after it the iteration ends.
 
+    Examples
+    --------
+    >>> @ray.remote
+    ... def count(end):
+    ...     yield from range(end)
+    >>> [ray.get(reference) for reference in count.remote(3)]
+    [0, 1, 2]
+
     Notes
     -----
     Ray source: ``ray.ObjectRefGenerator``, 2.60.0. Differs from Ray: cannot be passed to other
@@ -386,11 +472,27 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
         return await self._stream.next_in_loop()
 
     def completed(self) -> ObjectRef[None]:
-        """Return a reference that becomes ready (None, or the error) when the generator has ended."""
+        """Return a reference that becomes ready (None, or the error) when the generator has ended.
+
+        Examples
+        --------
+        >>> generator = count.remote(3)
+        >>> ray.get(generator.completed())
+        >>> [ray.get(reference) for reference in generator]
+        [0, 1, 2]
+        """
         return self._stream.completed
 
     def next_ready(self) -> bool:
-        """Return whether `next` would return without waiting."""
+        """Return whether `next` would return without waiting.
+
+        Examples
+        --------
+        >>> generator = count.remote(1)
+        >>> _ = ray.wait([generator], timeout=10)
+        >>> generator.next_ready()
+        True
+        """
         return self._stream.has_next()
 
     def _when_next(self, callback: Callable[[], None]) -> None:
@@ -400,7 +502,15 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
             callback()
 
     def is_finished(self) -> bool:
-        """Return whether all items were taken and the generator has ended."""
+        """Return whether all items were taken and the generator has ended.
+
+        Examples
+        --------
+        >>> generator = count.remote(1)
+        >>> items = list(generator)
+        >>> generator.is_finished()
+        True
+        """
         return self._stream.is_exhausted()
 
     def __repr__(self) -> str:
@@ -429,6 +539,16 @@ class DynamicObjectRefGenerator:
     """The references to all items of a generator with ``num_returns="dynamic"``, once it has ended.
 
     If the generator raised, the last reference has the error.
+
+    Examples
+    --------
+    >>> @ray.remote(num_returns="dynamic")
+    ... def halves(text):
+    ...     yield text[: len(text) // 2]
+    ...     yield text[len(text) // 2 :]
+    >>> generator = ray.get(halves.remote("abcd"))
+    >>> [ray.get(reference) for reference in generator]
+    ['ab', 'cd']
 
     Notes
     -----

@@ -34,6 +34,14 @@ _REMOTE = "remote"
 class RemoteFunction(Generic[P, Returned_co]):
     """A function with ``@ray.remote``. Its calls run in other processes.
 
+    Examples
+    --------
+    >>> @ray.remote
+    ... def add(left, right=1):
+    ...     return left + right
+    >>> type(add).__name__
+    'RemoteFunction'
+
     Notes
     -----
     Ray source: ``ray.remote_function.RemoteFunction``, 2.60.0. No known difference.
@@ -107,7 +115,13 @@ class RemoteFunction(Generic[P, Returned_co]):
     @overload
     def options(self, **options: Any) -> _BoundFunction[P, Returned_co]: ...
     def options(self, **options: Any) -> _BoundFunction[P, Any]:
-        """Return the function with other options. They apply to the calls of the result."""
+        """Return the function with other options. They apply to the calls of the result.
+
+        Examples
+        --------
+        >>> ray.get(add.options(num_cpus=0.5, name="small addition").remote(2))
+        3
+        """
         return _BoundFunction(self, self._changed(options), options)
 
     def _changed(self, options: Mapping[str, Any]) -> TaskOptions:
@@ -164,7 +178,14 @@ class RemoteFunction(Generic[P, Returned_co]):
         return exported_id(session, self._exports, self._function, what)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
-        """Return the node of a call in a graph of calls (`raycompat.dag`)."""
+        """Return the node of a call in a graph of calls (`raycompat.dag`).
+
+        Examples
+        --------
+        >>> node = add.bind(add.bind(1, 2), 3)
+        >>> ray.get(node.execute())
+        6
+        """
         return _bind(self, args, kwargs, {})
 
 

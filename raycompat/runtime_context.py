@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 class RuntimeContext:
     """The job, node, task and actor of the running code.
 
+    Examples
+    --------
+    >>> context = ray.get_runtime_context()
+    >>> @ray.remote
+    ... def in_task(name):
+    ...     return getattr(ray.get_runtime_context(), name)()
+    >>> @ray.remote
+    ... class Probe:
+    ...     def in_actor(self, name):
+    ...         return getattr(ray.get_runtime_context(), name)()
+
     Notes
     -----
     Ray source: ``ray.runtime_context.RuntimeContext``, 2.60.0.
@@ -28,7 +39,13 @@ class RuntimeContext:
         self._session = _driver.require_session()
 
     def get(self) -> dict[str, Any]:
-        """Return ids as a dictionary: job_id, node_id, namespace, and task_id, actor_id in calls."""
+        """Return ids as a dictionary: job_id, node_id, namespace, and task_id, actor_id in calls.
+
+        Examples
+        --------
+        >>> sorted(context.get())
+        ['job_id', 'namespace', 'node_id']
+        """
         found: dict[str, Any] = {
             "job_id": self.get_job_id(),
             "node_id": self.get_node_id(),
@@ -41,7 +58,13 @@ class RuntimeContext:
         return found
 
     def get_job_id(self) -> str:
-        """Return the id of the driver's job: 8 hexadecimal digits."""
+        """Return the id of the driver's job: 8 hexadecimal digits.
+
+        Examples
+        --------
+        >>> len(context.get_job_id())
+        8
+        """
         return self._session.setup.job
 
     @property
@@ -57,32 +80,71 @@ class RuntimeContext:
         return id_types.NodeID.from_hex(self.get_node_id())
 
     def get_node_id(self) -> str:
-        """Return the id of this node: 56 hexadecimal digits."""
+        """Return the id of this node: 56 hexadecimal digits.
+
+        Examples
+        --------
+        >>> context.get_node_id() in [node["NodeID"] for node in ray.nodes()]
+        True
+        """
         return self._session.home.node_id
 
     def get_worker_id(self) -> str:
-        """Return the id of this process: 56 hexadecimal digits."""
+        """Return the id of this process: 56 hexadecimal digits.
+
+        Examples
+        --------
+        >>> ray.get(in_task.remote("get_worker_id")) == context.get_worker_id()
+        False
+        """
         return self._session.worker_id
 
     def get_task_id(self) -> str | None:
-        """Return the id of the running task, 48 hexadecimal digits; None in a driver."""
+        """Return the id of the running task, 48 hexadecimal digits; None in a driver.
+
+        Examples
+        --------
+        >>> context.get_task_id() is None
+        True
+        >>> len(ray.get(in_task.remote("get_task_id")))
+        48
+        """
         call = this_process.current()
         return call.task_id.ljust(2 * ids.TASK_ID_BYTES, "0") if call is not None else None
 
     def get_task_name(self) -> str | None:
-        """Return the name of the running task; None in a driver."""
+        """Return the name of the running task; None in a driver.
+
+        Examples
+        --------
+        >>> ray.get(in_task.options(name="look").remote("get_task_name"))
+        'look'
+        """
         call = this_process.current()
         return call.name if call is not None else None
 
     def get_task_function_name(self) -> str | None:
-        """Return the name of the running function; None in a driver."""
+        """Return the name of the running function; None in a driver.
+
+        Examples
+        --------
+        >>> ray.get(in_task.options(name="look").remote("get_task_function_name"))
+        'in_task'
+        """
         call = this_process.current()
         if call is None or call.actor is not None:
             return self.get_task_name()
         return call.key.rpartition("-")[0]
 
     def get_actor_id(self) -> str | None:
-        """Return the id of the actor of this code, 32 hexadecimal digits; None outside an actor."""
+        """Return the id of the actor of this code, 32 hexadecimal digits; None outside an actor.
+
+        Examples
+        --------
+        >>> probe = Probe.options(name="probe").remote()
+        >>> len(ray.get(probe.in_actor.remote("get_actor_id")))
+        32
+        """
         call = this_process.current()
         return call.actor.rpartition("-")[2] if call is not None and call.actor else None
 
@@ -117,17 +179,35 @@ class RuntimeContext:
         return id_types.ActorID.from_hex(actor) if actor is not None else None
 
     def get_actor_name(self) -> str | None:
-        """Return the name of the actor of this code; empty without a name, None outside an actor."""
+        """Return the name of the actor of this code; empty without a name, None outside an actor.
+
+        Examples
+        --------
+        >>> ray.get(probe.in_actor.remote("get_actor_name"))
+        'probe'
+        """
         call = this_process.current()
         return (call.actor_name or "") if call is not None and call.actor else None
 
     @property
     def namespace(self) -> str:
-        """The namespace in which names of actors are looked up."""
+        """The namespace in which names of actors are looked up.
+
+        Examples
+        --------
+        >>> isinstance(context.namespace, str)
+        True
+        """
         return self._session.setup.namespace
 
     def get_placement_group_id(self) -> str | None:
-        """Return the id of the running call's placement group, 36 hexadecimal digits; or None."""
+        """Return the id of the running call's placement group, 36 hexadecimal digits; or None.
+
+        Examples
+        --------
+        >>> context.get_placement_group_id() is None
+        True
+        """
         call = this_process.current()
         return call.group.group if call is not None and call.group is not None else None
 
@@ -142,16 +222,38 @@ class RuntimeContext:
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
-        """Whether calls made here use the placement group of the running call."""
+        """Whether calls made here use the placement group of the running call.
+
+        Examples
+        --------
+        >>> context.should_capture_child_tasks_in_placement_group
+        False
+        """
         return this_process.captured() is not None
 
     def get_node_labels(self) -> dict[str, str]:
-        """Return the labels of this node."""
+        """Return the labels of this node.
+
+        Examples
+        --------
+        >>> context.get_node_labels()["ray.io/node-id"] == context.get_node_id()
+        True
+        """
         return dict(self._session.home.labels)
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
-        """Whether this actor's process was restarted after it died."""
+        """Whether this actor's process was restarted after it died.
+
+        Examples
+        --------
+        >>> @ray.remote
+        ... class Fresh:
+        ...     def is_restarted(self):
+        ...         return ray.get_runtime_context().was_current_actor_reconstructed
+        >>> ray.get(Fresh.remote().is_restarted.remote())
+        False
+        """
         if self.get_actor_id() is None:
             raise RuntimeError("was_current_actor_reconstructed is only available in an actor.")
         return this_process.num_restarts() > 0
@@ -159,6 +261,16 @@ class RuntimeContext:
     @property
     def current_actor(self) -> ActorHandle[Any]:
         """A handle of the actor of this code.
+
+        Examples
+        --------
+        >>> @ray.remote
+        ... class Registered:
+        ...     def handle(self):
+        ...         return ray.get_runtime_context().current_actor
+        >>> registered = Registered.remote()
+        >>> ray.get(registered.handle.remote()) == registered
+        True
 
         Raises
         ------
@@ -174,7 +286,13 @@ class RuntimeContext:
         return ActorHandle(ref, pickle.loads(executor.actor.spec["about"]))
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """Return the resources of the running call."""
+        """Return the resources of the running call.
+
+        Examples
+        --------
+        >>> ray.get(in_task.options(num_cpus=0.5).remote("get_assigned_resources"))
+        {'CPU': 0.5}
+        """
         call = this_process.current()
         if call is None:
             raise AssertionError(  # the class that Ray raises here
@@ -183,17 +301,36 @@ class RuntimeContext:
         return dict(call.resources)
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """Return the ids of the accelerators of the running call, by kind; all kinds are named."""
+        """Return the ids of the accelerators of the running call, by kind; all kinds are named.
+
+        Examples
+        --------
+        >>> context.get_accelerator_ids()["GPU"]
+        []
+        """
         call = this_process.current()
         ids = call.accelerators if call is not None else {}
         return {kind: list(ids.get(kind, ())) for kind in (*KINDS, GPU)}
 
     def get_resource_ids(self) -> dict[str, list[str]]:
-        """Return the result of `get_accelerator_ids`; the old name of it in Ray."""
+        """Return the result of `get_accelerator_ids`; the old name of it in Ray.
+
+        Examples
+        --------
+        >>> context.get_resource_ids()["GPU"]
+        []
+        """
         return self.get_accelerator_ids()
 
     def get_runtime_env_string(self) -> str:
-        """Return the runtime environment of this process as JSON: its job's, or its call's."""
+        """Return the runtime environment of this process as JSON: its job's, or its call's.
+
+        Examples
+        --------
+        >>> call = in_task.options(runtime_env={"env_vars": {"MODE": "test"}})
+        >>> ray.get(call.remote("get_runtime_env_string"))
+        '{"env_vars": {"MODE": "test"}...}'
+        """
         return self._session.setup.runtime_env
 
     @property
@@ -202,7 +339,13 @@ class RuntimeContext:
         return RuntimeEnv.deserialize(self.get_runtime_env_string())
 
     def is_canceled(self) -> bool:
-        """Return whether the cancellation of the running task was requested."""
+        """Return whether the cancellation of the running task was requested.
+
+        Examples
+        --------
+        >>> ray.get(in_task.remote("is_canceled"))
+        False
+        """
         call, executor = this_process.current(), this_process.executor()
         if executor is None or call is None:
             raise RuntimeError("is_canceled is only available in a task, not in a driver.")
@@ -215,7 +358,13 @@ class RuntimeContext:
 
     @property
     def gcs_address(self) -> str:
-        """The address of the scheduler."""
+        """The address of the scheduler.
+
+        Examples
+        --------
+        >>> context.gcs_address.count(":")
+        1
+        """
         return self._session.setup.scheduler.split("://")[-1]
 
 
@@ -227,6 +376,11 @@ def _old_property(name: str) -> None:
 
 def get_runtime_context() -> RuntimeContext:
     """Return the context of this process: job, node, task and actor. Calls `init` if necessary.
+
+    Examples
+    --------
+    >>> ray.get_runtime_context().get_actor_id() is None
+    True
 
     Notes
     -----

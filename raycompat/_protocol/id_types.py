@@ -34,17 +34,35 @@ class Id:
 
     @classmethod
     def size(cls) -> int:
-        """Return how many bytes an id has."""
+        """Return how many bytes an id has.
+
+        Examples
+        --------
+        >>> ray.NodeID.size()
+        28
+        """
         return cls._num_bytes
 
     @classmethod
     def from_binary(cls, id: bytes) -> Self:
-        """Return the id with these bytes."""
+        """Return the id with these bytes.
+
+        Examples
+        --------
+        >>> ray.JobID.from_binary(bytes([7, 0, 0, 0]))
+        JobID(07000000)
+        """
         return cls(id)
 
     @classmethod
     def from_hex(cls, digits: str) -> Self:
-        """Return the id with these hexadecimal digits."""
+        """Return the id with these hexadecimal digits.
+
+        Examples
+        --------
+        >>> ray.JobID.from_hex("07000000")
+        JobID(07000000)
+        """
         try:
             return cls(bytes.fromhex(digits))
         except ValueError as error:
@@ -55,19 +73,43 @@ class Id:
 
     @classmethod
     def nil(cls) -> Self:
-        """Return the id that stands for no object: all bits are 1."""
+        """Return the id that stands for no object: all bits are 1.
+
+        Examples
+        --------
+        >>> ray.JobID.nil()
+        JobID(ffffffff)
+        """
         return cls(b"\xff" * cls._num_bytes)
 
     def is_nil(self) -> bool:
-        """Return whether this is the id that `nil` returns."""
+        """Return whether this is the id that `nil` returns.
+
+        Examples
+        --------
+        >>> ray.JobID.nil().is_nil()
+        True
+        """
         return self._digits == "ff" * self._num_bytes
 
     def hex(self) -> str:
-        """Return the hexadecimal digits."""
+        """Return the hexadecimal digits.
+
+        Examples
+        --------
+        >>> ray.JobID.from_int(7).hex()
+        '07000000'
+        """
         return self._digits
 
     def binary(self) -> bytes:
-        """Return the bytes."""
+        """Return the bytes.
+
+        Examples
+        --------
+        >>> ray.JobID.from_int(7).binary()
+        b'\\x07\\x00\\x00\\x00'
+        """
         return bytes.fromhex(self._digits)
 
     def __eq__(self, other: object) -> bool:
@@ -90,12 +132,24 @@ class _RandomId(Id):
 
     @classmethod
     def from_random(cls) -> Self:
-        """Return a new id."""
+        """Return a new id.
+
+        Examples
+        --------
+        >>> ray.ActorID.from_random() == ray.ActorID.from_random()
+        False
+        """
         return cls(os.urandom(cls._num_bytes))
 
 
 class TaskID(Id):
-    """The id of a task, 24 bytes."""
+    """The id of a task, 24 bytes.
+
+    Examples
+    --------
+    >>> ray.put("value").task_id()
+    TaskID(...)
+    """
 
     __slots__ = ()
     _num_bytes = ids.TASK_ID_BYTES
@@ -109,11 +163,23 @@ class JobID(Id):
 
     @classmethod
     def from_int(cls, number: int) -> JobID:
-        """Return the id that Ray gives to the job with this number."""
+        """Return the id that Ray gives to the job with this number.
+
+        Examples
+        --------
+        >>> ray.JobID.from_int(7)
+        JobID(07000000)
+        """
         return cls(number.to_bytes(cls._num_bytes, "little"))
 
     def int(self) -> int:
-        """Return the number from which `from_int` makes this id."""
+        """Return the number from which `from_int` makes this id.
+
+        Examples
+        --------
+        >>> ray.JobID.from_int(7).int()
+        7
+        """
         return int.from_bytes(self.binary(), "little")
 
 
