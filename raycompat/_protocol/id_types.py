@@ -107,8 +107,8 @@ class Id:
 
         Examples
         --------
-        >>> ray.JobID.from_int(7).binary()
-        b'\\x07\\x00\\x00\\x00'
+        >>> list(ray.JobID.from_int(7).binary())
+        [7, 0, 0, 0]
         """
         return bytes.fromhex(self._digits)
 

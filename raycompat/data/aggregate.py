@@ -63,6 +63,12 @@ class Count(Aggregation):
     alias_name : str, optional
         Name of the result. Default: ``count()`` or ``count(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Count
+    >>> ray.data.range(3).aggregate(Count())
+    {'count()': 3}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.Count``, 2.60.0. Differs from Ray: with ``ignore_nulls=True``
@@ -108,6 +114,12 @@ class Sum(ArrowAggregation):
     alias_name : str, optional
         Name of the result. Default: ``sum(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Sum
+    >>> ray.data.range(3).aggregate(Sum("id"))
+    {'sum(id)': 3}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.Sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN
@@ -136,6 +148,12 @@ class Min(ArrowAggregation):
         Name of the result. Default: ``min(column)``.
     zero_factory : callable, optional
         Has no effect: a group without values has none.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Min
+    >>> ray.data.range(3).aggregate(Min("id"))
+    {'min(id)': 0}
 
     Notes
     -----
@@ -169,6 +187,12 @@ class Max(ArrowAggregation):
     zero_factory : callable, optional
         Has no effect: a group without values has none.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Max
+    >>> ray.data.range(3).aggregate(Max("id"))
+    {'max(id)': 2}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.Max``, 2.60.0. Differs from Ray: see `zero_factory`.
@@ -200,6 +224,12 @@ class AbsMax(ArrowAggregation):
         Name of the result. Default: ``abs_max(column)``.
     zero_factory : callable, optional
         Has no effect: a group without values has none.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import AbsMax
+    >>> ray.data.from_items([1, -3, 2]).aggregate(AbsMax("item"))
+    {'abs_max(item)': 3}
 
     Notes
     -----
@@ -249,6 +279,12 @@ class Mean(ArrowAggregation):
     alias_name : str, optional
         Name of the result. Default: ``mean(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Mean
+    >>> ray.data.range(3).aggregate(Mean("id"))
+    {'mean(id)': 1.0}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.Mean``, 2.60.0. Differs from Ray: with ``ignore_nulls=True``
@@ -292,6 +328,12 @@ class Std(Aggregation):
         Ignore missing values.
     alias_name : str, optional
         Name of the result. Default: ``std(column)``.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Std
+    >>> ray.data.range(3).aggregate(Std("id"))
+    {'std(id)': 1.0}
 
     Notes
     -----
@@ -514,6 +556,12 @@ class Quantile(_OfValues):
     alias_name : str, optional
         Name of the result. Default: ``quantile(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Quantile
+    >>> ray.data.range(5).aggregate(Quantile("id", q=0.5))
+    {'quantile(id)': 2.0}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.Quantile``, 2.60.0. Differs from Ray: with
@@ -555,6 +603,12 @@ class Unique(_OfValues):
         Name of the result. Default: ``unique(column)``.
     encode_lists : bool, optional
         Take the items of lists one by one. Default: no.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import Unique
+    >>> sorted(ray.data.from_items([1, 2, 1]).aggregate(Unique("item"))["unique(item)"])
+    [1, 2]
 
     Notes
     -----
@@ -611,6 +665,12 @@ class CountDistinct(Unique):
     alias_name : str, optional
         Name of the result. Default: ``count_distinct(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import CountDistinct
+    >>> ray.data.from_items([1, 2, 1]).aggregate(CountDistinct("item"))
+    {'count_distinct(item)': 2}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.CountDistinct``, 2.60.0. Differs from Ray: with
@@ -638,6 +698,12 @@ class AsList(_OfValues):
         Name of the result. Default: ``list(column)``.
     ignore_nulls : bool, default False
         Ignore missing values.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import AsList
+    >>> sorted(ray.data.range(3).aggregate(AsList("id"))["list(id)"])
+    [0, 1, 2]
 
     Notes
     -----
@@ -824,6 +890,12 @@ class MissingValuePercentage(_Share):
     alias_name : str, optional
         Name of the result. Default: ``missing_pct(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import MissingValuePercentage
+    >>> ray.data.from_items([{"x": 1}, {"x": None}]).aggregate(MissingValuePercentage("x"))
+    {'missing_pct(x)': 50.0}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.MissingValuePercentage``, 2.60.0. No known difference.
@@ -848,6 +920,12 @@ class ZeroPercentage(_Share):
         Leave missing values out of the count.
     alias_name : str, optional
         Name of the result. Default: ``zero_pct(column)``.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import ZeroPercentage
+    >>> ray.data.from_items([0, 1]).aggregate(ZeroPercentage("item"))
+    {'zero_pct(item)': 50.0}
 
     Notes
     -----

@@ -116,6 +116,12 @@ class Columns:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(1).with_columns({"next": col("id") + 1, "twice": col("id") * 2}).take_all()
+        [{'id': 0, 'next': 1, 'twice': 0}]
+
         Raises
         ------
         TypeError

@@ -32,6 +32,11 @@ class Combination:
     def union(self, *other: Dataset) -> Dataset:
         """Put the rows of other data sets behind those of this one.
 
+        Examples
+        --------
+        >>> ray.data.range(2).union(ray.data.range(1)).count()
+        3
+
         Notes
         -----
         Ray source: ``Dataset.union``, 2.60.0. No known difference.
@@ -45,6 +50,11 @@ class Combination:
         ----------
         *other : Dataset
             With the same number of rows. A column whose name is taken gets a number: ``a_1``.
+
+        Examples
+        --------
+        >>> ray.data.range(2).zip(ray.data.from_items(["a", "b"])).take_all()
+        [{'id': 0, 'item': 'a'}, {'id': 1, 'item': 'b'}]
 
         Raises
         ------
@@ -135,6 +145,12 @@ class Combination:
         validate_schemas : bool, default False
             Compare the types of the keys now; this may execute a part of both plans.
 
+        Examples
+        --------
+        >>> sizes = ray.data.from_items([{"id": 1, "size": 10}])
+        >>> ray.data.range(3).join(sizes, "inner", 1, on=("id",)).take_all()
+        [{'id': 1, 'size': 10}]
+
         Raises
         ------
         ValueError
@@ -191,6 +207,14 @@ class Combination:
             For ``hash``.
         seed : int, optional
             For ``random``. Default: drawn now.
+
+        Examples
+        --------
+        >>> train, test = ray.data.range(10).streaming_train_test_split(
+        ...     test_size=0.5, split_type="random", seed=1
+        ... )
+        >>> train.count() + test.count()
+        10
 
         Raises
         ------

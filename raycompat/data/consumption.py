@@ -44,6 +44,11 @@ class Consumption:
         limit : int, default 20
             Rows at most.
 
+        Examples
+        --------
+        >>> ray.data.range(100).take(2)
+        [{'id': 0}, {'id': 1}]
+
         Notes
         -----
         Ray source: ``Dataset.take``, 2.60.0. No known difference.
@@ -57,6 +62,11 @@ class Consumption:
         ----------
         limit : int, optional
             More rows than these are an error.
+
+        Examples
+        --------
+        >>> ray.data.range(2).take_all()
+        [{'id': 0}, {'id': 1}]
 
         Raises
         ------
@@ -86,6 +96,11 @@ class Consumption:
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
             A dictionary of arrays (default), a DataFrame or a table.
 
+        Examples
+        --------
+        >>> ray.data.range(100).take_batch(3)["id"].tolist()
+        [0, 1, 2]
+
         Raises
         ------
         ValueError
@@ -108,6 +123,12 @@ class Consumption:
     def show(self, limit: int = 20) -> None:
         """Print the first rows.
 
+        Examples
+        --------
+        >>> ray.data.range(2).show()
+        {'id': 0}
+        {'id': 1}
+
         Notes
         -----
         Ray source: ``Dataset.show``, 2.60.0. No known difference.
@@ -117,6 +138,11 @@ class Consumption:
 
     def count(self) -> int:
         """Return the number of rows; the plan is executed if that is not known otherwise.
+
+        Examples
+        --------
+        >>> ray.data.range(10).count()
+        10
 
         Notes
         -----
@@ -130,6 +156,11 @@ class Consumption:
     def size_bytes(self) -> int:
         """Return the bytes that the blocks take in memory; the plan is executed.
 
+        Examples
+        --------
+        >>> ray.data.range(10).materialize().size_bytes()
+        80
+
         Notes
         -----
         Ray source: ``Dataset.size_bytes``, 2.60.0. No known difference.
@@ -138,6 +169,11 @@ class Consumption:
 
     def input_files(self) -> list[str]:
         """Return the files that the rows were read from; the plan is executed.
+
+        Examples
+        --------
+        >>> ray.data.range(3).input_files()
+        []
 
         Notes
         -----
@@ -164,6 +200,11 @@ class Consumption:
     def stats(self) -> str:
         """Return a text about the last execution, operator by operator.
 
+        Examples
+        --------
+        >>> "range" in ray.data.range(10).materialize().stats().lower()
+        True
+
         Notes
         -----
         Ray source: ``Dataset.stats``, 2.60.0. Differs from Ray: the text.
@@ -175,6 +216,12 @@ class Consumption:
     def iterator(self) -> DataIterator:
         """Return an iterator that can read the rows several times.
 
+        Examples
+        --------
+        >>> iterator = ray.data.range(5).iterator()
+        >>> [len(batch["id"]) for batch in iterator.iter_batches(batch_size=5)]
+        [5]
+
         Notes
         -----
         Ray source: ``Dataset.iterator``, 2.60.0. No known difference.
@@ -183,6 +230,11 @@ class Consumption:
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Return an iterable of rows; see `DataIterator.iter_rows`.
+
+        Examples
+        --------
+        >>> sum(row["id"] for row in ray.data.range(5).iter_rows())
+        10
 
         Notes
         -----
@@ -202,6 +254,11 @@ class Consumption:
         _collate_fn: Callable[[Any], Any] | None = None,
     ) -> Iterable[Any]:
         """Return an iterable of batches; see `DataIterator.iter_batches`.
+
+        Examples
+        --------
+        >>> [len(batch["id"]) for batch in ray.data.range(10).iter_batches(batch_size=4)]
+        [4, 4, 2]
 
         Notes
         -----
@@ -322,6 +379,15 @@ class Consumption:
         locality_hints : list, optional
             Has no effect: blocks are read where they are.
 
+        Examples
+        --------
+        >>> first, second = ray.data.range(4).streaming_split(2, equal=True)
+        >>> @ray.remote
+        ... def count(part):
+        ...     return sum(1 for row in part.iter_rows())
+        >>> ray.get([count.remote(first), count.remote(second)])
+        [2, 2]
+
         Notes
         -----
         Ray source: ``Dataset.streaming_split``, 2.60.0. No known difference.
@@ -344,6 +410,11 @@ class Consumption:
         ignore_nulls : bool, default False
             Ignore missing values.
 
+        Examples
+        --------
+        >>> sorted(ray.data.from_items([1, 2, 1]).unique("item"))
+        [1, 2]
+
         Notes
         -----
         Ray source: ``Dataset.unique``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
@@ -362,6 +433,11 @@ class Consumption:
         ignore_nulls : bool, default True
             Ignore missing values; otherwise the result is None if there are any.
 
+        Examples
+        --------
+        >>> ray.data.range(5).sum("id")
+        10
+
         Notes
         -----
         Ray source: ``Dataset.sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
@@ -372,6 +448,11 @@ class Consumption:
     def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
         """Return the least value of a column; for the parameters see `sum`.
 
+        Examples
+        --------
+        >>> ray.data.range(5).min("id")
+        0
+
         Notes
         -----
         Ray source: ``Dataset.min``, 2.60.0. No known difference.
@@ -381,6 +462,11 @@ class Consumption:
     def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
         """Return the greatest value of a column; for the parameters see `sum`.
 
+        Examples
+        --------
+        >>> ray.data.range(5).max("id")
+        4
+
         Notes
         -----
         Ray source: ``Dataset.max``, 2.60.0. No known difference.
@@ -389,6 +475,11 @@ class Consumption:
 
     def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
         """Return the mean of a column; for the parameters see `sum`.
+
+        Examples
+        --------
+        >>> ray.data.range(5).mean("id")
+        2.0
 
         Notes
         -----
@@ -408,6 +499,11 @@ class Consumption:
             As for `sum`.
         ddof : int, default 1
             The divisor is the number of values minus this number.
+
+        Examples
+        --------
+        >>> round(ray.data.range(5).std("id"), 3)
+        1.581
 
         Notes
         -----
@@ -444,6 +540,11 @@ class Consumption:
         limit : int, optional
             More rows than these are an error.
 
+        Examples
+        --------
+        >>> ray.data.range(3).to_pandas()["id"].tolist()
+        [0, 1, 2]
+
         Notes
         -----
         Ray source: ``Dataset.to_pandas``, 2.60.0. No known difference.
@@ -460,6 +561,12 @@ class Consumption:
     def to_pandas_refs(self) -> list[Any]:
         """Return a reference to a DataFrame for each block.
 
+        Examples
+        --------
+        >>> frames = ray.get(ray.data.range(3).to_pandas_refs())
+        >>> sum(len(frame) for frame in frames)
+        3
+
         Notes
         -----
         Ray source: ``Dataset.to_pandas_refs``, 2.60.0. No known difference.
@@ -468,6 +575,12 @@ class Consumption:
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """Return a reference to a dictionary of arrays, or to one column's array, for each block.
+
+        Examples
+        --------
+        >>> batches = ray.get(ray.data.range(3).to_numpy_refs())
+        >>> sum(len(batch["id"]) for batch in batches)
+        3
 
         Notes
         -----
@@ -482,6 +595,12 @@ class Consumption:
 
         A table of rows without columns has the column ``__bsp_stub``, as in Ray: Arrow forgets the
         number of its rows otherwise.
+
+        Examples
+        --------
+        >>> tables = ray.get(ray.data.range(3).to_arrow_refs())
+        >>> sum(table.num_rows for table in tables)
+        3
 
         Notes
         -----
@@ -514,6 +633,11 @@ class Consumption:
             Columns and types. Default: those of the first block.
         verify_meta : bool, default True
             Let Dask compare each partition with `meta`.
+
+        Examples
+        --------
+        >>> int(ray.data.range(4).to_dask()["id"].sum().compute())
+        6
 
         Notes
         -----

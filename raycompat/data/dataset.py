@@ -80,16 +80,35 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
     @property
     def context(self) -> DataContext:
-        """The settings of this data set, a copy of those that held when it was made."""
+        """The settings of this data set, a copy of those that held when it was made.
+
+        Examples
+        --------
+        >>> ray.data.range(3).context.target_max_block_size > 0
+        True
+        """
         return self._context
 
     @property
     def name(self) -> str | None:
-        """The name that `set_name` gave it."""
+        """The name that `set_name` gave it.
+
+        Examples
+        --------
+        >>> ray.data.range(3).name is None
+        True
+        """
         return self._name
 
     def set_name(self, name: str | None) -> None:
         """Give it a name, for readers.
+
+        Examples
+        --------
+        >>> dataset = ray.data.range(3)
+        >>> dataset.set_name("numbers")
+        >>> dataset.name
+        'numbers'
 
         Notes
         -----
@@ -104,6 +123,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     @staticmethod
     def copy(ds: Dataset, _deep_copy: bool = False, _as: Any = None) -> Dataset:
         """Return a data set with the same plan.
+
+        Examples
+        --------
+        >>> ray.data.Dataset.copy(ray.data.range(2)).take_all()
+        [{'id': 0}, {'id': 1}]
 
         Notes
         -----
@@ -164,6 +188,12 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         num_blocks : int, optional
             Blocks to make. Default: the present number.
 
+        Examples
+        --------
+        >>> rows = ray.data.range(100).random_shuffle(seed=1).take_all()
+        >>> sorted(row["id"] for row in rows) == list(range(100))
+        True
+
         Notes
         -----
         Ray source: ``Dataset.random_shuffle``, 2.60.0. No known difference.
@@ -175,6 +205,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
     def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
         """Put the blocks into a random order, and leave the rows in them.
+
+        Examples
+        --------
+        >>> ray.data.range(6, override_num_blocks=3).randomize_block_order(seed=1).count()
+        6
 
         Notes
         -----
@@ -209,6 +244,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
             Put rows with equal values in these columns into the same block.
         sort : bool, default False
             Not supported: call `sort`.
+
+        Examples
+        --------
+        >>> ray.data.range(10).repartition(5).materialize().num_blocks()
+        5
 
         Notes
         -----
@@ -251,6 +291,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         boundaries : list, optional
             Values of the one column at which blocks begin. By default they are estimated from samples,
             for blocks of about equal size.
+
+        Examples
+        --------
+        >>> ray.data.from_items([3, 1, 2]).sort("item", descending=True).take_all()
+        [{'item': 3}, {'item': 2}, {'item': 1}]
 
         Raises
         ------
@@ -296,6 +341,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         num_partitions : int, optional
             Blocks that the groups are divided into. Default: by the amount of data.
 
+        Examples
+        --------
+        >>> ray.data.range(4).map(lambda row: {"odd": row["id"] % 2}).groupby("odd").count().take_all()
+        [{'odd': 0, 'count()': 2}, {'odd': 1, 'count()': 2}]
+
         Notes
         -----
         Ray source: ``Dataset.groupby``, 2.60.0. No known difference.
@@ -318,6 +368,12 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         dict
             The results by the aggregations' names.
 
+        Examples
+        --------
+        >>> from raycompat.data.aggregate import Max, Mean
+        >>> ray.data.range(5).aggregate(Max("id"), Mean("id"))
+        {'max(id)': 4, 'mean(id)': 2.0}
+
         Notes
         -----
         Ray source: ``Dataset.aggregate``, 2.60.0. No known difference.
@@ -332,6 +388,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     def limit(self, limit: int) -> Dataset:
         """Keep the first rows; the rows after them are not read.
 
+        Examples
+        --------
+        >>> ray.data.range(100).limit(2).take_all()
+        [{'id': 0}, {'id': 1}]
+
         Notes
         -----
         Ray source: ``Dataset.limit``, 2.60.0. No known difference.
@@ -342,6 +403,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
     def num_blocks(self) -> int:
         """Raise an error: call ``materialize().num_blocks()``.
+
+        Examples
+        --------
+        >>> ray.data.range(10, override_num_blocks=2).materialize().num_blocks()
+        2
 
         Notes
         -----
@@ -365,6 +431,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         locality_hints : list, optional
             Has no effect: blocks are read where they are.
 
+        Examples
+        --------
+        >>> [part.count() for part in ray.data.range(9).split(3, equal=True)]
+        [3, 3, 3]
+
         Notes
         -----
         Ray source: ``Dataset.split``, 2.60.0. Differs from Ray: without `equal`, too, the numbers of
@@ -387,6 +458,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         indices : list of int
             Numbers of rows, in order; there is one more data set than these.
 
+        Examples
+        --------
+        >>> [part.count() for part in ray.data.range(10).split_at_indices([2, 5])]
+        [2, 3, 5]
+
         Notes
         -----
         Ray source: ``Dataset.split_at_indices``, 2.60.0. No known difference.
@@ -408,6 +484,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         ----------
         proportions : list of float
             Shares of the rows, with a sum below 1; the rest is one more data set.
+
+        Examples
+        --------
+        >>> [part.count() for part in ray.data.range(10).split_proportionately([0.2, 0.5])]
+        [2, 5, 3]
 
         Notes
         -----
@@ -443,6 +524,12 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         stratify : str, optional
             A column: the rows of each of its values are divided in the same proportion. Not together
             with `shuffle`.
+
+        Examples
+        --------
+        >>> train, test = ray.data.range(10).train_test_split(test_size=0.2)
+        >>> train.count(), test.count()
+        (8, 2)
 
         Raises
         ------
@@ -510,6 +597,12 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         MaterializedDataset
             Its blocks are released with it. Blocks for which the store has no room go to disk.
 
+        Examples
+        --------
+        >>> dataset = ray.data.range(3).map(lambda row: {"square": row["id"] ** 2}).materialize()
+        >>> dataset.sum("square"), dataset.max("square")
+        (5, 4)
+
         Notes
         -----
         Ray source: ``Dataset.materialize``, 2.60.0. No known difference.
@@ -526,6 +619,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         ----------
         fetch_if_missing : bool, default True
             Execute the necessary part of the plan; otherwise return None if they are unknown.
+
+        Examples
+        --------
+        >>> ray.data.from_items([{"name": "a", "size": 1}]).columns()
+        ['name', 'size']
 
         Notes
         -----
@@ -546,6 +644,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         -------
         Schema or None
             None for a data set without rows whose columns are not known.
+
+        Examples
+        --------
+        >>> ray.data.range(3).schema().names
+        ['id']
 
         Notes
         -----

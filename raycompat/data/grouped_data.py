@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 class GroupedData:
     """The groups of a data set. `Dataset.groupby` makes it.
 
+    Examples
+    --------
+    >>> sales = ray.data.from_items(
+    ...     [{"shop": "a", "price": 1}, {"shop": "a", "price": 3}, {"shop": "b", "price": 5}]
+    ... )
+    >>> groups = sales.groupby("shop")
+
     Notes
     -----
     Ray source: ``ray.data.grouped_data.GroupedData``, 2.60.0. Differs from Ray: within a block, groups
@@ -46,6 +53,12 @@ class GroupedData:
         Dataset
             A row for each group: the keys, and a column for each aggregation.
 
+        Examples
+        --------
+        >>> from raycompat.data.aggregate import Max
+        >>> groups.aggregate(Max("price")).take_all()
+        [{'shop': 'a', 'max(price)': 3}, {'shop': 'b', 'max(price)': 5}]
+
         Notes
         -----
         Ray source: ``GroupedData.aggregate``, 2.60.0. No known difference.
@@ -58,6 +71,11 @@ class GroupedData:
 
     def count(self) -> Dataset:
         """Count the rows of each group, in a column ``count()``.
+
+        Examples
+        --------
+        >>> groups.count().take_all()
+        [{'shop': 'a', 'count()': 2}, {'shop': 'b', 'count()': 1}]
 
         Notes
         -----
@@ -75,6 +93,11 @@ class GroupedData:
         ignore_nulls : bool, default True
             Ignore missing values.
 
+        Examples
+        --------
+        >>> groups.sum("price").take_all()
+        [{'shop': 'a', 'sum(price)': 4}, {'shop': 'b', 'sum(price)': 5}]
+
         Notes
         -----
         Ray source: ``GroupedData.sum``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
@@ -85,6 +108,11 @@ class GroupedData:
     def min(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Find the least values of columns in each group; for the parameters see `sum`.
 
+        Examples
+        --------
+        >>> groups.min("price").take_all()
+        [{'shop': 'a', 'min(price)': 1}, {'shop': 'b', 'min(price)': 5}]
+
         Notes
         -----
         Ray source: ``GroupedData.min``, 2.60.0. No known difference.
@@ -94,6 +122,11 @@ class GroupedData:
     def max(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Find the greatest values of columns in each group; for the parameters see `sum`.
 
+        Examples
+        --------
+        >>> groups.max("price").take_all()
+        [{'shop': 'a', 'max(price)': 3}, {'shop': 'b', 'max(price)': 5}]
+
         Notes
         -----
         Ray source: ``GroupedData.max``, 2.60.0. No known difference.
@@ -102,6 +135,11 @@ class GroupedData:
 
     def mean(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Dataset:
         """Compute the means of columns in each group; for the parameters see `sum`.
+
+        Examples
+        --------
+        >>> groups.mean("price").take_all()
+        [{'shop': 'a', 'mean(price)': 2.0}, {'shop': 'b', 'mean(price)': 5.0}]
 
         Notes
         -----
@@ -123,6 +161,11 @@ class GroupedData:
             The divisor is the number of values minus this number.
         ignore_nulls : bool, default True
             Ignore missing values.
+
+        Examples
+        --------
+        >>> round(groups.std("price").take_all()[0]["std(price)"], 3)
+        1.414
 
         Notes
         -----
@@ -191,6 +234,11 @@ class GroupedData:
             Called for each task or actor; returns further options for it in a dictionary.
         **ray_remote_args
             Further options of `raycompat.remote`.
+
+        Examples
+        --------
+        >>> groups.map_groups(lambda batch: {"most": [batch["price"].max()]}).take_all()
+        [{'most': 3}, {'most': 5}]
 
         Notes
         -----

@@ -92,6 +92,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.range(2).map(lambda row: {"square": row["id"] ** 2}).take_all()
+        [{'square': 0}, {'square': 1}]
+
         Notes
         -----
         Ray source: ``Dataset.map``, 2.60.0. No known difference.
@@ -180,6 +185,12 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> dataset = ray.data.range(3)
+        >>> dataset.map_batches(lambda batch: {"sum": [batch["id"].sum()]}, batch_size=3).take_all()
+        [{'sum': 3}]
+
         Notes
         -----
         Ray source: ``Dataset.map_batches``, 2.60.0. No known difference.
@@ -257,6 +268,11 @@ class Maps:
             Not supported.
         **ray_remote_args
             Further options of `raycompat.remote`.
+
+        Examples
+        --------
+        >>> ray.data.range(2).flat_map(lambda row: [row, {"id": -row["id"]}]).take_all()
+        [{'id': 0}, {'id': 0}, {'id': 1}, {'id': -1}]
 
         Notes
         -----
@@ -337,6 +353,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.range(10).filter(lambda row: row["id"] > 7).take_all()
+        [{'id': 8}, {'id': 9}]
+
         Notes
         -----
         Ray source: ``Dataset.filter``, 2.60.0. No known difference.
@@ -411,6 +432,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.range(2).add_column("half", lambda batch: batch["id"] / 2).take_all()
+        [{'id': 0, 'half': 0.0}, {'id': 1, 'half': 0.5}]
+
         Notes
         -----
         Ray source: ``Dataset.add_column``, 2.60.0. No known difference.
@@ -466,6 +492,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.from_items([{"name": "a", "size": 1}]).drop_columns(["size"]).take_all()
+        [{'name': 'a'}]
+
         Notes
         -----
         Ray source: ``Dataset.drop_columns``, 2.60.0. No known difference.
@@ -518,6 +549,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.from_items([{"name": "a", "size": 1}]).select_columns(["name"]).take_all()
+        [{'name': 'a'}]
+
         Notes
         -----
         Ray source: ``Dataset.select_columns``, 2.60.0. No known difference.
@@ -569,6 +605,11 @@ class Maps:
         **ray_remote_args
             Further options of `raycompat.remote`.
 
+        Examples
+        --------
+        >>> ray.data.range(1).rename_columns({"id": "number"}).take_all()
+        [{'number': 0}]
+
         Notes
         -----
         Ray source: ``Dataset.rename_columns``, 2.60.0. No known difference.
@@ -602,6 +643,11 @@ class Maps:
             The probability, from 0 to 1.
         seed : int, optional
             Seed of the random numbers; each block starts with it.
+
+        Examples
+        --------
+        >>> 0 <= ray.data.range(100).random_sample(0.5, seed=1).count() <= 100
+        True
 
         Raises
         ------

@@ -148,6 +148,11 @@ def range(
     override_num_blocks, parallelism : int, optional
         Blocks to make. Default: by size and CPUs.
 
+    Examples
+    --------
+    >>> ray.data.range(3).take_all()
+    [{'id': 0}, {'id': 1}, {'id': 2}]
+
     Notes
     -----
     Ray source: ``ray.data.range``, 2.60.0. No known difference.
@@ -173,6 +178,11 @@ def range_tensor(
         Of each array.
     concurrency, override_num_blocks, parallelism : int, optional
         As for `range`.
+
+    Examples
+    --------
+    >>> ray.data.range_tensor(3, shape=(2, 2)).take_batch(3)["data"].shape
+    (3, 2, 2)
 
     Notes
     -----
@@ -253,6 +263,11 @@ def from_items(
     override_num_blocks, parallelism : int, optional
         Blocks to make. Default: by the number of rows.
 
+    Examples
+    --------
+    >>> ray.data.from_items([{"name": "a"}, {"name": "b"}]).take_all()
+    [{'name': 'a'}, {'name': 'b'}]
+
     Notes
     -----
     Ray source: ``ray.data.from_items``, 2.60.0. No known difference.
@@ -288,6 +303,12 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     override_num_blocks : int, optional
         Number of blocks for the rows.
 
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> ray.data.from_pandas(pd.DataFrame({"x": [1, 2]})).take_all()
+    [{'x': 1}, {'x': 2}]
+
     Notes
     -----
     Ray source: ``ray.data.from_pandas``, 2.60.0. No known difference.
@@ -305,6 +326,12 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
         Each becomes a block; bytes are a stream of Arrow's IPC format.
     override_num_blocks : int, optional
         Number of blocks for the rows.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> ray.data.from_arrow(pa.table({"x": [1, 2]})).take_all()
+    [{'x': 1}, {'x': 2}]
 
     Notes
     -----
@@ -326,6 +353,12 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     ndarrays : numpy.ndarray or list of numpy.ndarray
         A block is made of each; its rows are along the first axis.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ray.data.from_numpy(np.arange(3)).take_batch(3)["data"].tolist()
+    [0, 1, 2]
+
     Notes
     -----
     Ray source: ``ray.data.from_numpy``, 2.60.0. No known difference.
@@ -337,6 +370,12 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
 
 def from_blocks(blocks: list[Any]) -> MaterializedDataset:
     """Return a data set of tables or DataFrames.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> ray.data.from_blocks([pa.table({"x": [1]})]).take_all()
+    [{'x': 1}]
 
     Notes
     -----
@@ -362,6 +401,12 @@ def _as_table(column: str | None, value: Any) -> Block:
 def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     """Return a data set of DataFrames in the object store, by their references.
 
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> ray.data.from_pandas_refs([ray.put(pd.DataFrame({"x": [1]}))]).take_all()
+    [{'x': 1}]
+
     Notes
     -----
     Ray source: ``ray.data.from_pandas_refs``, 2.60.0. No known difference.
@@ -372,6 +417,12 @@ def from_pandas_refs(dfs: Any) -> MaterializedDataset:
 def from_arrow_refs(tables: Any) -> MaterializedDataset:
     """Return a data set of Arrow tables in the object store, by their references.
 
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> ray.data.from_arrow_refs([ray.put(pa.table({"x": [1]}))]).take_all()
+    [{'x': 1}]
+
     Notes
     -----
     Ray source: ``ray.data.from_arrow_refs``, 2.60.0. No known difference.
@@ -381,6 +432,12 @@ def from_arrow_refs(tables: Any) -> MaterializedDataset:
 
 def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     """Return a data set of the rows of arrays in the object store, by their references.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ray.data.from_numpy_refs([ray.put(np.arange(2))]).count()
+    2
 
     Notes
     -----
@@ -396,6 +453,14 @@ def from_dask(df: Any) -> MaterializedDataset:
     ----------
     df : dask.dataframe.DataFrame
         Computed by Dask's own scheduler for it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask.dataframe as dd
+    >>> frame = dd.from_pandas(pd.DataFrame({"x": [1, 2]}), npartitions=2)
+    >>> ray.data.from_dask(frame).sum("x")
+    3
 
     Notes
     -----

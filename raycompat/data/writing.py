@@ -106,6 +106,14 @@ class Writing:
         **arrow_csv_args
             Arguments of ``pyarrow.csv.write_csv``.
 
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_csv(folder)
+        >>> ray.data.read_csv(folder).sum("id")
+        3
+
         Notes
         -----
         Ray source: ``Dataset.write_csv``, 2.60.0. No known difference.
@@ -163,6 +171,14 @@ class Writing:
             Returns more arguments; called in the task that writes.
         **pandas_json_args
             Arguments of ``DataFrame.to_json``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_json(folder)
+        >>> ray.data.read_json(folder).sum("id")
+        3
 
         Notes
         -----
@@ -229,6 +245,14 @@ class Writing:
             Returns more arguments; called in the task that writes.
         **arrow_parquet_args
             Arguments of ``pyarrow.parquet.write_table``.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_parquet(folder)
+        >>> ray.data.read_parquet(folder).sum("id")
+        3
 
         Notes
         -----
@@ -351,6 +375,14 @@ class Writing:
             As for `write_datasink`.
         mode : SaveMode, default APPEND
             What to do when the folder exists.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_numpy(folder, column="id")
+        >>> ray.data.read_numpy(folder).count()
+        3
 
         Notes
         -----

@@ -34,6 +34,14 @@ class Concatenator(Preprocessor):
     flatten : bool, default False
         Put the items of arrays one by one; else columns are numbers.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import Concatenator
+    >>> rows = ray.data.from_items([{"x": 1, "y": 2}])
+    >>> concatenator = Concatenator(columns=["x", "y"], output_column_name="xy")
+    >>> concatenator.transform(rows).take_batch(1)["xy"].tolist()
+    [[1, 2]]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.Concatenator``, 2.60.0. Differs from Ray: arrays are put one by

@@ -50,6 +50,13 @@ class OrdinalEncoder(Preprocessor):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import OrdinalEncoder
+    >>> rows = ray.data.from_items([{"y": "cat"}, {"y": "ape"}])
+    >>> OrdinalEncoder(columns=["y"]).fit_transform(rows).take_all()
+    [{'y': 1}, {'y': 0}]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.OrdinalEncoder``, 2.60.0. Differs from Ray: see
@@ -88,6 +95,13 @@ class LabelEncoder(Preprocessor):
         The column.
     output_column : str, optional
         Where the numbers go. Default: in place of the column.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import LabelEncoder
+    >>> rows = ray.data.from_items([{"y": "cat"}, {"y": "ape"}])
+    >>> LabelEncoder("y").fit_transform(rows).take_all()
+    [{'y': 1}, {'y': 0}]
 
     Notes
     -----
@@ -138,6 +152,13 @@ class OneHotEncoder(Preprocessor):
     output_columns : list of str, optional
         Where the results go, arrays of shape (number of values,), uint8. Default: in place of the
         columns.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import OneHotEncoder
+    >>> rows = ray.data.from_items([{"y": "cat"}, {"y": "ape"}])
+    >>> [row["y"].tolist() for row in OneHotEncoder(columns=["y"]).fit_transform(rows).take_all()]
+    [[0, 1], [1, 0]]
 
     Notes
     -----
@@ -274,6 +295,13 @@ class SimpleImputer(Preprocessor):
         The replacement for ``"constant"``.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import SimpleImputer
+    >>> rows = ray.data.from_items([{"x": 1.0}, {"x": None}, {"x": 3.0}])
+    >>> SimpleImputer(columns=["x"]).fit_transform(rows).take_all()
+    [{'x': 1.0}, {'x': 2.0}, {'x': 3.0}]
 
     Notes
     -----

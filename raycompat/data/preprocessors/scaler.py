@@ -51,6 +51,13 @@ class StandardScaler(_Scaler):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import StandardScaler
+    >>> rows = ray.data.from_items([{"x": 0.0}, {"x": 2.0}])
+    >>> StandardScaler(columns=["x"]).fit_transform(rows).take_all()
+    [{'x': -1.0}, {'x': 1.0}]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.StandardScaler``, 2.60.0. No known difference: a column of one
@@ -75,6 +82,13 @@ class MinMaxScaler(_Scaler):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import MinMaxScaler
+    >>> rows = ray.data.from_items([{"x": 0.0}, {"x": 2.0}])
+    >>> MinMaxScaler(columns=["x"]).fit_transform(rows).take_all()
+    [{'x': 0.0}, {'x': 1.0}]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.MinMaxScaler``, 2.60.0. No known difference: a column of one
@@ -98,6 +112,13 @@ class MaxAbsScaler(_Scaler):
         Columns of numbers.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import MaxAbsScaler
+    >>> rows = ray.data.from_items([{"x": -4.0}, {"x": 2.0}])
+    >>> MaxAbsScaler(columns=["x"]).fit_transform(rows).take_all()
+    [{'x': -1.0}, {'x': 0.5}]
 
     Notes
     -----
