@@ -33,7 +33,7 @@ from raycompat import _host as _host
 from raycompat._protocol import import_paths
 
 with import_paths.NamingHidden():
-    from raycompat import _missing, actor, cloudpickle, exceptions, experimental, rllib, util
+    from raycompat import actor, cloudpickle, exceptions, experimental, rllib, util
     from raycompat import runtime_env as runtime_env
     from raycompat._api import (
         available_resources,
@@ -51,6 +51,7 @@ with import_paths.NamingHidden():
     from raycompat._driver import init, is_initialized, shutdown
     from raycompat._logging_config import LoggingConfig
     from raycompat._protocol import version
+    from raycompat._protocol.environment import EnvironmentVariable
     from raycompat._protocol.id_types import (
         ActorClassID,
         ActorID,
@@ -63,8 +64,9 @@ with import_paths.NamingHidden():
         WorkerID,
     )
     from raycompat._surface import modules as _old_modules
+    from raycompat._surface.missing import MissingName
     from raycompat.actor import get_actor, kill, method
-    from raycompat.environment_variables import EnvironmentVariable, env
+    from raycompat.environment_variables import env
     from raycompat.object_ref import (
         DynamicObjectRefGenerator,
         ObjectID,
@@ -107,7 +109,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _REFUSED:
-        return _missing.MissingName(f"ray.{name}")
+        return MissingName(f"ray.{name}")
     return _of_older_rays(name)
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from raycompat import _driver
 from raycompat._caller import put as puts
@@ -15,10 +15,37 @@ from raycompat._caller import resolve, send, tensors, trace_events
 from raycompat._protocol.operations import Request
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
-from raycompat._typing import P, R, RemoteDecorator, RemoteDecoratorOfResults, T
+from raycompat._typing import P, R, T
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat.remote_function import RemoteFunction
+
+
+class RemoteDecorator(Protocol):
+    """The type of ``@ray.remote(...)`` with options."""
+
+    # Classes can be called, and generator functions are functions: mypy sees overlaps.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: type[T], /
+    ) -> ActorClass[T]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: Callable[P, Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
+    ) -> RemoteFunction[P, ObjectRefGenerator]: ...
+    @overload
+    def __call__(self, decorated: Callable[P, R], /) -> RemoteFunction[P, ObjectRef[R]]: ...
+
+
+class RemoteDecoratorOfResults(Protocol):
+    """The type of ``@ray.remote(num_returns=...)``: the number decides what a call returns."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, decorated: type[T], /
+    ) -> ActorClass[T]: ...
+    @overload
+    def __call__(self, decorated: Callable[P, Any], /) -> RemoteFunction[P, Any]: ...
 
 
 # Classes can be called, and generator functions are functions: mypy sees overlaps.

@@ -17,9 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from raycompat import _missing
 from raycompat._old import gym_finder
-from raycompat._surface import era
+from raycompat._surface import era, missing
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -110,7 +109,7 @@ class _Finder:
         if top != _THEIRS:
             return None
         return self._of_ours(fullname, below) or (
-            _missing.spec(fullname) if _missing.is_rays(below) else None
+            missing.spec(fullname) if missing.is_rays(below) else None
         )
 
     def _of_ours(self, fullname: str, below: str) -> ModuleSpec | None:

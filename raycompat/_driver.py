@@ -26,6 +26,7 @@ from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
 from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
+from raycompat._caller.log_context import CoreContextFilter
 from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._host import interrupts, segment
 from raycompat._messages.jobs import BeginJob, JobSetup
@@ -74,12 +75,10 @@ class RayContext(Mapping[str, Any]):
     """
 
     def __init__(self, address_info: dict[str, Any]) -> None:
-        from raycompat import __version__
-
         self.address_info = address_info
         self.dashboard_url: str = address_info["webui_url"] or ""
         self.python_version = ".".join(map(str, sys.version_info[:3]))
-        self.ray_version = __version__
+        self.ray_version = VERSION
         self.ray_commit = ""
 
     def __getitem__(self, key: str) -> Any:
@@ -432,7 +431,7 @@ def _begin_local(given: dict[str, Any]) -> RayContext:
 def _begin_logging(given: dict[str, Any]) -> None:
     logs = given["job_config"].py_logging_config
     if logs is not None:
-        logs._apply()
+        logs._apply(CoreContextFilter())
     elif given["configure_logging"]:
         _configure_logging(given["logging_level"], given["logging_format"])
 

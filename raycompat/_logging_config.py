@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from raycompat._common.formatters import STANDARD_ATTRIBUTES, JSONFormatter, TextFormatter
+from raycompat._protocol.log_formats import STANDARD_ATTRIBUTES, JSONFormatter, TextFormatter
 
 _FORMATTERS = {"TEXT": TextFormatter, "JSON": JSONFormatter}
 
@@ -99,17 +99,15 @@ class LoggingConfig:
         """Raise when Python's `logging` does not know the level."""
         logging.Handler().setLevel(self.log_level)
 
-    def _apply(self) -> None:
-        """Configure the root logger and raycompat's logger of this process."""
+    def _apply(self, context: logging.Filter) -> None:
+        """Configure the root logger and raycompat's logger; `context` adds the ids of what runs."""
         global _handler
         formatter = _FORMATTERS[self.encoding]()
         formatter.set_additional_log_standard_attrs(self.additional_log_standard_attrs)
-        from raycompat._common.filters import CoreContextFilter
-
         handler = logging.StreamHandler()
         handler.setLevel(self.log_level)
         handler.setFormatter(formatter)
-        handler.addFilter(CoreContextFilter())
+        handler.addFilter(context)
         root, package = logging.getLogger(), logging.getLogger("raycompat")
         if _handler is not None:
             root.removeHandler(_handler)

@@ -8,14 +8,10 @@ of the class. A method without the decorator has no ``remote`` there, as in Ray.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from raycompat.object_ref import ObjectRef, ObjectRefGenerator
-
-if TYPE_CHECKING:
-    from raycompat.actor import ActorClass
-    from raycompat.remote_function import RemoteFunction
+from raycompat.object_ref import ObjectRef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,30 +65,3 @@ class MethodDecorator(Protocol):
 
     def __call__(self, function: Callable[..., Any], /) -> Any:
         """Set the options of a method."""
-
-
-class RemoteDecorator(Protocol):
-    """The type of ``@ray.remote(...)`` with options."""
-
-    # Classes can be called, and generator functions are functions: mypy sees overlaps.
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, decorated: type[T], /
-    ) -> ActorClass[T]: ...
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, decorated: Callable[P, Generator[Any, Any, Any] | AsyncGenerator[Any, Any]], /
-    ) -> RemoteFunction[P, ObjectRefGenerator]: ...
-    @overload
-    def __call__(self, decorated: Callable[P, R], /) -> RemoteFunction[P, ObjectRef[R]]: ...
-
-
-class RemoteDecoratorOfResults(Protocol):
-    """The type of ``@ray.remote(num_returns=...)``: the number decides what a call returns."""
-
-    @overload
-    def __call__(  # type: ignore[overload-overlap]
-        self, decorated: type[T], /
-    ) -> ActorClass[T]: ...
-    @overload
-    def __call__(self, decorated: Callable[P, Any], /) -> RemoteFunction[P, Any]: ...

@@ -238,14 +238,14 @@ def _without_bars(lines: list[str]) -> list[str]:
     """Draw the progress bars in the output of tasks; return the other lines."""
     if not any(line.startswith(BAR_MARK) for line in lines):
         return lines
-    from raycompat.experimental import tqdm_ray
+    from raycompat._caller import bars
 
-    return [line for line in lines if not tqdm_ray.draws(line)]
+    return [line for line in lines if not bars.draws(line)]
 
 
 def _bars_module() -> Any:
     """Return the module that draws progress bars; None before there are any."""
-    return sys.modules.get("raycompat.experimental.tqdm_ray")
+    return sys.modules.get("raycompat._caller.bars")
 
 
 def _above_bars() -> AbstractContextManager[object]:

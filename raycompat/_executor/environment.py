@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from raycompat.environment_variables import Values, Version, table_id, unknown
+from raycompat._protocol.environment import Values, Version, table_id, unknown
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:

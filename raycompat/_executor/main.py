@@ -736,7 +736,8 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     this_process.set_executor(executor)
     debugger.install()
     if setup["logging"] is not None:
+        from raycompat._caller.log_context import CoreContextFilter
         from raycompat._logging_config import LoggingConfig
 
-        LoggingConfig.from_dict(setup["logging"])._apply()
+        LoggingConfig.from_dict(setup["logging"])._apply(CoreContextFilter())
     return executor.serve()

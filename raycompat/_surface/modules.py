@@ -72,7 +72,7 @@ def value_of(row: Row) -> Any:
 
 
 def _without(name: str, row: Row) -> Any:
-    from raycompat._missing import MissingName
+    from raycompat._surface.missing import MissingName
 
     return MissingName(name, row.without, row.today)
 

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from raycompat import _missing
+from raycompat._surface import missing
 from raycompat._surface.modules import names_of
 from raycompat.util import scheduling_strategies as scheduling_strategies
 from raycompat.util._named_actors import list_named_actors
@@ -33,8 +33,8 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     is_ours = importlib.util.find_spec(f"{__name__}.{name}") is not None
-    if not is_ours and _missing.is_rays(f"util.{name}"):
-        return _missing.MissingName(f"ray.util.{name}")
+    if not is_ours and missing.is_rays(f"util.{name}"):
+        return missing.MissingName(f"ray.util.{name}")
     return _name_of_old(name)
 
 

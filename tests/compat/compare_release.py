@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raycompat._missing import MissingName, _MissingModule
 from raycompat._surface import forms, table
+from raycompat._surface.missing import MissingName, _MissingModule
 from raycompat._surface.modules import _OldModule
 
 #: Folders of a release that are not for programs.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from raycompat._missing import MissingName
+from raycompat._surface.missing import MissingName
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 TABLE: dict[str, dict[str, Any]] = tomllib.loads(

@@ -11,13 +11,14 @@ from unittest import mock
 import pytest
 
 import raycompat
-from raycompat import _missing, exceptions, util
+from raycompat import exceptions, util
 from raycompat._private import services
+from raycompat._surface import missing
 
 
 def test_a_missing_name_is_pickled_by_its_name():
-    there = pickle.loads(pickle.dumps(_missing.MissingName("ray.serve.deployment")))
-    assert repr(there) == repr(_missing.MissingName("ray.serve.deployment"))
+    there = pickle.loads(pickle.dumps(missing.MissingName("ray.serve.deployment")))
+    assert repr(there) == repr(missing.MissingName("ray.serve.deployment"))
     with pytest.raises(exceptions.UnsupportedRayFeatureError, match=r"ray\.serve\.deployment"):
         there()
 
@@ -37,7 +38,7 @@ def test_modules_that_ray_imports_itself_are_attributes_and_refuse_when_they_are
 def test_programs_can_replace_what_is_missing_as_with_ray():
     with mock.patch("raycompat.cross_language", new="replaced"):
         assert raycompat.cross_language == "replaced"
-    assert isinstance(raycompat.cross_language, _missing.MissingName)
+    assert isinstance(raycompat.cross_language, missing.MissingName)
 
 
 def test_the_private_modules_that_programs_read_need_no_import():

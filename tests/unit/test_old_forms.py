@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 import raycompat
-from raycompat._missing import MissingName
 from raycompat._surface import era, forms, modules, table
+from raycompat._surface.missing import MissingName
 from raycompat._surface.table import Row, Rows
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 

@@ -38,7 +38,7 @@ class TimeLimit(Wrapper):
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'gym.wrappers' has no attribute {name!r}")
-    from raycompat._missing import MissingName
+    from raycompat._surface.missing import MissingName
 
     return MissingName(
         f"gym.wrappers.{name}", "Only gymnasium is installed", f"use gymnasium.wrappers.{name}"

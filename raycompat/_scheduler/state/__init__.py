@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.state import RAY_MAX_LIMIT_FROM_API_SERVER, SCHEMAS
 from raycompat._protocol.operations import Request
 from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
@@ -13,7 +14,6 @@ from raycompat._scheduler.state.objects import Objects
 from raycompat._scheduler.state.query import Query, Rows
 from raycompat._scheduler.state.summaries import SUMMARIES
 from raycompat._scheduler.state.tasks import Tasks
-from raycompat.util.state.common import RAY_MAX_LIMIT_FROM_API_SERVER, SCHEMAS
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts

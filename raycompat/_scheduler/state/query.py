@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from raycompat.util.state.common import StateSchema
+from raycompat._messages.state import StateSchema
 
 #: A row: a value for each field; missing fields are None.
 Row: TypeAlias = dict[str, Any]

@@ -7,7 +7,7 @@ recorded all the time: 40 bytes a call.
 
 from typing import Any
 
-from raycompat import _missing
+from raycompat._surface import missing
 from raycompat.util.state.api import (
     get_actor,
     get_job,
@@ -37,7 +37,7 @@ _REFUSED = ("list_cluster_events", "list_runtime_envs")
 def __getattr__(name: str) -> Any:
     """Return what stands for a function that raycompat lacks; see PEP 562."""
     if name in _REFUSED:
-        return _missing.MissingName(f"ray.util.state.{name}")
+        return missing.MissingName(f"ray.util.state.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
