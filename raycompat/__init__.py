@@ -24,57 +24,15 @@ calls, by the same steps 2 to 4, and the caller sends them its calls directly (`
 4. The answer returns on the channel, to the thread that waits in `get`, or to the pump.
 """
 
+import ast
 import importlib
 import logging
 from typing import Any
 
 # First: on another system than Linux, this is the one place that raises.
 from raycompat import _host as _host
-from raycompat._protocol import import_paths
-
-with import_paths.NamingHidden():
-    from raycompat import actor, cloudpickle, exceptions, experimental, rllib, util
-    from raycompat import runtime_env as runtime_env
-    from raycompat._api import (
-        available_resources,
-        cancel,
-        cluster_resources,
-        get,
-        get_gpu_ids,
-        nodes,
-        put,
-        remote,
-        timeline,
-        wait,
-    )
-    from raycompat._as_ray import install_as_ray
-    from raycompat._driver import init, is_initialized, shutdown
-    from raycompat._logging_config import LoggingConfig
-    from raycompat._protocol import version
-    from raycompat._protocol.environment import EnvironmentVariable
-    from raycompat._protocol.id_types import (
-        ActorClassID,
-        ActorID,
-        FunctionID,
-        JobID,
-        NodeID,
-        PlacementGroupID,
-        TaskID,
-        UniqueID,
-        WorkerID,
-    )
-    from raycompat._surface import modules as _old_modules
-    from raycompat._surface.missing import MissingName
-    from raycompat.actor import get_actor, kill, method
-    from raycompat.environment_variables import env
-    from raycompat.object_ref import (
-        DynamicObjectRefGenerator,
-        ObjectID,
-        ObjectRef,
-        ObjectRefGenerator,
-    )
-    from raycompat.runtime_context import get_runtime_context
-    from raycompat.util.serialization import register_custom_serializer
+from raycompat._protocol import import_paths, version
+from raycompat._surface import modules as _old_modules
 
 __version__ = version.VERSION
 
@@ -84,8 +42,8 @@ logger = logging.getLogger(__name__)
 #: Ray's numbers for the modes of a process.
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 
-#: Modules that are imported at their first use.
-_LAZY = ("_private", "air", "dag", "data", "train", "tune")
+#: Modules that only some programs need: ``from raycompat import *`` leaves them out.
+_NOT_FOR_ALL = ("_private", "air", "dag", "data", "runtime_env", "train", "tune")
 
 #: Ray's names that can be imported, and raise an error when they are used. Ray imports the modules
 #: among them, so that programs find them without an import.
@@ -104,63 +62,49 @@ _REFUSED = (
 )
 
 
+def _read_face() -> dict[str, str]:
+    """Return the module of each public name, from the file that tells type checkers the same."""
+    with open(f"{__file__}i", encoding="utf-8") as file:
+        stub = ast.parse(file.read())
+    return {
+        alias.asname: str(statement.module)
+        for statement in stub.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+        if alias.asname is not None
+    }
+
+
 def __getattr__(name: str) -> Any:
-    """Import the modules that only some programs need (PEP 562)."""
-    if name in _LAZY:
-        return importlib.import_module(f"{__name__}.{name}")
+    """Import what a program uses, at its first use (PEP 562)."""
+    module = _face.get(name)
+    if module == __name__:
+        with import_paths.NamingHidden():
+            return importlib.import_module(f"{__name__}.{name}")
+    if module is not None:
+        with import_paths.NamingHidden():
+            value = getattr(importlib.import_module(module), name)
+        globals()[name] = value
+        return value
     if name in _REFUSED:
+        from raycompat._surface.missing import MissingName
+
         return MissingName(f"ray.{name}")
     return _of_older_rays(name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_face})
+
+
+_face = _read_face()
 _old_modules.install()
 _of_older_rays = _old_modules.names_of(__name__)
 
-
-__all__ = [
+__all__ = [  # noqa: PLE0604 (names are read from the stub)
     "LOCAL_MODE",
     "SCRIPT_MODE",
     "WORKER_MODE",
-    "ActorClassID",
-    "ActorID",
-    "DynamicObjectRefGenerator",
-    "EnvironmentVariable",
-    "FunctionID",
-    "JobID",
-    "LoggingConfig",
-    "NodeID",
-    "ObjectID",
-    "ObjectRef",
-    "ObjectRefGenerator",
-    "PlacementGroupID",
-    "TaskID",
-    "UniqueID",
-    "WorkerID",
     "__version__",
-    "actor",
-    "available_resources",
-    "cancel",
-    "cloudpickle",
-    "cluster_resources",
-    "env",
-    "exceptions",
-    "experimental",
-    "get",
-    "get_actor",
-    "get_gpu_ids",
-    "get_runtime_context",
-    "init",
-    "install_as_ray",
-    "is_initialized",
-    "kill",
-    "method",
-    "nodes",
-    "put",
-    "register_custom_serializer",
-    "remote",
-    "rllib",
-    "shutdown",
-    "timeline",
-    "util",
-    "wait",
+    *(name for name in _face if name not in _NOT_FOR_ALL),
 ]

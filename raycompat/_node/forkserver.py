@@ -156,6 +156,7 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
+        import raycompat
         import raycompat._dask_adapter
         import raycompat._executor.main
         import raycompat._executor.start
@@ -163,6 +164,8 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import raycompat._transfer
 
         raycompat._executor.start.prepare()
+        for name in raycompat.__all__:  # else each executor would import what its calls use first
+            getattr(raycompat, name)
         for module in preload:
             importlib.import_module(module)
         _check_can_fork(preload)
