@@ -27,6 +27,7 @@ calls, by the same steps 2 to 4, and the caller sends them its calls directly (`
 import ast
 import importlib
 import logging
+import os
 from typing import Any
 
 # First: on another system than Linux, this is the one place that raises.
@@ -90,7 +91,15 @@ def __getattr__(name: str) -> Any:
         from raycompat._surface.missing import MissingName
 
         return MissingName(f"ray.{name}")
+    if name in _modules:  # an import of it asks here first, and need not look through the older Rays
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r} before it is imported")
     return _of_older_rays(name)
+
+
+def _load() -> None:
+    """Import all that most programs use: a process does so before it forks those that run calls."""
+    for name in _face.keys() & __all__:
+        __getattr__(name)
 
 
 def __dir__() -> list[str]:
@@ -98,6 +107,7 @@ def __dir__() -> list[str]:
 
 
 _face = _read_face()
+_modules = frozenset(entry.partition(".")[0] for entry in os.listdir(__path__[0]))
 _old_modules.install()
 _of_older_rays = _old_modules.names_of(__name__)
 

@@ -164,8 +164,7 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import raycompat._transfer
 
         raycompat._executor.start.prepare()
-        for name in raycompat.__all__:  # else each executor would import what its calls use first
-            getattr(raycompat, name)
+        raycompat._load()
         for module in preload:
             importlib.import_module(module)
         _check_can_fork(preload)
