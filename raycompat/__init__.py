@@ -91,7 +91,9 @@ def __getattr__(name: str) -> Any:
         from raycompat._surface.missing import MissingName
 
         return MissingName(f"ray.{name}")
-    if name in _modules:  # an import of it asks here first, and need not look through the older Rays
+    if (
+        name in _modules
+    ):  # an import of it asks here first, and need not look through the older Rays
         raise AttributeError(f"module {__name__!r} has no attribute {name!r} before it is imported")
     return _of_older_rays(name)
 
