@@ -59,3 +59,5 @@ logger: Logger
 SCRIPT_MODE: int
 WORKER_MODE: int
 LOCAL_MODE: int
+
+def _load() -> None: ...
