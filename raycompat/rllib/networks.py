@@ -68,6 +68,8 @@ class NetworkSpec:
         Before the trunk: the numbers of filters, the sides of their windows, and their steps.
     custom_trunk : callable, optional
         In place of filters and trunk: returns a Keras model for the observation's shape.
+    gives_heads : bool
+        Whether that model has the outputs of the heads, in their order, and needs no layers on top.
     """
 
     observation_shape: tuple[int, ...]
@@ -76,6 +78,7 @@ class NetworkSpec:
     activation: str = "tanh"
     conv_filters: tuple[tuple[int, int, int], ...] = ()
     custom_trunk: Callable[[tuple[int, ...]], Any] | None = None
+    gives_heads: bool = False
 
     @property
     def is_dense(self) -> bool:
@@ -223,11 +226,14 @@ class KerasNetwork:
         inputs = self._keras.Input(spec.observation_shape)
         trunk = self._trunk(spec, inputs)
         outputs = {}
-        for head in spec.heads:
-            x = trunk
-            for width in head.hiddens:
-                x = self._dense(x, width, spec.activation)
-            x = self._dense(x, head.num_outputs, None, head.scale)
+        for place, head in enumerate(spec.heads):
+            if spec.gives_heads:
+                x = trunk[place]
+            else:
+                x = trunk
+                for width in head.hiddens:
+                    x = self._dense(x, width, spec.activation)
+                x = self._dense(x, head.num_outputs, None, head.scale)
             if head.num_free:
                 x = self._added(_free_layer(self._keras)(head.num_free))(x)
             outputs[head.name] = x

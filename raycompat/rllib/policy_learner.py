@@ -12,7 +12,13 @@ from typing import Any, ClassVar
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.learner import Learner
-from raycompat.rllib.networks import Head, NetworkSpec, Weights, default_filters
+from raycompat.rllib.networks import (
+    Head,
+    NetworkSpec,
+    Weights,
+    default_filters,
+    import_keras,
+)
 from raycompat.rllib.policies import StochasticPolicy
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.rllib.utils.error import UnsupportedSpaceException
@@ -68,9 +74,7 @@ class PolicySetup:
         model, shape = self.config.model, self.encode.shape
         trunk = None
         if model["custom_model"] is not None:
-            from raycompat.rllib.models.catalog import custom_trunk
-
-            trunk = custom_trunk(model["custom_model"], model["custom_model_config"])
+            trunk = self._features_of_class() or self._registered_trunk()
         given = model["conv_filters"]
         filters = default_filters(shape) if given is None else tuple(map(tuple, given))
         return {
@@ -79,6 +83,44 @@ class PolicySetup:
             "conv_filters": filters,
             "custom_trunk": trunk,
         }
+
+    def _registered_trunk(self) -> Any:
+        from raycompat.rllib.models.catalog import custom_trunk
+
+        model = self.config.model
+        return custom_trunk(model["custom_model"], model["custom_model_config"])
+
+    def _features_of_class(self) -> Any:
+        """Return the features below an algorithm's heads; None without a network as a class."""
+        cls = self.custom_class()
+        if cls is None:
+            return None
+        from raycompat._old.rllib.models.layers import ModelSource
+
+        count = int((self.config.model["fcnet_hiddens"] or [256])[-1])
+        source = ModelSource(
+            cls, self.observation_space, self.action_space, count, self.config.model, False
+        )
+        return _FirstOutput(source)
+
+    def custom_class(self) -> Any:
+        """Return the network that the user registered as a class; None without one."""
+        if self.config.model["custom_model"] is None:
+            return None
+        from raycompat._old.rllib.models.layers import is_class
+        from raycompat.rllib.models.catalog import registered_model
+
+        found = registered_model(self.config.model["custom_model"])
+        return found if is_class(found) else None
+
+    def network_of_class(self, cls: Any, heads: tuple[Head, ...]) -> NetworkSpec:
+        """Return the network of a class, with the outputs of the heads: one, or also the critic's."""
+        from raycompat._old.rllib.models.layers import ModelSource
+
+        spaces = self.observation_space, self.action_space
+        gives_value = len(heads) > 1
+        source = ModelSource(cls, *spaces, heads[0].num_outputs, self.config.model, gives_value)
+        return NetworkSpec(self.encode.shape, heads, custom_trunk=source, gives_heads=True)
 
     def policy_head(self, hiddens: tuple[int, ...] = ()) -> Head:
         """Return the head that gives the parameters of the actions' distribution.
@@ -104,6 +146,9 @@ class PolicySetup:
 
         They share layers if the model's option says so, or if there are filters or a custom model.
         """
+        cls = self.custom_class()
+        if cls is not None:
+            return self.network_of_class(cls, (self.policy_head(), Head("value", 1)))
         body, model = self.body_options(), self.config.model
         hiddens = tuple(model["fcnet_hiddens"])
         shares = bool(
@@ -112,6 +157,18 @@ class PolicySetup:
         own = (() if shares else hiddens) + tuple(model["head_fcnet_hiddens"])
         heads = (self.policy_head(own), Head("value", 1, own, 1.0))
         return NetworkSpec(heads=heads, trunk=hiddens if shares else (), **body)
+
+
+@dataclass(frozen=True)
+class _FirstOutput:
+    """Makes a Keras model of the first output of a layer."""
+
+    source: Any
+
+    def __call__(self, shape: tuple[int, ...]) -> Any:
+        keras = import_keras()
+        inputs = keras.Input(shape)
+        return keras.Model(inputs, self.source(shape)(inputs)[0])
 
 
 class PolicyLearner(ABC):

@@ -140,16 +140,20 @@ class RegisteredEnv(str):
 
 
 def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a config whose ``env``, or each of a grid, and network bring their functions along."""
-    env, model = config.get("env"), config.get("model")
-    if isinstance(model, dict) and isinstance(model.get("custom_model"), str):
-        from raycompat.rllib.models.catalog import bringing_model
+    """Return a config whose ``env``, or each of a grid, and networks bring their functions along."""
+    env = config.get("env")
+    named = {key: config[key] for key in _WITH_MODELS if config.get(key)}
+    if named:
+        from raycompat.rllib.models.catalog import bringing_models
 
-        brought = {**model, "custom_model": bringing_model(model["custom_model"])}
-        config = {**config, "model": brought}
+        config = {**config, **bringing_models(named)}
     if isinstance(env, dict) and isinstance(env.get("grid_search"), list):
         return {**config, "env": {"grid_search": [_bringing(each) for each in env["grid_search"]]}}
     return config if env is None else {**config, "env": _bringing(env)}
+
+
+#: The options that may have networks: of the algorithm, and of policies.
+_WITH_MODELS = ("model", "multiagent", "policies")
 
 
 def _bringing(env: Any) -> Any:

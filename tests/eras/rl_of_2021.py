@@ -10,8 +10,17 @@ from gym.spaces import Box, Discrete
 from ray import tune
 from ray.rllib.agents.callbacks import DefaultCallbacks
 from ray.rllib.agents.ppo import PPOTrainer
+from ray.rllib.models import ModelCatalog
+from ray.rllib.models.tf.misc import normc_initializer
+from ray.rllib.models.tf.tf_modelv2 import TFModelV2
+from ray.rllib.models.torch.misc import SlimFC
+from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
+from ray.rllib.utils.framework import try_import_tf, try_import_torch
 from ray.rllib.utils.test_utils import check_learning_achieved
 from ray.tune.registry import register_env
+
+tf1, tf, tfv = try_import_tf()
+torch, nn = try_import_torch()
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--framework", choices=["tf", "tf2", "tfe", "torch"], default="torch")
@@ -90,6 +99,62 @@ def trainer(args):
     print("Action:", action in env.action_space)
 
 
+class Layers(TFModelV2):
+    """In Keras."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        inputs = tf.keras.layers.Input(obs_space.shape)
+        hidden = tf.keras.layers.Dense(8, kernel_initializer=normc_initializer(1.0))(inputs)
+        outputs = tf.keras.layers.Dense(num_outputs)(hidden)
+        self.base_model = tf.keras.Model(inputs, [outputs, tf.keras.layers.Dense(1)(hidden)])
+
+    def forward(self, input_dict, state, seq_lens):
+        outputs, self._values = self.base_model(input_dict["obs"])
+        return outputs, state
+
+    def value_function(self):
+        return tf.reshape(self._values, [-1])
+
+
+class Modules(TorchModelV2, nn.Module):
+    """In PyTorch."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name, width):
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+        self.hidden = SlimFC(obs_space.shape[0], width, activation_fn="tanh")
+        self.outputs, self.values = SlimFC(width, num_outputs), SlimFC(width, 1)
+
+    def forward(self, input_dict, state, seq_lens):
+        self._features = self.hidden(input_dict["obs_flat"])
+        return self.outputs(self._features), state
+
+    def value_function(self):
+        return self.values(self._features).squeeze(1)
+
+
+def models():
+    ModelCatalog.register_custom_model("layers", Layers)
+    ModelCatalog.register_custom_model("modules", Modules)
+    changed = {}
+    for name, options in {"layers": {}, "modules": {"width": 8}}.items():
+        config = {
+            **COMMON,
+            "env": Corridor,
+            "sgd_minibatch_size": 32,
+            "num_sgd_iter": 1,
+            "lr": 0.01,
+            "model": {"custom_model": name, "custom_model_config": options},
+        }
+        trained = PPOTrainer(config=config)
+        before = trained.get_policy().get_weights()
+        trained.train()
+        after = trained.get_policy().get_weights()
+        changed[name] = [bool(np.any(a != b)) for a, b in zip(after, before)]
+    print("Models:", {name: (len(each), all(each)) for name, each in changed.items()})
+
+
 def by_name(args):
     register_env("doubled", lambda config: Doubled(Corridor(config)))
     results = tune.run(
@@ -112,4 +177,5 @@ if __name__ == "__main__":
     ray.init(num_cpus=2)
     made()
     trainer(parser.parse_args())
+    models()
     by_name(parser.parse_args())

@@ -85,6 +85,7 @@ EXPECTED = {
         Steps: 64 True
         Callback: 2.0 True
         Action: True
+        Models: {'layers': (6, True), 'modules': (6, True)}
         Best: True
         """,
     "rl_of_several_agents": """

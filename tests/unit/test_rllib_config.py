@@ -193,6 +193,30 @@ def test_a_registered_model_goes_with_its_name_to_trials():
     assert with_registered_names(untouched) == untouched
 
 
+def test_registered_models_of_policies_and_grids_go_with_their_names():
+    from raycompat.rllib.models.catalog import ModelCatalog, RegisteredModel
+    from raycompat.rllib.policy_spec import PolicySpec
+
+    ModelCatalog.register_custom_model("of_policies", lambda shape, options: (shape, options))
+    own = {"model": {"custom_model": "of_policies"}, "gamma": 0.9}
+    space = gymnasium.spaces.Discrete(2)
+    config = with_registered_names(
+        {
+            "multiagent": {"policies": {"a": (None, space, space, own)}},
+            "policies": {"b": PolicySpec(config=own)},
+            "model": {"custom_model": {"grid_search": ["of_policies", "unknown"]}},
+        }
+    )
+    found = [
+        config["multiagent"]["policies"]["a"][3]["model"]["custom_model"],
+        config["policies"]["b"].config["model"]["custom_model"],
+        *config["model"]["custom_model"]["grid_search"],
+    ]
+    assert [type(each) for each in found] == [RegisteredModel] * 3 + [str]
+    assert config["multiagent"]["policies"]["a"][1] is space
+    assert own["model"] == {"custom_model": "of_policies"}
+
+
 def test_schedules_of_their_time():
     config = PPOConfig().training(
         lr_schedule=[[0, 0.1], [10, 0.01]], entropy_coeff_schedule=None, vf_share_layers=True

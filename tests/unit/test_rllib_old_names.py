@@ -71,7 +71,7 @@ def test_simple_q_is_of_2013():
         ("algorithms.sac.SACConfig", "It is an algorithm that raycompat does not have"),
         ("agents.impala.ImpalaTrainer", "It is an algorithm that raycompat does not have"),
         ("env.ExternalMultiAgentEnv", "one agent"),
-        ("models.tf.tf_modelv2.TFModelV2", "Keras"),
+        ("models.tf.recurrent_net.RecurrentNetwork", "Keras"),
         ("policy.torch_policy.TorchPolicy", "machinery"),
         ("connectors.agent.pipeline.AgentConnectorPipeline", "functions of observations"),
         ("offline.dataset_reader.DatasetReader", "recorded"),

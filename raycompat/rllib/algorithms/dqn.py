@@ -211,6 +211,9 @@ class DQNLearner(KerasLearner):
         settings = setup.config
         hiddens = tuple(settings.hiddens)
         heads = [Head("advantage", setup.decode.layout[0].size, hiddens, 0.1)]
+        model = setup.custom_class()
+        if model is not None and not hiddens and not settings.dueling:
+            return setup.network_of_class(model, tuple(heads))  # its outputs are the values
         if settings.dueling:
             heads.append(Head("value", 1, hiddens))
         trunk = tuple(settings.model["fcnet_hiddens"])

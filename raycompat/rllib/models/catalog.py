@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Never
 
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.policy_spec import PolicySpec
 
 _models: dict[str, Callable[..., Any]] = {}
 
@@ -18,8 +20,8 @@ class ModelCatalog:
 
     Notes
     -----
-    Ray source: ``ray.rllib.models.ModelCatalog``, 2.60.0. Differs from Ray: a model is a function that
-    returns a Keras model. Preprocessors are environments' wrappers: gymnasium.ObservationWrapper.
+    Ray source: ``ray.rllib.models.ModelCatalog``, 2.60.0. Differs from Ray: a model may be a function
+    that returns a Keras model. Preprocessors are environments' wrappers: gymnasium.ObservationWrapper.
     """
 
     @staticmethod
@@ -32,7 +34,8 @@ class ModelCatalog:
         model_class : callable
             Takes the shape of an observation (tuple of int) and the option ``custom_model_config``
             (dict). Returns a Keras model from observations, float32 with one row each, to
-            features of shape (rows, features). The algorithm puts its heads on top.
+            features of shape (rows, features). The algorithm puts its heads on top. Or a subclass of
+            ``TFModelV2`` or ``TorchModelV2``, which has all layers.
 
         Raises
         ------
@@ -143,8 +146,29 @@ class RegisteredModel(str):
         return RegisteredModel, (str(self), self.make)
 
 
-def bringing_model(name: Any) -> Any:
-    """Return the name of a registered network so that it brings the function along; else the name."""
+def bringing_models(options: Any) -> Any:
+    """Return options in which the names of registered networks bring their functions along.
+
+    Parameters
+    ----------
+    options : object
+        The options of a network, an algorithm or policies; other values are returned as they are.
+    """
+    if isinstance(options, dict):
+        return {
+            key: _bringing(value) if key == "custom_model" else bringing_models(value)
+            for key, value in options.items()
+        }
+    if type(options) in (list, tuple):
+        return type(options)(bringing_models(each) for each in options)
+    if isinstance(options, PolicySpec):
+        return replace(options, config=bringing_models(options.config))
+    return options
+
+
+def _bringing(name: Any) -> Any:
+    if isinstance(name, dict):  # of a grid
+        return {key: [_bringing(each) for each in names] for key, names in name.items()}
     make = _models.get(name) if isinstance(name, str) else None
     return name if make is None else RegisteredModel(name, make)
 
@@ -159,8 +183,19 @@ def custom_trunk(
     ValueError
         When the name was not registered.
     """
+    return partial(_made, registered_model(model), dict(options))
+
+
+def registered_model(model: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function or class that was registered under a name.
+
+    Raises
+    ------
+    ValueError
+        When the name was not registered.
+    """
     if isinstance(model, RegisteredModel):
-        model = model.make
+        return model.make
     if isinstance(model, str):
         if model not in _models:
             near = difflib.get_close_matches(model, _models) or sorted(_models)
@@ -168,8 +203,8 @@ def custom_trunk(
                 f"custom_model={model!r}: no model has this name. The names are {near}. Register it "
                 "with ModelCatalog.register_custom_model(name, function)."
             )
-        model = _models[model]
-    return partial(_made, model, dict(options))
+        return _models[model]
+    return model
 
 
 def _made(model: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...]) -> Any:

@@ -1,0 +1,191 @@
+"""`ModelV2` and its subclasses: what programs derive the classes of their networks from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+class ModelV2:
+    """A network as a class. Subclasses write `forward`, and `value_function` for a critic.
+
+    Parameters
+    ----------
+    obs_space : gymnasium.Space
+        Of encoded observations; its ``original_space`` is that of the environment.
+    action_space : gymnasium.Space
+    num_outputs : int or None
+        How many numbers `forward` returns for each observation. None, within another network: as many
+        as there are features.
+    model_config : dict
+        The option ``model``.
+    name : str
+    framework : str
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.models.modelv2.ModelV2``, 2.60.0. Differs from Ray: a network has no
+    memory, and no loss of its own.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+        framework: str = "tf",
+    ) -> None:
+        self.obs_space, self.action_space = obs_space, action_space
+        self.num_outputs, self.model_config = num_outputs, model_config
+        self.name, self.framework = name, framework
+        self._last_output: Any = None
+
+    def forward(
+        self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs for observations, and no states.
+
+        Parameters
+        ----------
+        input_dict : dict of tensors
+            ``obs``, in the form of the environment's space; ``obs_flat``, of shape (rows, numbers);
+            ``is_training``.
+        state : list
+            Empty.
+        seq_lens : None
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method forward.")
+
+    def value_function(self) -> Any:
+        """Return the critic's values, of shape (rows,), of the observations that `forward` saw last."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no method value_function, and its algorithm has a critic."
+        )
+
+    def get_initial_state(self) -> list[Any]:
+        """Return no states: networks have no memory."""
+        return []
+
+    def custom_loss(self, policy_loss: Any, loss_inputs: Any) -> Any:
+        """Return the loss as it is."""
+        return policy_loss
+
+    def metrics(self) -> dict[str, Any]:
+        """Return no metrics."""
+        return {}
+
+    def last_output(self) -> Any:
+        """Return what `forward` returned last."""
+        return self._last_output
+
+    def context(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the network is used: none is needed."""
+        return contextlib.nullcontext()
+
+    def is_time_major(self) -> bool:
+        """Return False: the first axis is that of observations."""
+        return False
+
+    def __call__(
+        self, input_dict: dict[str, Any], state: list[Any] | None = None, seq_lens: Any = None
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs of `forward`; a single observation tensor may be given as ``obs``."""
+        given = {"is_training": False, **input_dict}
+        given.setdefault("obs_flat", given["obs"])
+        found = self.forward(given, state or [], seq_lens)
+        outputs, states = found if isinstance(found, tuple | list) else (found, [])
+        self._last_output = outputs
+        return outputs, states
+
+
+class TFModelV2(ModelV2):
+    """A network of Keras layers or models, which are its attributes: see `ModelV2`."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, "tf")
+
+    def register_variables(self, variables: Any) -> None:
+        """Do nothing: the variables are those of the layers."""
+
+
+class TorchModelV2(ModelV2):
+    """A network of PyTorch; a subclass derives from ``torch.nn.Module``, too: see `ModelV2`."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, "torch")
+
+
+class DistributionalQTFModel(TFModelV2):
+    """The layers below the values of actions; DQN puts its own on top.
+
+    Parameters
+    ----------
+    obs_space, action_space, num_outputs, model_config, name
+        As in `ModelV2`.
+    **options
+        Of the layers on top. They have no effect: the options of DQN say the same.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+        **options: Any,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+
+
+class DQNTorchModel(TorchModelV2):
+    """The layers below the values of actions, in PyTorch; see `DistributionalQTFModel`."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+        **options: Any,
+    ) -> None:
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+
+
+def check_kind(model: ModelV2) -> None:
+    """Raise for what networks cannot have.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the network has a memory, or a loss of its own.
+    """
+    name = type(model).__name__
+    if model.get_initial_state():
+        raise UnsupportedRayFeatureError(
+            f"{name}.get_initial_state", "Networks have no memory", "stack observations instead"
+        )
+    if type(model).custom_loss is not ModelV2.custom_loss:
+        raise UnsupportedRayFeatureError(
+            f"{name}.custom_loss", "The loss of an algorithm is its own", "use its config's options"
+        )

@@ -1,0 +1,119 @@
+"""Networks of PyTorch that programs build theirs of: ``ray.rllib.models.torch``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from raycompat._old.rllib.models.modelv2 import TorchModelV2
+from raycompat._old.rllib.utils import try_import_torch
+
+torch, nn = try_import_torch()
+#: Programs for either framework import these names where PyTorch is missing.
+_Module: Any = object if nn is None else nn.Module
+
+
+def normc_initializer(std: float = 1.0) -> Callable[[Any], None]:
+    """Return what fills a tensor with normal numbers; the weights of each output have the norm `std`.
+
+    Parameters
+    ----------
+    std : float, default 1.0
+    """
+
+    def initialize(tensor: Any) -> None:
+        tensor.data.normal_(0, 1)
+        tensor.data *= std / torch.sqrt(tensor.data.pow(2).sum(1, keepdim=True))
+
+    return initialize
+
+
+def _activation(name: Any) -> Any:
+    if name is None or name == "linear":
+        return None
+    return {"relu": nn.ReLU, "tanh": nn.Tanh, "swish": nn.SiLU, "silu": nn.SiLU}.get(name, name)
+
+
+class SlimFC(_Module):
+    """A dense layer.
+
+    Parameters
+    ----------
+    in_size, out_size : int
+    initializer : callable, optional
+        Fills the weights; by default by Xavier's rule.
+    activation_fn : str or class of ``torch.nn``, optional
+    use_bias : bool, default True
+    bias_init : float, default 0.0
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        initializer: Callable[[Any], Any] | None = None,
+        activation_fn: Any = None,
+        use_bias: bool = True,
+        bias_init: float = 0.0,
+    ) -> None:
+        super().__init__()
+        linear = nn.Linear(in_size, out_size, bias=use_bias)
+        (initializer or nn.init.xavier_uniform_)(linear.weight)
+        if use_bias:
+            nn.init.constant_(linear.bias, bias_init)
+        found = _activation(activation_fn)
+        self._model = nn.Sequential(linear, *([] if found is None else [found()]))
+
+    def forward(self, x: Any) -> Any:
+        """Return the layer's outputs."""
+        return self._model(x)
+
+
+class FullyConnectedNetwork(TorchModelV2, _Module):
+    """Dense layers: see `ModelV2`."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        _Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        self._hidden_layers, width = self._hidden()
+        shares = model_config.get("vf_share_layers", False)
+        self._critic_layers = None if shares else self._hidden()[0]
+        self._logits = None
+        if num_outputs is None:
+            self.num_outputs = width
+        else:
+            self._logits = SlimFC(width, num_outputs, normc_initializer(0.01))
+        self._value_branch = SlimFC(width, 1, normc_initializer(0.01))
+
+    def _hidden(self) -> tuple[Any, int]:
+        before, layers = int(np.prod(self.obs_space.shape)), []
+        activation = self.model_config.get("fcnet_activation", "tanh")
+        for width in self.model_config.get("fcnet_hiddens", (256, 256)):
+            layers.append(SlimFC(before, width, normc_initializer(1.0), activation))
+            before = width
+        return nn.Sequential(*layers), before
+
+    def forward(
+        self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs, and remember the observations for `value_function`."""
+        flat = input_dict["obs_flat"].float()
+        self._seen = flat.reshape(flat.shape[0], -1)
+        self._features = self._hidden_layers(self._seen)
+        outputs = self._features if self._logits is None else self._logits(self._features)
+        return outputs, state
+
+    def value_function(self) -> Any:
+        """Return the values of the observations that `forward` saw last."""
+        critic = self._critic_layers
+        features = self._features if critic is None else critic(self._seen)
+        return self._value_branch(features).squeeze(1)

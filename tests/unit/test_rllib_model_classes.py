@@ -1,0 +1,224 @@
+"""Networks as classes of RLlib: what they are given, and that they act and learn as their own framework does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from raycompat._old.rllib.models.layers import ModelSource, is_class
+from raycompat._old.rllib.models.modelv2 import DistributionalQTFModel, TFModelV2, TorchModelV2
+from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, VisionNetwork
+from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_normc
+from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
+from raycompat._old.rllib.models.torch_networks import normc_initializer as torch_normc
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+from raycompat.rllib.algorithms.dqn import DQNLearner
+from raycompat.rllib.algorithms.ppo import PPOLearner
+from raycompat.rllib.models import ModelCatalog
+from raycompat.rllib.networks import KerasNetwork
+from raycompat.rllib.policy_learner import PolicySetup
+
+tf = pytest.importorskip("tensorflow")
+
+NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
+OPTIONS = {"fcnet_hiddens": [5], "fcnet_activation": "tanh", "custom_model_config": {}}
+
+
+def layer(cls, space=NUMBERS, num_outputs=2, gives_value=True, **options):
+    source = ModelSource(
+        cls, space, spaces.Discrete(2), num_outputs, {**OPTIONS, **options}, gives_value
+    )
+    return source((spaces.flatdim(space),))
+
+
+def setup(config, model):
+    return PolicySetup(config.training(model=model), NUMBERS, spaces.Discrete(2))
+
+
+class Told(FullyConnectedNetwork):
+    """Keeps what it was given."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name, width=0):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.width = width
+
+    def forward(self, input_dict, state, seq_lens):
+        self.given = input_dict
+        return super().forward(input_dict, state, seq_lens)
+
+
+def test_a_network_of_keras_has_its_layers_as_weights():
+    made = layer(FullyConnectedNetwork)
+    outputs, values = made(np.zeros((4, 3), np.float32))
+    assert (outputs.shape, values.shape) == ((4, 2), (4, 1))
+    assert [tuple(weight.shape) for weight in made.trainable_weights] == [
+        (3, 5),
+        (5,),
+        (3, 5),
+        (5,),
+        (5, 2),
+        (2,),
+        (5, 1),
+        (1,),
+    ]
+
+
+def test_observations_have_the_form_of_their_space():
+    space = spaces.Dict(
+        {
+            "b": spaces.Discrete(2),
+            "a": spaces.Box(0, 1, (2, 2), np.float32),
+            "c": spaces.Tuple([NUMBERS]),
+        }
+    )
+    made = layer(Told, space, custom_model_config={"width": 7})
+    flat = np.arange(9, dtype=np.float32)[None]
+    made(flat)
+    given = made._network.given
+    assert {key: np.asarray(given["obs"][key]).tolist() for key in "ab"} == {
+        "a": [[[0, 1], [2, 3]]],
+        "b": [[4, 5]],
+    }
+    assert np.asarray(given["obs"]["c"][0]).tolist() == [[6, 7, 8]]
+    assert np.asarray(given["obs_flat"]).tolist() == flat.tolist()
+    assert made._network.width == 7
+    assert made._network.obs_space.original_space is space
+    assert made._network.model_config["custom_options"] == {"width": 7}
+
+
+def test_a_class_may_read_its_options_from_the_config():
+    made = layer(FullyConnectedNetwork, custom_model_config={"width": 7})
+    assert made._network.model_config["custom_model_config"] == {"width": 7}
+
+
+def test_a_network_of_pytorch_has_the_gradients_of_pytorch():
+    torch = pytest.importorskip("torch")
+    made = layer(TorchNetwork)
+    inputs = np.random.default_rng(1).normal(size=(6, 3)).astype(np.float32)
+
+    @tf.function
+    def gradients(rows):
+        with tf.GradientTape() as tape:
+            outputs, values = made(rows)
+            loss = tf.reduce_sum(outputs**2) + tf.reduce_sum(3 * values)
+        return outputs, tape.gradient(loss, [w.value for w in made.trainable_weights])
+
+    outputs, found = gradients(inputs)
+    network = made._network
+    expected, _ = network({"obs": torch.tensor(inputs)})
+    loss = (expected**2).sum() + (3 * network.value_function()).sum()
+    assert np.allclose(outputs, expected.detach().numpy(), atol=1e-6)
+    for ours, theirs in zip(found, torch.autograd.grad(loss, network.parameters()), strict=True):
+        assert np.allclose(ours, theirs.numpy(), atol=1e-5)
+
+
+def test_layers_of_pytorch_without_use_or_fixed_do_not_learn():
+    torch = pytest.importorskip("torch")
+
+    class Partly(TorchNetwork):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.unused = torch.nn.Linear(1, 1)
+            self._value_branch.requires_grad_(False)
+
+    made = layer(Partly)
+    with tf.GradientTape() as tape:
+        outputs, values = made(np.ones((2, 3), np.float32))
+        loss = tf.reduce_sum(outputs) + tf.reduce_sum(values)
+    found = tape.gradient(loss, [w.value for w in made.trainable_weights])
+    sizes = {tuple(each.shape): float(tf.reduce_sum(tf.abs(each))) for each in found[-2:]}
+    assert sizes == {(1, 1): 0.0, (1,): 0.0}
+    assert len(made.non_trainable_weights) == 2
+
+
+@pytest.mark.parametrize("cls", [FullyConnectedNetwork, TorchNetwork])
+def test_ppo_learns_with_a_class(cls):
+    ModelCatalog.register_custom_model("of_class", cls)
+    config = PPOConfig().training(minibatch_size=8, num_epochs=1, lr=0.01)
+    config.train_batch_size_per_learner = 8
+    plan = setup(config, {"custom_model": "of_class", "fcnet_hiddens": [4]})
+    learner = PPOLearner(plan, PPOLearner.network_of(plan), 1)
+    before = learner.get_weights()
+    rng = np.random.default_rng(2)
+    shape = (8, 1)
+    ends = np.zeros(shape, bool)
+    columns = {
+        "observations": rng.normal(size=(*shape, 3)).astype(np.float32),
+        "actions": rng.integers(2, size=shape),
+        "log_probabilities": np.full(shape, -0.69, np.float32),
+        "parameters": np.zeros((*shape, 2), np.float32),
+        "rewards": rng.normal(size=shape).astype(np.float32),
+        "values": np.zeros(shape, np.float32),
+        "next_values": np.zeros(shape, np.float32),
+        "terminateds": ends,
+        "truncateds": ends,
+        "valid": ~ends,
+    }
+    statistics = learner.learn([columns], 8, rng)
+    assert np.isfinite(statistics["total_loss"])
+    assert all(np.any(a != b) for a, b in zip(learner.get_weights(), before, strict=True))
+
+
+def test_values_of_actions_are_above_a_class_or_its_outputs():
+    class Features(DistributionalQTFModel):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.dense = tf.keras.layers.Dense(self.num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.dense(input_dict["obs"]), state
+
+    ModelCatalog.register_custom_model("features", Features)
+    model = {"custom_model": "features", "fcnet_hiddens": [6]}
+    above = DQNLearner.network_of(setup(DQNConfig(), model))
+    itself = DQNLearner.network_of(setup(DQNConfig().training(hiddens=[], dueling=False), model))
+    assert [head.name for head in above.heads] == ["advantage", "value"]
+    rows = np.zeros((4, 3), np.float32)
+    for spec, first in ((above, (3, 6)), (itself, (3, 2))):
+        network = KerasNetwork(spec, 1)
+        assert network(rows)["advantage"].shape == (4, 2)
+        assert network.get_weights()[0].shape == first
+
+
+def test_networks_of_filters_and_norms():
+    space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
+    source = ModelSource(VisionNetwork, space, spaces.Discrete(2), 2, OPTIONS, True)
+    outputs, values = source(space.shape)(np.zeros((2, 32, 32, 3), np.float32))
+    assert (outputs.shape, values.shape) == ((2, 2), (2, 1))
+    assert np.allclose(np.linalg.norm(tf_normc(0.5)((7, 3)), axis=0), 0.5)
+
+
+def test_norms_in_pytorch():
+    torch = pytest.importorskip("torch")
+    weight = torch.empty(3, 7)
+    torch_normc(0.5)(weight)
+    assert np.allclose(weight.norm(dim=1), 0.5)
+
+
+def test_what_networks_cannot_have():
+    class WithMemory(FullyConnectedNetwork):
+        def get_initial_state(self):
+            return [np.zeros(4)]
+
+    class WithLoss(FullyConnectedNetwork):
+        def custom_loss(self, policy_loss, loss_inputs):
+            return 2 * policy_loss
+
+    class WithoutCritic(TFModelV2):
+        def forward(self, input_dict, state, seq_lens):
+            return input_dict["obs"][:, :2], state
+
+    with pytest.raises(UnsupportedRayFeatureError, match="no memory"):
+        layer(WithMemory)
+    with pytest.raises(UnsupportedRayFeatureError, match=r"WithLoss\.custom_loss"):
+        layer(WithLoss)
+    with pytest.raises(NotImplementedError, match="no method value_function"):
+        layer(WithoutCritic)(np.zeros((1, 3), np.float32))
+    assert [is_class(each) for each in (WithMemory, TorchModelV2, dict, print)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
