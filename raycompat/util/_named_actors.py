@@ -16,6 +16,16 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     all_namespaces : bool, default False
         Return the names of all namespaces, each as ``{"name": ..., "namespace": ...}``.
 
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Named:
+    ...     pass
+    >>> named = Named.options(name="listed").remote()
+    >>> "listed" in ray.util.list_named_actors()
+    True
+    >>> del named
+
     Notes
     -----
     Ray source: ``ray.util.list_named_actors``, 2.60.0. No known difference.

@@ -11,6 +11,11 @@ def get_node_ip_address(address: str | None = None) -> str:
     address : str, optional
         Accepted for compatibility with Ray, which uses it to choose among the host's addresses.
 
+    Examples
+    --------
+    >>> ray.util.get_node_ip_address().count(".")
+    3
+
     Notes
     -----
     Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.

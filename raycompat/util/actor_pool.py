@@ -77,6 +77,16 @@ class ActorPool:
         values : iterable
             Read to its end before this returns.
 
+        Examples
+        --------
+        >>> @ray.remote
+        ... class Doubler:
+        ...     def double(self, number):
+        ...         return 2 * number
+        >>> pool = ray.util.ActorPool([Doubler.remote(), Doubler.remote()])
+        >>> list(pool.map(lambda actor, number: actor.double.remote(number), [1, 2, 3]))
+        [2, 4, 6]
+
         Raises
         ------
         Exception
@@ -100,6 +110,11 @@ class ActorPool:
 
         Unfetched results of earlier calls are waited for and dropped first. Otherwise it works like
         `map`.
+
+        Examples
+        --------
+        >>> sorted(pool.map_unordered(lambda actor, number: actor.double.remote(number), [1, 2, 3]))
+        [2, 4, 6]
 
         Notes
         -----
@@ -129,6 +144,12 @@ class ActorPool:
             which `get_next` without a timeout can fetch.
         value : object
 
+        Examples
+        --------
+        >>> pool.submit(lambda actor, number: actor.double.remote(number), 1)
+        >>> pool.get_next()
+        2
+
         Notes
         -----
         Ray source: ``ActorPool.submit``, 2.60.0. No known difference.
@@ -144,6 +165,11 @@ class ActorPool:
 
     def has_next(self) -> bool:
         """Return whether a started call has a result that was not fetched.
+
+        Examples
+        --------
+        >>> pool.has_next()
+        False
 
         Notes
         -----
@@ -161,6 +187,12 @@ class ActorPool:
         ignore_if_timedout : bool, default False
             When the result is not ready in time, drop it: its actor counts as free, although it may
             still be busy.
+
+        Examples
+        --------
+        >>> pool.submit(lambda actor, number: actor.double.remote(number), 5)
+        >>> pool.get_next(timeout=10)
+        10
 
         Raises
         ------
@@ -205,6 +237,12 @@ class ActorPool:
         ignore_if_timedout : bool, default False
             Changes nothing: no call is dropped when no result is ready in time, because it is not known
             which one would have ended first.
+
+        Examples
+        --------
+        >>> pool.submit(lambda actor, number: actor.double.remote(number), 6)
+        >>> pool.get_next_unordered(timeout=10)
+        12
 
         Raises
         ------
@@ -273,6 +311,11 @@ class ActorPool:
     def has_free(self) -> bool:
         """Return whether a call that is submitted now starts at once.
 
+        Examples
+        --------
+        >>> pool.has_free()
+        True
+
         Notes
         -----
         Ray source: ``ActorPool.has_free``, 2.60.0. No known difference.
@@ -282,6 +325,12 @@ class ActorPool:
     def pop_idle(self) -> ActorHandle[Any] | None:
         """Remove a free actor from the pool and return it; None if no actor is free.
 
+        Examples
+        --------
+        >>> actor = pool.pop_idle()
+        >>> ray.get(actor.double.remote(2))
+        4
+
         Notes
         -----
         Ray source: ``ActorPool.pop_idle``, 2.60.0. No known difference.
@@ -290,6 +339,10 @@ class ActorPool:
 
     def push(self, actor: ActorHandle[Any]) -> None:
         """Add an actor to the pool; the first waiting call starts on it.
+
+        Examples
+        --------
+        >>> pool.push(actor)
 
         Raises
         ------

@@ -142,6 +142,12 @@ class Counter(Metric):
     name, description, tag_keys
         As in `Metric`.
 
+    Examples
+    --------
+    >>> from raycompat.util.metrics import Counter
+    >>> requests = Counter("requests", description="Requests", tag_keys=("path",))
+    >>> requests.inc(1, tags={"path": "/"})
+
     Notes
     -----
     Ray source: ``ray.util.metrics.Counter``, 2.60.0. At the endpoint its name ends with ``_total``.
@@ -180,6 +186,12 @@ class Gauge(Metric):
     name, description, tag_keys
         As in `Metric`.
 
+    Examples
+    --------
+    >>> from raycompat.util.metrics import Gauge
+    >>> waiting = Gauge("waiting", description="Requests that wait")
+    >>> waiting.set(3)
+
     Notes
     -----
     Ray source: ``ray.util.metrics.Gauge``, 2.60.0. At the endpoint it has one more tag, ``WorkerId``:
@@ -213,6 +225,12 @@ class Histogram(Metric):
         As in `Metric`.
     boundaries : list of float
         The upper bounds of the buckets, positive and ascending; there is one more for larger values.
+
+    Examples
+    --------
+    >>> from raycompat.util.metrics import Histogram
+    >>> duration = Histogram("duration_s", description="Seconds", boundaries=[0.1, 1, 10])
+    >>> duration.observe(0.3)
 
     Raises
     ------

@@ -36,6 +36,11 @@ _EXAMPLE = 'For example: `[{"CPU": 1.0}, {"GPU": 1.0}]`.'
 class PlacementGroup(GroupHandle):
     """A handle of a placement group. It can be passed to tasks and actors.
 
+    Examples
+    --------
+    >>> from raycompat.util.placement_group import placement_group
+    >>> group = placement_group([{"memory": 1000}, {"memory": 1000}])
+
     Notes
     -----
     Ray source: ``ray.util.placement_group.PlacementGroup``, 2.60.0. Made by `placement_group`.
@@ -49,18 +54,36 @@ class PlacementGroup(GroupHandle):
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """Return the handle that stands for no group."""
+        """Return the handle that stands for no group.
+
+        Examples
+        --------
+        >>> from raycompat.util.placement_group import PlacementGroup
+        >>> PlacementGroup.empty().is_empty
+        True
+        """
         return PlacementGroup(id_types.PlacementGroupID.nil())
 
     @property
     def is_empty(self) -> bool:
-        """Whether this handle stands for no group."""
+        """Whether this handle stands for no group.
+
+        Examples
+        --------
+        >>> group.is_empty
+        False
+        """
         return self.id.is_nil()
 
     def ready(self) -> ObjectRef[PlacementGroup]:
         """Return a reference to the group that becomes ready when all bundles are reserved.
 
         `get` raises `TaskPlacementGroupRemoved` if the group is removed earlier.
+
+        Examples
+        --------
+        >>> ray.get(group.ready()) == group
+        True
         """
         if self.is_empty:
             return _api.put(self)
@@ -73,6 +96,11 @@ class PlacementGroup(GroupHandle):
         -------
         bool
             Whether all are reserved.
+
+        Examples
+        --------
+        >>> group.wait(timeout_seconds=10)
+        True
 
         Raises
         ------
@@ -87,7 +115,13 @@ class PlacementGroup(GroupHandle):
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:
-        """The resources of each bundle, by name."""
+        """The resources of each bundle, by name.
+
+        Examples
+        --------
+        >>> group.bundle_specs
+        [{'memory': 1000.0}, {'memory': 1000.0}]
+        """
         if not self.bundle_cache:
             session = _driver.require_session()
             bundles = placement_groups.bundles_of(session, self.id.hex())
@@ -96,7 +130,13 @@ class PlacementGroup(GroupHandle):
 
     @property
     def bundle_count(self) -> int:
-        """Number of bundles."""
+        """Number of bundles.
+
+        Examples
+        --------
+        >>> group.bundle_count
+        2
+        """
         return len(self.bundle_specs)
 
     def __eq__(self, other: object) -> bool:
@@ -313,6 +353,11 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     placement_group : PlacementGroup
         A second removal has no effect.
 
+    Examples
+    --------
+    >>> from raycompat.util.placement_group import remove_placement_group
+    >>> remove_placement_group(placement_group([{"memory": 1000}]))
+
     Notes
     -----
     Ray source: ``ray.util.remove_placement_group``, 2.60.0. Differs from Ray: a running task fails with
@@ -325,6 +370,14 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
     """Return the group with that name in this driver's namespace.
+
+    Examples
+    --------
+    >>> from raycompat.util.placement_group import get_placement_group, remove_placement_group
+    >>> named = placement_group([{"memory": 1000}], name="small")
+    >>> get_placement_group("small") == named
+    True
+    >>> remove_placement_group(named)
 
     Raises
     ------
@@ -361,6 +414,17 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
         With the keys ``placement_group_id``, ``name``, ``strategy``, ``state`` (PENDING, CREATED,
         RESCHEDULING or REMOVED), ``bundles`` and ``bundles_to_node_id`` (both by the numbers of the
         bundles), and ``stats``.
+
+    Examples
+    --------
+    >>> from raycompat.util.placement_group import placement_group, placement_group_table
+    >>> from raycompat.util.placement_group import remove_placement_group
+    >>> pair = placement_group([{"memory": 1000}, {"memory": 1000}])
+    >>> pair.wait(timeout_seconds=10)
+    True
+    >>> placement_group_table(pair)["state"]
+    'CREATED'
+    >>> remove_placement_group(pair)
 
     Notes
     -----
@@ -401,6 +465,12 @@ def _described(group: str, row: dict[str, Any]) -> dict[str, Any]:
 
 def get_current_placement_group() -> PlacementGroup | None:
     """Return the group of the running task or actor; None without a group, and in drivers.
+
+    Examples
+    --------
+    >>> from raycompat.util.placement_group import get_current_placement_group
+    >>> get_current_placement_group() is None
+    True
 
     Notes
     -----

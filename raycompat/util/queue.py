@@ -91,6 +91,13 @@ class Queue(Generic[T]):
     def size(self) -> int:
         """Return the number of items in the queue.
 
+        Examples
+        --------
+        >>> from raycompat.util.queue import Queue
+        >>> queue = Queue(maxsize=3)
+        >>> queue.size()
+        0
+
         Notes
         -----
         Ray source: ``Queue.size``, 2.60.0. No known difference.
@@ -101,6 +108,11 @@ class Queue(Generic[T]):
     def qsize(self) -> int:
         """Return the number of items in the queue, as `size` does.
 
+        Examples
+        --------
+        >>> queue.qsize()
+        0
+
         Notes
         -----
         Ray source: ``Queue.qsize``, 2.60.0. No known difference.
@@ -109,6 +121,11 @@ class Queue(Generic[T]):
 
     def empty(self) -> bool:
         """Return whether the queue has no items.
+
+        Examples
+        --------
+        >>> queue.empty()
+        True
 
         Notes
         -----
@@ -119,6 +136,11 @@ class Queue(Generic[T]):
 
     def full(self) -> bool:
         """Return whether the queue has no room; always False without a `maxsize`.
+
+        Examples
+        --------
+        >>> queue.full()
+        False
 
         Notes
         -----
@@ -139,6 +161,12 @@ class Queue(Generic[T]):
         timeout : float, optional
             Maximum seconds to wait, more than 0: 0 always raises `Full`, as in Ray. By default, wait
             without limit.
+
+        Examples
+        --------
+        >>> queue.put("first", timeout=10)
+        >>> queue.size()
+        1
 
         Raises
         ------
@@ -161,6 +189,13 @@ class Queue(Generic[T]):
         self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None
     ) -> None:
         """Add an item at the end, as `put` does, without blocking the event loop.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> asyncio.run(queue.put_async("second"))
+        >>> queue.size()
+        2
 
         Notes
         -----
@@ -195,6 +230,11 @@ class Queue(Generic[T]):
             Maximum seconds to wait, more than 0: 0 always raises `Empty`, as in Ray. By default, wait
             without limit.
 
+        Examples
+        --------
+        >>> queue.get(timeout=10)
+        'first'
+
         Raises
         ------
         Empty
@@ -215,6 +255,11 @@ class Queue(Generic[T]):
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove the first item and return it, as `get` does, without blocking the event loop.
+
+        Examples
+        --------
+        >>> asyncio.run(queue.get_async())
+        'second'
 
         Notes
         -----
@@ -238,6 +283,12 @@ class Queue(Generic[T]):
     def put_nowait(self, item: T | ObjectRef[T]) -> None:
         """Add an item at the end if there is room, as ``put(item, block=False)`` does.
 
+        Examples
+        --------
+        >>> queue.put_nowait(1)
+        >>> queue.size()
+        1
+
         Notes
         -----
         Ray source: ``Queue.put_nowait``, 2.60.0. No known difference.
@@ -251,6 +302,12 @@ class Queue(Generic[T]):
         ----------
         items : iterable
             A reference among them stays a reference.
+
+        Examples
+        --------
+        >>> queue.put_nowait_batch([2, 3])
+        >>> queue.full()
+        True
 
         Raises
         ------
@@ -271,6 +328,11 @@ class Queue(Generic[T]):
     def get_nowait(self) -> T:
         """Remove the first item and return it if there is one, as ``get(block=False)`` does.
 
+        Examples
+        --------
+        >>> queue.get_nowait()
+        1
+
         Notes
         -----
         Ray source: ``Queue.get_nowait``, 2.60.0. No known difference.
@@ -284,6 +346,11 @@ class Queue(Generic[T]):
         ----------
         num_items : int
             0 or more.
+
+        Examples
+        --------
+        >>> queue.get_nowait_batch(2)
+        [2, 3]
 
         Raises
         ------
@@ -313,6 +380,10 @@ class Queue(Generic[T]):
         grace_period_s : float, default 5
             Without `force`, the actor is asked to end, and killed if it still runs after these seconds;
             0 or more.
+
+        Examples
+        --------
+        >>> queue.shutdown()
 
         Notes
         -----

@@ -42,6 +42,15 @@ class PlacementGroupSchedulingStrategy(GroupStrategy):
         Whether child tasks use the group too. The default is the setting of the calling task; in a
         driver it is False.
 
+    Examples
+    --------
+    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> group = ray.util.placement_group([{"CPU": 1}])
+    >>> in_group = PlacementGroupSchedulingStrategy(group)
+    >>> len(ray.get(where.options(scheduling_strategy=in_group).remote()))
+    56
+    >>> ray.util.remove_placement_group(group)
+
     Notes
     -----
     Ray source: ``ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy``, 2.60.0. Differs
@@ -71,6 +80,17 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         Whether other nodes are allowed if this one is dead, or can never provide the requested
         resources. Otherwise the call then fails with `TaskUnschedulableError` or
         `ActorUnschedulableError`. If the node is only busy, the call waits for it.
+
+    Examples
+    --------
+    >>> from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    >>> @ray.remote
+    ... def where():
+    ...     return ray.get_runtime_context().get_node_id()
+    >>> node = ray.nodes()[0]["NodeID"]
+    >>> here = NodeAffinitySchedulingStrategy(node, soft=False)
+    >>> ray.get(where.options(scheduling_strategy=here).remote()) == node
+    True
 
     Raises
     ------

@@ -33,6 +33,12 @@ def nccl_available() -> bool:
 def gloo_available() -> bool:
     """Return True: the backend ``gloo`` is part of raycompat and needs no other package.
 
+    Examples
+    --------
+    >>> from raycompat.util import collective
+    >>> collective.gloo_available()
+    True
+
     Notes
     -----
     Ray source: ``ray.util.collective.gloo_available``, 2.60.0. Differs from Ray: needs no torch.
@@ -47,6 +53,11 @@ def is_backend_available(backend: str) -> bool:
     ----------
     backend : str
         In upper or lower case.
+
+    Examples
+    --------
+    >>> collective.is_backend_available("gloo")
+    True
 
     Notes
     -----
@@ -137,6 +148,23 @@ def create_collective_group(
     backend, group_name, gloo_timeout
         As for `init_collective_group`.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from raycompat.util import collective
+    >>> @ray.remote
+    ... class Member:
+    ...     def run(self, name, *args):
+    ...         return getattr(collective, name)(*args, group_name="pair")
+    ...     def sum(self, value):
+    ...         array = np.full(2, value)
+    ...         collective.allreduce(array, group_name="pair")
+    ...         return array.tolist()
+    >>> members = [Member.remote() for _ in range(2)]
+    >>> collective.create_collective_group(members, 2, [0, 1], backend="gloo", group_name="pair")
+    >>> ray.get([member.sum.remote(value) for value, member in enumerate(members, 1)])
+    [[3, 3], [3, 3]]
+
     Raises
     ------
     RuntimeError
@@ -184,6 +212,11 @@ def destroy_collective_group(group_name: str = "default") -> None:
 def get_rank(group_name: str = "default") -> int:
     """Return the rank of this process in a group; -1 if it is not (yet) a member.
 
+    Examples
+    --------
+    >>> ray.get([member.run.remote("get_rank") for member in members])
+    [0, 1]
+
     Notes
     -----
     Ray source: ``ray.util.collective.get_rank``, 2.60.0. No known difference.
@@ -194,6 +227,11 @@ def get_rank(group_name: str = "default") -> int:
 
 def get_collective_group_size(group_name: str = "default") -> int:
     """Return the number of members of a group; -1 if this process is not (yet) one.
+
+    Examples
+    --------
+    >>> ray.get(members[0].run.remote("get_collective_group_size"))
+    2
 
     Notes
     -----

@@ -64,6 +64,12 @@ def from_range(n: int, num_shards: int = 2, repeat: bool = False) -> ParallelIte
     repeat : bool, default False
         Whether to begin again after the last number, without end.
 
+    Examples
+    --------
+    >>> from raycompat.util.iter import from_range
+    >>> from_range(4, num_shards=2).take(4)
+    [0, 2, 1, 3]
+
     Notes
     -----
     Ray source: ``ray.util.iter.from_range``, 2.60.0.
@@ -146,6 +152,13 @@ class ParallelIterator(Generic[T]):
     parent_iterators : list of ParallelIterator
         Iterators whose actors this one reads.
 
+    Examples
+    --------
+    >>> from raycompat.util.iter import from_items
+    >>> numbers = from_items([1, 2, 3, 4], num_shards=2)
+    >>> sorted(numbers.gather_sync())
+    [1, 2, 3, 4]
+
     Notes
     -----
     Ray source: ``ray.util.iter.ParallelIterator``, 2.60.0, where it is deprecated. No known difference.
@@ -202,24 +215,53 @@ class ParallelIterator(Generic[T]):
             number at a time (0 is without limit), and items come in the order in which the tasks end.
         resources : dict, optional
             Options of those tasks, for example ``{"num_cpus": 0.5}``.
+
+        Examples
+        --------
+        >>> sorted(numbers.for_each(lambda number: 10 * number).gather_sync())
+        [10, 20, 30, 40]
         """
         assert max_concurrency >= 0, "max_concurrency must be non-negative."
         return self._then(methodcaller("for_each", fn, max_concurrency, resources), ".for_each()")
 
     def filter(self, fn: Callable[[T], bool]) -> ParallelIterator[T]:
-        """Keep the items for which a function returns true."""
+        """Keep the items for which a function returns true.
+
+        Examples
+        --------
+        >>> sorted(numbers.filter(lambda number: number > 2).gather_sync())
+        [3, 4]
+        """
         return self._then(methodcaller("filter", fn), ".filter()")
 
     def batch(self, n: int) -> ParallelIterator[list[T]]:
-        """Make lists of `n` items of a shard; the last may be shorter."""
+        """Make lists of `n` items of a shard; the last may be shorter.
+
+        Examples
+        --------
+        >>> sorted(numbers.batch(2).gather_sync())
+        [[1, 3], [2, 4]]
+        """
         return self._then(methodcaller("batch", n), f".batch({n})")
 
     def flatten(self) -> ParallelIterator[Any]:
-        """Iterate over the items of the items, as `batch` makes them."""
+        """Iterate over the items of the items, as `batch` makes them.
+
+        Examples
+        --------
+        >>> sorted(numbers.batch(2).flatten().gather_sync())
+        [1, 2, 3, 4]
+        """
         return self._then(methodcaller("flatten"), ".flatten()")
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> ParallelIterator[U]:
-        """Apply a function that makes several items of one."""
+        """Apply a function that makes several items of one.
+
+        Examples
+        --------
+        >>> sorted(numbers.combine(lambda number: [number, -number]).gather_sync())
+        [-4, -3, -2, -1, 1, 2, 3, 4]
+        """
         made = self.for_each(fn).flatten()
         made.name = f"{self.name}.combine()"
         return made
@@ -257,6 +299,11 @@ class ParallelIterator(Generic[T]):
 
     def union(self, other: ParallelIterator[T]) -> ParallelIterator[T]:
         """Return an iterator over the shards of this and another.
+
+        Examples
+        --------
+        >>> numbers.union(from_items([5], num_shards=1)).num_shards()
+        3
 
         Raises
         ------
@@ -296,7 +343,13 @@ class ParallelIterator(Generic[T]):
         return ParallelIterator([_ActorSet(kept, old.transforms)], name, self.parent_iterators)
 
     def num_shards(self) -> int:
-        """Return the number of shards."""
+        """Return the number of shards.
+
+        Examples
+        --------
+        >>> numbers.num_shards()
+        2
+        """
         return sum(len(each.actors) for each in self.actor_sets)
 
     def shards(self) -> list[LocalIterator[T]]:
@@ -316,6 +369,11 @@ class ParallelIterator(Generic[T]):
             Milliseconds for which the actor collects items before it sends them.
         num_async : int, default 1
             How many requests for items the actor has at a time.
+
+        Examples
+        --------
+        >>> list(numbers.get_shard(0))
+        [1, 3]
 
         Raises
         ------
@@ -367,6 +425,11 @@ class ParallelIterator(Generic[T]):
         num_async : int, default 1
             How many requests for items each actor has at a time.
 
+        Examples
+        --------
+        >>> sorted(numbers.gather_async())
+        [1, 2, 3, 4]
+
         Raises
         ------
         ValueError
@@ -378,7 +441,13 @@ class ParallelIterator(Generic[T]):
         return LocalIterator(source, shared, name=f"{self}.gather_async()")
 
     def take(self, n: int) -> list[T]:
-        """Return the first `n` items of `gather_sync`, or all if there are fewer."""
+        """Return the first `n` items of `gather_sync`, or all if there are fewer.
+
+        Examples
+        --------
+        >>> len(numbers.take(3))
+        3
+        """
         return self.gather_sync().take(n)
 
     def show(self, n: int = 20) -> None:

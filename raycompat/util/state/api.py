@@ -84,6 +84,19 @@ def list_actors(
 
     The parameters and errors are those of `list_tasks`.
 
+    Examples
+    --------
+    >>> from raycompat.util.state import list_actors
+    >>> @ray.remote
+    ... class Listed:
+    ...     def ready(self):
+    ...         return True
+    >>> listed = Listed.options(name="listed").remote()
+    >>> ray.get(listed.ready.remote())
+    True
+    >>> [actor.state for actor in list_actors(filters=[("name", "=", "listed")])]
+    ['ALIVE']
+
     Notes
     -----
     Ray source: ``ray.util.state.list_actors``, 2.60.0.
@@ -129,6 +142,12 @@ def list_nodes(
 
     The parameters and errors are those of `list_tasks`.
 
+    Examples
+    --------
+    >>> from raycompat.util.state import list_nodes
+    >>> [node.state for node in list_nodes()]
+    ['ALIVE']
+
     Notes
     -----
     Ray source: ``ray.util.state.list_nodes``, 2.60.0.
@@ -151,6 +170,12 @@ def list_workers(
 
     The parameters and errors are those of `list_tasks`.
 
+    Examples
+    --------
+    >>> from raycompat.util.state import list_workers
+    >>> "DRIVER" in [worker.worker_type for worker in list_workers()]
+    True
+
     Notes
     -----
     Ray source: ``ray.util.state.list_workers``, 2.60.0.
@@ -172,6 +197,12 @@ def list_placement_groups(
     """Return the placement groups, and the last 1,000 that were removed.
 
     The parameters and errors are those of `list_tasks`.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import list_placement_groups
+    >>> list_placement_groups()
+    []
 
     Notes
     -----
@@ -196,6 +227,12 @@ def list_jobs(
     """Return the drivers that are connected, and the last 1,000 that were.
 
     The parameters and errors are those of `list_tasks`.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import list_jobs
+    >>> "RUNNING" in [job.status for job in list_jobs()]
+    True
 
     Notes
     -----
@@ -250,6 +287,17 @@ def get_actor(
         Its id: 32 hexadecimal digits.
     address, timeout
         As in `list_tasks`.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import get_actor
+    >>> @ray.remote
+    ... class Account:
+    ...     def id(self):
+    ...         return ray.get_runtime_context().get_actor_id()
+    >>> account = Account.remote()
+    >>> get_actor(ray.get(account.id.remote())).class_name
+    'Account'
 
     Raises
     ------
@@ -419,6 +467,12 @@ def summarize_tasks(
     dict
         ``{"cluster": {"summary": groups, "summary_by": str, ...}}`` and totals, as in Ray.
 
+    Examples
+    --------
+    >>> from raycompat.util.state import summarize_tasks
+    >>> "cluster" in summarize_tasks()
+    True
+
     Notes
     -----
     Ray source: ``ray.util.state.summarize_tasks``, 2.60.0. It counts all tasks, Ray 10,000 at most.
@@ -440,6 +494,12 @@ def summarize_actors(
     -------
     dict
         ``{"cluster": {"summary": groups, "summary_by": str, ...}}`` and totals, as in Ray.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import summarize_actors
+    >>> summarize_actors()["cluster"]["summary"]["Listed"]["state_counts"]
+    {'ALIVE': 1}
 
     Notes
     -----
