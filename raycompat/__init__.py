@@ -24,11 +24,12 @@ calls, by the same steps 2 to 4, and the caller sends them its calls directly (`
 4. The answer returns on the channel, to the thread that waits in `get`, or to the pump.
 """
 
-import ast
 import importlib
 import logging
 import os
 from typing import Any
+
+from raycompat import _face
 
 # First: on another system than Linux, this is the one place that raises.
 from raycompat import _host as _host
@@ -42,9 +43,6 @@ logger = logging.getLogger(__name__)
 
 #: Ray's numbers for the modes of a process.
 SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
-
-#: Modules that only some programs need: ``from raycompat import *`` leaves them out.
-_NOT_FOR_ALL = ("_private", "air", "dag", "data", "runtime_env", "train", "tune")
 
 #: Ray's names that can be imported, and raise an error when they are used. Ray imports the modules
 #: among them, so that programs find them without an import.
@@ -63,22 +61,9 @@ _REFUSED = (
 )
 
 
-def _read_face() -> dict[str, str]:
-    """Return the module of each public name, from the file that tells type checkers the same."""
-    with open(f"{__file__}i", encoding="utf-8") as file:
-        stub = ast.parse(file.read())
-    return {
-        alias.asname: str(statement.module)
-        for statement in stub.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
-        if alias.asname is not None
-    }
-
-
 def __getattr__(name: str) -> Any:
     """Import what a program uses, at its first use (PEP 562)."""
-    module = _face.get(name)
+    module = _face.MODULES.get(name)
     if module == __name__:
         with import_paths.NamingHidden():
             return importlib.import_module(f"{__name__}.{name}")
@@ -98,17 +83,10 @@ def __getattr__(name: str) -> Any:
     return _of_older_rays(name)
 
 
-def _load() -> None:
-    """Import all that most programs use: a process does so before it forks those that run calls."""
-    for name in _face.keys() & __all__:
-        __getattr__(name)
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_face})
+    return sorted({*globals(), *_face.MODULES})
 
 
-_face = _read_face()
 _modules = frozenset(entry.partition(".")[0] for entry in os.listdir(__path__[0]))
 _old_modules.install()
 _of_older_rays = _old_modules.names_of(__name__)
@@ -118,5 +96,5 @@ __all__ = [  # noqa: PLE0604 (names are read from the stub)
     "SCRIPT_MODE",
     "WORKER_MODE",
     "__version__",
-    *(name for name in _face if name not in _NOT_FOR_ALL),
+    *_face.FOR_ALL,
 ]

@@ -59,5 +59,3 @@ logger: Logger
 SCRIPT_MODE: int
 WORKER_MODE: int
 LOCAL_MODE: int
-
-def _load() -> None: ...

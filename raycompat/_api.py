@@ -178,21 +178,25 @@ def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
     return puts.put(session, value, keeper)
 
 
+def _compiled_refs() -> tuple[type[Any], ...]:
+    """Return the class of results of compiled graphs; none if this process has no such graph."""
+    module = sys.modules.get("raycompat.dag.compiled_dag_ref")
+    return (module.CompiledDAGRef,) if module is not None else ()
+
+
 def _has_compiled(object_refs: Any) -> bool:
     """Return whether there is a result of a compiled graph in the argument of `get`."""
-    compiled = sys.modules.get("raycompat.experimental.compiled_dag_ref")
-    if compiled is None:
+    kinds = _compiled_refs()
+    if not kinds:
         return False
     listed = object_refs if isinstance(object_refs, list) else [object_refs]
-    return any(isinstance(each, compiled.CompiledDAGRef) for each in listed)
+    return any(isinstance(each, kinds) for each in listed)
 
 
 def _get_compiled(object_refs: Any, timeout: float | None) -> Any:
-    from raycompat.experimental.compiled_dag_ref import CompiledDAGRef
-
     if not isinstance(object_refs, list):
         return object_refs.get(timeout)
-    if not all(isinstance(each, CompiledDAGRef) for each in object_refs):
+    if not all(isinstance(each, _compiled_refs()) for each in object_refs):
         raise ValueError(
             "Invalid type of object refs: the list for get has results of compiled graphs and others. "
             "Get them separately."

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from raycompat._old import gym_finder
-from raycompat._surface import era, missing
+from raycompat._surface import era, gym_finder, missing
 
 if TYPE_CHECKING:
     from importlib.abc import Loader

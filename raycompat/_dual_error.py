@@ -9,18 +9,28 @@ from __future__ import annotations
 import threading
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from raycompat import _exception_chain
 
-if TYPE_CHECKING:
-    from raycompat.exceptions import RayTaskError
+
+class TaskError(Protocol):
+    """What is needed here of a `RayTaskError`."""
+
+    cause: BaseException
+
+    def make_dual_exception_instance(self) -> Any:
+        """Make an instance of both classes."""
+
+    def as_instanceof_cause(self) -> Any:
+        """Return the error to raise."""
+
 
 #: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
 _HEAP_TYPE = 1 << 9
 
 
-def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
+def of(task_error: TaskError, task_error_class: type) -> Any:
     """Return an instance of both `RayTaskError` and the class of the cause.
 
     Raises
@@ -42,7 +52,7 @@ def of(task_error: RayTaskError, task_error_class: type) -> RayTaskError:
     state.update(getattr(cause, "__dict__", {}))
     state["_ray_task_error"] = task_error
     _exception_chain.share_chain(dual, cause)
-    return cast("RayTaskError", dual)
+    return dual
 
 
 def native_class(kind: type) -> Any:
@@ -60,7 +70,7 @@ class _DualBody:
     the user's class, as in Ray.
     """
 
-    _ray_task_error: RayTaskError
+    _ray_task_error: TaskError
 
     @property
     def cause(self) -> BaseException:
@@ -77,7 +87,7 @@ class _DualBody:
 
     def __getattr__(self, name: str) -> Any:
         # The user's attribute comes first, even if RayTaskError has one with the same name.
-        task_error: RayTaskError = object.__getattribute__(self, "_ray_task_error")
+        task_error: TaskError = object.__getattribute__(self, "_ray_task_error")
         try:
             return getattr(task_error.cause, name)
         except AttributeError:
@@ -97,11 +107,11 @@ class _DualBody:
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
         return _DualBody.__reduce__(self)
 
-    def make_dual_exception_instance(self) -> RayTaskError:
+    def make_dual_exception_instance(self) -> Any:
         return self._ray_task_error.make_dual_exception_instance()
 
-    def as_instanceof_cause(self) -> RayTaskError:
-        return cast("RayTaskError", self)
+    def as_instanceof_cause(self) -> Any:
+        return self
 
 
 _DUAL_MEMBERS = {
@@ -152,16 +162,16 @@ def _forwards(task_error_class: type, cause_class: type) -> dict[str, property]:
 
 
 def _forward(name: str) -> property:
-    def get(self: RayTaskError) -> Any:
+    def get(self: TaskError) -> Any:
         return getattr(self.cause, name)
 
-    def set_(self: RayTaskError, value: Any) -> None:
+    def set_(self: TaskError, value: Any) -> None:
         setattr(self.cause, name, value)
 
     return property(get, set_)
 
 
-def _restore_dual(task_error: RayTaskError, state: dict[str, Any]) -> RayTaskError:
+def _restore_dual(task_error: TaskError, state: dict[str, Any]) -> Any:
     dual = task_error.as_instanceof_cause()
     object.__getattribute__(dual, "__dict__").update(state)
     return dual

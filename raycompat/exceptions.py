@@ -292,7 +292,8 @@ class RayTaskError(RayError):
         TypeError
             If the class of the cause cannot be subclassed.
         """
-        return _dual_error.of(self, RayTaskError)
+        dual: RayTaskError = _dual_error.of(self, RayTaskError)
+        return dual
 
     def as_instanceof_cause(self) -> RayTaskError:
         """Return the error to raise: the dual instance if it can be made.

@@ -23,7 +23,7 @@ from typing import Any
 
 import setproctitle
 
-import raycompat
+from raycompat import _face
 from raycompat._host import lifeline, memory_file, processes
 from raycompat._host.forkserver import Forkserver
 
@@ -76,7 +76,7 @@ def _serve(server: Forkserver, folders: list[str]) -> Callable[[], None] | None:
 
 def main() -> None:
     """Run with a descriptor (`_launch.forkserver_client`)."""
-    raycompat._load()  # the forkservers of nodes inherit it
+    _face.load()  # the forkservers of nodes inherit it
     setproctitle.getproctitle()  # finds the memory of titles, beside that of the first variables
     program = None
     folders: list[str] = []

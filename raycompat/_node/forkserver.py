@@ -156,15 +156,15 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
-        import raycompat
         import raycompat._dask_adapter
         import raycompat._executor.main
         import raycompat._executor.start
+        import raycompat._face
         import raycompat._node.pulse
         import raycompat._transfer
 
         raycompat._executor.start.prepare()
-        raycompat._load()
+        raycompat._face.load()
         for module in preload:
             importlib.import_module(module)
         _check_can_fork(preload)

@@ -19,6 +19,7 @@ import raycompat as ray
 from raycompat.actor import ActorHandle
 from raycompat.dag import plan as plans
 from raycompat.dag import seat
+from raycompat.dag.compiled_dag_ref import CompiledDAGFuture, CompiledDAGRef
 from raycompat.dag.context import DAGContext
 from raycompat.dag.drawing import as_text
 from raycompat.dag.exchange import EndedError, Exchange, Frame, Link, value_of
@@ -33,7 +34,6 @@ from raycompat.exceptions import (
     RayChannelTimeoutError,
     UnsupportedRayFeatureError,
 )
-from raycompat.experimental.compiled_dag_ref import CompiledDAGFuture, CompiledDAGRef
 
 logger = logging.getLogger(__name__)
 

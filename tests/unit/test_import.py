@@ -11,6 +11,7 @@ import types
 import pytest
 
 import raycompat
+from raycompat import _face
 
 
 def test_the_import_brings_neither_dask_nor_numpy_nor_tensorflow():
@@ -63,8 +64,8 @@ def test_what_a_forkserver_imports_reads_no_variable_of_ray():
         "        assert not name.startswith('RAY'), name\n"
         "        return super().__getitem__(name)\n"
         "os.environ.__class__ = Environment\n"
-        "import raycompat, raycompat._scheduler.main, raycompat._node.main\n"
-        "raycompat._load()\n"
+        "import raycompat._face, raycompat._scheduler.main, raycompat._node.main\n"
+        "raycompat._face.load()\n"
         "try:\n"
         "    os.environ.get('RAY_A_VARIABLE')\n"
         "except AssertionError:\n"
@@ -121,14 +122,14 @@ def test_what_decides_in_the_scheduler_loads_no_caller(module):
     assert not parts & {"_caller", "_driver", "_executor", "_launch", "_node", "util"}
 
 
-@pytest.mark.parametrize("name", sorted(raycompat._face))
+@pytest.mark.parametrize("name", sorted(_face.MODULES))
 def test_each_name_is_where_type_checkers_read_it(name):
     value = getattr(raycompat, name)
-    if raycompat._face[name] == "raycompat":
+    if _face.MODULES[name] == "raycompat":
         assert isinstance(value, types.ModuleType)
         assert value.__name__ == f"raycompat.{name}"
     else:
-        assert value is getattr(importlib.import_module(raycompat._face[name]), name)
+        assert value is getattr(importlib.import_module(_face.MODULES[name]), name)
     assert name in dir(raycompat)
 
 

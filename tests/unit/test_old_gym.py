@@ -6,8 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from raycompat._old import gym_finder
-from raycompat._surface import era
+from raycompat._surface import era, gym_finder
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext

@@ -2,7 +2,7 @@
 
 Environments have the form of their time: ``reset()`` returns an observation, and ``step(action)``
 observation, reward, done and a dict. Their spaces are gymnasium's. `adapters` makes environments of
-gymnasium of them, which algorithms play in. `raycompat._old.gym_finder`
+gymnasium of them, which algorithms play in. `raycompat._surface.gym_finder`
 lets ``import gym`` find this package.
 """
 

@@ -31,6 +31,7 @@ _MODULES = {
 #: Modules of these are found in gymnasium, as they are.
 _THE_SAME = ("gym.spaces.", "gym.utils.")
 _OF_CLASSES = "gym.envs."
+_CLASSES = "raycompat._old.gym.envs"
 _USE = "gym in place of gymnasium"
 
 
@@ -78,9 +79,9 @@ class _Loader:
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the module itself, or one whose classes have gym's form."""
         if not self._name:
-            from raycompat._old.gym.envs import Classes
-
-            return Classes(spec.name)
+            module = importlib.import_module(_CLASSES).Classes(spec.name)
+            assert isinstance(module, ModuleType)
+            return module
         module = importlib.import_module(self._name)
         self._spec = module.__spec__
         return module
