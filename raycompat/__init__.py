@@ -29,10 +29,9 @@ import logging
 import os
 from typing import Any
 
-from raycompat import _face
-
 # First: on another system than Linux, this is the one place that raises.
-from raycompat import _host as _host
+from raycompat import _host as _host  # isort: split
+from raycompat import _face
 from raycompat._protocol import import_paths, version
 from raycompat._surface import modules as _old_modules
 
