@@ -31,6 +31,7 @@ from typing import Any
 
 # First: on another system than Linux, this is the one place that raises.
 from raycompat import _host as _host  # isort: split
+
 from raycompat import _face
 from raycompat._protocol import import_paths, version
 from raycompat._surface import modules as _old_modules
