@@ -445,6 +445,13 @@ def add_pages(
     return take_back
 
 
+def add_routes(scheduler: Scheduler, pattern: str, application: web.Application) -> TakeBack:
+    """Let an application answer the requests for some addresses of the scheduler's web server."""
+    rules = scheduler.http_application.default_router.rules
+    rules.insert(0, rule := Rule(PathMatches(pattern), application))
+    return lambda: rules.remove(rule)
+
+
 def _rule_of_plots(scheduler: Scheduler, paths: list[str], prefix: str) -> Rule:
     """Return the rule for a longer list of Dask's plots, which JupyterLab's extension reads.
 
@@ -990,16 +997,18 @@ def send_batches_at_once(worker: Worker) -> TakeBack:
     return _send_at_once(worker.batched_stream)
 
 
-def client_security(worker: Worker) -> dict[str, Any] | None:
-    """Return the security settings of a client on this worker's host, for the same cluster.
+def client_security(server: Worker | Scheduler) -> dict[str, Any] | None:
+    """Return the security settings of a client on this server's host, for the same cluster.
 
-    They are arguments of `distributed.Security`; None when the worker uses no TLS.
+    They are arguments of `distributed.Security`; None when the server uses no TLS.
     """
-    security = worker.security
-    certificate, key = security.tls_client_cert, security.tls_client_key
-    if certificate is None:
-        certificate, key = security.tls_worker_cert, security.tls_worker_key
-    if certificate is None:
+    security = server.security
+    for role in ("client", "worker", "scheduler"):
+        certificate = getattr(security, f"tls_{role}_cert")
+        key = getattr(security, f"tls_{role}_key")
+        if certificate is not None:
+            break
+    else:
         return None
     found = {
         "tls_ca_file": security.tls_ca_file,

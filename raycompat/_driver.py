@@ -32,7 +32,14 @@ from raycompat._host import interrupts, segment
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import NodeAt
 from raycompat._private_arguments import PrivateArguments
-from raycompat._protocol import current_cluster, ids, import_paths, local_address, runtime_env
+from raycompat._protocol import (
+    current_cluster,
+    ids,
+    import_paths,
+    local_address,
+    runtime_env,
+    submission,
+)
 from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
@@ -554,6 +561,7 @@ def _open_session(
         "old_forms": forms.seen(),
         "frameworks": [],
         "log_to_driver": True if log_to_driver is None else log_to_driver,
+        "submission": config.metadata.get(submission.ID_ENTRY, ""),
     }
     session.send(BeginJob(setup.job, namespace, for_executors))
     forms.ask_with(first_uses.is_first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 import logging
 import os
 import warnings
@@ -14,7 +15,7 @@ from typing import Any
 from raycompat import exceptions
 from raycompat._caller.html_report import checked_file
 from raycompat._logging_config import LoggingConfig
-from raycompat._protocol import shared_secret
+from raycompat._protocol import shared_secret, submission
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import checked_namespace
 from raycompat.job_config import JobConfig
@@ -27,6 +28,9 @@ _REPORT_VARIABLE = "RAYCOMPAT_REPORT"
 
 #: The encoding of the logs where no `LoggingConfig` is given; Ray's variable.
 _ENCODING_VARIABLE = "RAY_LOGGING_CONFIG_ENCODING"
+
+#: With the value 1, the runtime environment of `init` replaces that of a submitted job; Ray's variable.
+_OVERRIDE_VARIABLE = "RAY_OVERRIDE_JOB_RUNTIME_ENV"
 
 #: Former arguments of `init` in Ray: the present name, or None if it has no effect.
 _OLD_NAMES: dict[str, str | None] = {
@@ -172,9 +176,35 @@ def job_config(given: dict[str, Any]) -> JobConfig:
         config.set_ray_namespace(given["namespace"])
     if given["runtime_env"]:
         config.set_runtime_env(given["runtime_env"])
+    if (text := os.environ.get(submission.CONFIG_VARIABLE)) is not None:
+        _add_submitted(config, JobConfig.from_json(json.loads(text)))
     _check_logging(config)
     _check_job(config)
     return config
+
+
+def _add_submitted(config: JobConfig, submitted: JobConfig) -> None:
+    """Add the settings with which a user has submitted the job whose command runs this program.
+
+    Raises
+    ------
+    ValueError
+        When the program and the user set the same part of the runtime environment.
+    """
+    own, of_user = dict(config.runtime_env), dict(submitted.runtime_env)
+    own_variables, of_user_variables = own.pop("env_vars", {}), of_user.pop("env_vars", {})
+    both = [*(own.keys() & of_user.keys()), *(own_variables.keys() & of_user_variables.keys())]
+    if both and os.environ.get(_OVERRIDE_VARIABLE) != "1":
+        raise ValueError(
+            f"init(runtime_env=...) and the runtime_env with which this job was submitted both set "
+            f"{sorted(both)!r}. Set each in one place, or let those of init apply: "
+            f"{_OVERRIDE_VARIABLE}=1 in the environment of the job."
+        )
+    merged = {**of_user, **own}
+    if variables := {**of_user_variables, **own_variables}:
+        merged["env_vars"] = variables
+    config.set_runtime_env(merged)
+    config.metadata = {**config.metadata, **submitted.metadata}
 
 
 def _check_logging(config: JobConfig) -> None:

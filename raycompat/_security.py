@@ -63,6 +63,20 @@ def link(server: HTTPServer, place: str) -> str:
     return f"{url}/status?{TOKEN_PARAMETER}={gate.token}" if isinstance(gate, _Gate) else url
 
 
+def has_token(server: HTTPServer) -> bool:
+    """Return whether a server requires a token."""
+    return isinstance(server.request_callback, _Gate)
+
+
+def has_bearer(server: HTTPServer, request: HTTPServerRequest) -> bool:
+    """Return whether a request has the token in its header, which no page of another site can set.
+
+    No request has the token of a server that requires none.
+    """
+    gate = server.request_callback
+    return isinstance(gate, _Gate) and gate.has_bearer(request)
+
+
 class _Gate(web.Application):
     """An application in front of another one, which it protects with the token."""
 
@@ -80,9 +94,13 @@ class _Gate(web.Application):
             return self._inner.find_handler(request, **kwargs)
         return self.get_handler_delegate(request, _Door)
 
-    def _may_pass(self, request: HTTPServerRequest) -> bool:
+    def has_bearer(self, request: HTTPServerRequest) -> bool:
+        """Return whether a request has the token in its header."""
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.knows(bearer.strip()):
+        return scheme.lower() == "bearer" and self.knows(bearer.strip())
+
+    def _may_pass(self, request: HTTPServerRequest) -> bool:
+        if self.has_bearer(request):
             return True
         cookie = request.cookies.get(self.cookie)
         if cookie is not None and self.knows(cookie.value):

@@ -95,6 +95,8 @@ class Setup:
     reaches_nodes: bool = True
     #: Whether actors that are created without a lifetime are detached.
     actors_are_detached: bool = False
+    #: The folder of this process's node for files with output; empty in drivers.
+    logs: str = ""
 
 
 class Session:

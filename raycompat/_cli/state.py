@@ -166,7 +166,7 @@ _STATES = {
         "RESTARTING",
         "DEAD",
     ),
-    StateResource.JOBS: ("RUNNING", "SUCCEEDED"),
+    StateResource.JOBS: ("PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"),
     StateResource.NODES: ("ALIVE", "DEAD"),
     StateResource.PLACEMENT_GROUPS: ("PENDING", "CREATED", "RESCHEDULING", "REMOVED"),
     StateResource.TASKS: (

@@ -173,6 +173,7 @@ class Executor:
                 security=setup["security"],
                 runtime_env=setup["runtime_env"],
                 actors_are_detached=setup["actors_are_detached"],
+                logs=setup["logs"],
             )
         )
         session.current_task = this_process.current_task

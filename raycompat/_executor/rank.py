@@ -39,6 +39,11 @@ def follow_cpus() -> None:
     _follows_cpus = True
 
 
+def follows_cpus() -> bool:
+    """Return whether the number of threads is raycompat's, and not the user's."""
+    return _follows_cpus
+
+
 def show_cpus(cpus: float) -> None:
     """Set the number of threads for a call with so many CPUs: at least one."""
     if _follows_cpus:

@@ -28,6 +28,11 @@ def make(name: str, num_bytes: int = 0, *, sealed: bool = False) -> int:
     return descriptor
 
 
+def path_of(descriptor: int) -> str:
+    """Return the path by which other processes of this user can open a file of this process."""
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
 def put(name: str, value: Any) -> int:
     """Pickle a value, of any size, into a new file, and return its descriptor for `take`."""
     descriptor = make(name)

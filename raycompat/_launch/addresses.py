@@ -205,7 +205,8 @@ def _host_and_port(place: str, text: str) -> tuple[str, int]:
 
 def _of_file(path: Path, authority: Authority | None) -> Destination:
     try:
-        address = json.loads(path.read_text())["address"]
+        found = json.loads(path.read_text())
+        address = found["address"]
     except FileNotFoundError:
         raise MalformedAddressError(
             f"The scheduler file {str(path)!r} does not exist. A scheduler writes it: `dask scheduler "
@@ -216,6 +217,10 @@ def _of_file(path: Path, authority: Authority | None) -> Destination:
             f"{str(path)!r} is not a scheduler file of Dask: {error!r}. Expected a JSON object with "
             "the entry 'address', as `dask scheduler --scheduler-file PATH` writes it."
         ) from error
+    if found.get("security"):  # for the command of a submitted job
+        from distributed import Security
+
+        return Destination(address, Security(**found["security"]))
     return _of_text(str(address), authority)
 
 

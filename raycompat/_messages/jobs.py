@@ -30,6 +30,8 @@ class JobSetup(TypedDict):
     #: The frameworks that the job's code uses.
     frameworks: list[str]
     log_to_driver: bool
+    #: The submitted job whose command has started the driver; empty for other drivers.
+    submission: str
 
 
 class BeginJob(FromCaller, ToNode):

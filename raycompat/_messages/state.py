@@ -179,8 +179,8 @@ class JobState(StateSchema):
     Notes
     -----
     Ray source: ``ray.util.state.common.JobState``, 2.60.0. `status` is RUNNING, or SUCCEEDED when the
-    driver has left; how its process ended is not known. `driver_info` is a dictionary or a
-    `DriverInfo`. Jobs are not submitted here: `submission_id` is None.
+    driver has left; how its process ended is not known. A submitted job has the states of `JobStatus`
+    and a `submission_id`. `driver_info` is a dictionary or a `DriverInfo`.
     """
 
     job_id: str | None = field(metadata=_FILTERABLE)

@@ -64,6 +64,7 @@ class Jobs:
             "scheduler": self._node.worker.scheduler.address,
             "security": adapter.client_security(self._node.worker),
             "place": self._node.store.place.describe(),
+            "logs": str(self._node.logs.directory),
         }
         if runtime_env.is_eager(setup["runtime_env"]):
             self._node.pool.background(self._prepare_early(job, setup["runtime_env"]))

@@ -14,6 +14,7 @@ from raycompat._protocol.spans import Failure
 _ERROR_TYPES = {
     "ActorDiedError": "ACTOR_DIED",
     "ActorUnavailableError": "ACTOR_UNAVAILABLE",
+    "ActorUnschedulableError": "ACTOR_UNSCHEDULABLE_ERROR",
     "NodeDiedError": "NODE_DIED",
     "ObjectLostError": "OBJECT_LOST",
     "OutOfMemoryError": "OUT_OF_MEMORY",
@@ -24,6 +25,9 @@ _ERROR_TYPES = {
     "TaskUnschedulableError": "TASK_UNSCHEDULABLE_ERROR",
     "WorkerCrashedError": "WORKER_DIED",
 }
+
+#: The type of an error of user code.
+_OF_USER = "TASK_EXECUTION_EXCEPTION"
 
 #: Begins the text of an actor whose process has ended; what follows is the reason.
 DEAD_BECAUSE = "The actor is dead because "
@@ -181,11 +185,16 @@ def reason_of(error: bytes) -> str:
     return text_of(error).partition(DEAD_BECAUSE)[2].strip()
 
 
-def failure_of(error: bytes) -> Failure:
-    """Return Ray's name for an error's type, and the error's text."""
+def kind_and_text(error: bytes) -> tuple[str, str]:
+    """Return Ray's name for an error's type, and the error's text without its class."""
     text = text_of(error).strip()
     found = re.match(r"raycompat\.exceptions\.(\w+)", text)
-    name = _ERROR_TYPES.get(found[1] if found else "", "TASK_EXECUTION_EXCEPTION")
-    is_ours = name != "TASK_EXECUTION_EXCEPTION"
-    said = text.partition(": ")[2] if is_ours else text.rpartition("\n")[2]
+    name = _ERROR_TYPES.get(found[1] if found else "", _OF_USER)
+    return name, text if name == _OF_USER else text.partition(": ")[2]
+
+
+def failure_of(error: bytes) -> Failure:
+    """Return Ray's name for an error's type, and the error's text."""
+    name, text = kind_and_text(error)
+    said = text.rpartition("\n")[2] if name == _OF_USER else text
     return Failure(name, said[:_MANY_CHARACTERS])

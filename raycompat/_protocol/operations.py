@@ -72,6 +72,15 @@ class Request(StrEnum):
     #: The keys of such values. Fields: namespace, prefix.
     KV_KEYS = "raycompat_kv_keys"
 
+    #: A request about submitted jobs, in the form of Ray's REST. Fields: method, path, query, body.
+    JOBS = "raycompat_jobs"
+    #: A job's actor runs: the job's record, None if it was stopped. Fields: submission_id, node_id.
+    JOB_BEGIN = "raycompat_job_begin"
+    #: Answered when a job is to be stopped, or has ended. Fields: submission_id.
+    JOB_AWAIT_STOP = "raycompat_job_await_stop"
+    #: How a job's command has ended. Fields: submission_id; exit_code and tail, or error.
+    JOB_FINISH = "raycompat_job_finish"
+
     # --- to the scheduler, from nodes
 
     #: A node is alive. Fields: worker.

@@ -113,6 +113,10 @@ class Actors:
             await self._parts.changed.wait()
         return None
 
+    def of_name(self, name: str, namespace: str) -> ActorRow | None:
+        """Return the actor with that name now; None if there is none."""
+        return self._directory.find(name, namespace)
+
     def named(self, namespace: str | None) -> list[dict[str, Any]]:
         """List the names of living actors."""
         return self._directory.named(namespace)
@@ -238,6 +242,7 @@ class Actors:
         if row.state == "PENDING" and key in self._parts.calls.by_key:
             self._parts.endings.actor_failed(row, self._parts.calls.by_key[key], error)
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
+        self._parts.submissions.actor_ended(row, error)
         self._parts.groups.collect_soon()
         self._report_to_all(row)
         if key in self._parts.calls.by_key:

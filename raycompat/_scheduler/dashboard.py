@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tornado import web
 from tornado.httputil import HTTPMessageDelegate
 
 from raycompat import _dask_adapter as adapter
+from raycompat._scheduler import job_requests
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -27,8 +29,8 @@ logger = logging.getLogger(__name__)
 #: The name of the `Dashboard` among the scheduler's extensions.
 _NAME = "raycompat-dashboard"
 
-#: What only programs ask for, again and again; these addresses need no pages.
-_WITHOUT_PAGES = ("/health", "/metrics")
+#: What only programs ask for; these addresses need no pages.
+_WITHOUT_PAGES = re.compile(rf"/health|/metrics|{job_requests.PATTERN}")
 
 
 def serve_on_demand(scheduler: Scheduler) -> None:
@@ -88,7 +90,7 @@ class Dashboard(web.Application):
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         """Return the handler of a request."""
-        if not self.is_imported and request.path not in _WITHOUT_PAGES:
+        if not self.is_imported and _WITHOUT_PAGES.fullmatch(request.path) is None:
             return _Waiting(self, request)
         return self._scheduler.http_application.find_handler(request, **kwargs)
 

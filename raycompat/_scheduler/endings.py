@@ -195,7 +195,9 @@ class Endings:
         )
 
     def job_left(self, job: Job) -> None:
-        """Record a job that has ended, as the state API describes it."""
+        """Record a job that has ended, as the state API describes it, if it has a row."""
+        if not self._parts.state.cluster.has_row(job):
+            return
         self.history.jobs.append(self._parts.state.cluster.describe_job(job))
 
 

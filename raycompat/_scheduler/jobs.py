@@ -120,6 +120,7 @@ class Jobs:
             self._find_home(opened)
         for worker in self._parts.nodes.info:
             adapter.tell_worker(self._scheduler, worker, self._message(opened))
+        self._parts.submissions.driver_began(opened)
         self._parts.notify_change()
 
     def _message(self, job: Job) -> BeginJob:

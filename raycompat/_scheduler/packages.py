@@ -36,6 +36,17 @@ class Packages:
         self._path(uri, client).write_bytes(b"")
         return False
 
+    def hold(self, client: str, uri: str) -> bool:
+        """Keep a package that was uploaded for one more client; return whether it is there."""
+        if uri not in self._needed_by or not self._path(uri).exists():
+            return False
+        self._needed_by[uri].add(client)
+        return True
+
+    def is_begun(self, client: str, uri: str) -> bool:
+        """Return whether a client has sent a part of a package."""
+        return self._path(uri, client).exists()
+
     async def write(self, client: str, uri: str, data: bytes) -> None:
         """Append the next piece to a package."""
         path = self._path(uri, client)

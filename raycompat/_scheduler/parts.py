@@ -76,6 +76,7 @@ from raycompat._scheduler.endings import Endings
 from raycompat._scheduler.experiments import Experiments
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.guest import Guest
+from raycompat._scheduler.job_requests import JobRequests
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.key_values import KeyValues
 from raycompat._scheduler.leases import Leases
@@ -92,6 +93,7 @@ from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.restarts import Restarts
 from raycompat._scheduler.run_times import RunTimes
 from raycompat._scheduler.state import State
+from raycompat._scheduler.submissions import Submissions
 from raycompat._scheduler.survey import Surveys
 from raycompat._scheduler.task_names import TaskNames
 
@@ -135,6 +137,8 @@ class Parts:
         self.metrics = Metrics(self)
         self.experiments = Experiments()
         self.key_values = KeyValues()
+        self.submissions = Submissions(self)
+        self.job_requests = JobRequests(self)
 
     def stream_handlers(self) -> dict[str, Callable[..., None]]:
         """Return the handler of each kind of message from clients and nodes."""
@@ -258,6 +262,10 @@ class Parts:
             Request.KV_PUT: self.key_values.put,
             Request.KV_DELETE: self.key_values.delete,
             Request.KV_KEYS: self.key_values.keys,
+            Request.JOBS: self.job_requests.answer_caller,
+            Request.JOB_BEGIN: self.submissions.begin,
+            Request.JOB_AWAIT_STOP: self.submissions.await_stop,
+            Request.JOB_FINISH: self.submissions.finish,
         }
 
     def client_left(self, client: str) -> None:
@@ -278,8 +286,9 @@ class Parts:
         self.notify_change()
 
     def close(self) -> None:
-        """Stop publishing metrics, and remove uploaded packages."""
+        """Stop publishing metrics and sending jobs, and remove uploaded packages."""
         self.metrics.close()
+        self.submissions.close()
         self.packages.close()
 
     def nodes_wanted(self) -> int:

@@ -17,7 +17,7 @@ import distributed
 from raycompat import _dask_adapter as adapter
 from raycompat._host import open_files
 from raycompat._protocol import task_bodies
-from raycompat._scheduler import dashboard
+from raycompat._scheduler import dashboard, job_requests
 from raycompat._scheduler.parts import Parts
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
             undo_at_the_end(take_back)
         undo_at_the_end(self.parts.close)
         self.parts.guest.start()
+        requests = self.parts.job_requests
+        undo_at_the_end(adapter.add_routes(scheduler, job_requests.PATTERN, requests.routes()))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
     def _add_pages(self) -> adapter.TakeBack:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat._messages.nodes import NodeInfo
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
+from raycompat._protocol.submission import NAMESPACE
 from raycompat._scheduler.state.query import Row, Rows
 
 if TYPE_CHECKING:
@@ -32,11 +33,29 @@ class Cluster:
             yield _describe_node(gone, ended=gone["ended"])
 
     async def jobs(self) -> Rows:
-        """Iterate over the open jobs, and the last that have ended."""
-        for job in list(self._parts.jobs.open.values()):
-            yield self.describe_job(job)
-        for described in list(self._parts.endings.history.jobs):
+        """Iterate over all jobs."""
+        for described in self.all_jobs():
             yield described
+
+    def all_jobs(self) -> list[Row]:
+        """Return the submitted jobs, the other open ones, and the last of those that have ended.
+
+        The driver of a submitted job is in its row. Those that submit jobs have none.
+        """
+        return [
+            *(submitted.describe() for submitted in self._parts.submissions.by_id.values()),
+            *(
+                self.describe_job(job)
+                for job in self._parts.jobs.open.values()
+                if self.has_row(job)
+            ),
+            *self._parts.endings.history.jobs,
+        ]
+
+    def has_row(self, job: Job) -> bool:
+        """Return whether a driver has a row of its own."""
+        submitted = self._parts.submissions.by_id
+        return job.namespace != NAMESPACE and job.setup["submission"] not in submitted
 
     def describe_job(self, job: Job) -> Row:
         """Return the fields of `JobState`."""

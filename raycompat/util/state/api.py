@@ -224,7 +224,7 @@ def list_jobs(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[JobState]:
-    """Return the drivers that are connected, and the last 1,000 that were.
+    """Return the submitted jobs, the drivers that are connected, and the last 1,000 that were.
 
     The parameters and errors are those of `list_tasks`.
 
@@ -237,8 +237,7 @@ def list_jobs(
     Notes
     -----
     Ray source: ``ray.util.state.list_jobs``, 2.60.0.
-    See `JobState` for what differs. Jobs are drivers:
-    nothing is submitted.
+    See `JobState` for what differs.
     """
     options = ListApiOptions(limit, timeout, detail, filters)
     return _list(StateResource.JOBS, address, options, raise_on_missing_output, _explain)
@@ -407,7 +406,7 @@ def get_job(
     Parameters
     ----------
     id : str
-        Id of a submission. There are none here, so nothing is found: use `list_jobs`.
+        Id of a submitted job.
     address, timeout
         As in `list_tasks`.
 

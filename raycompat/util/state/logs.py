@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from raycompat._protocol import submission
 from raycompat._protocol.operations import Request
 from raycompat._protocol.output_marks import without_marks
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
 from raycompat.util.state.exception import RayStateApiException
@@ -113,6 +113,8 @@ def get_log(
         How to decode the bytes, by default UTF-8; None yields bytes.
     errors : str, default "strict"
         What to do with bytes that cannot be decoded, as in `bytes.decode`.
+    submission_id : str, optional
+        The submitted job whose command has printed it.
     attempt_number : int, default 0
         Which attempt of the task.
     filter_ansi_code : bool, default False
@@ -133,8 +135,6 @@ def get_log(
     or if it is a function that has run for some milliseconds. Attempts that ran in the same process are
     shown together, and lines before the last rotation of the file are not shown.
     """
-    if submission_id is not None:
-        raise UnsupportedRayFeatureError("get_log(submission_id=...)", alternative="use pid=")
     if suffix not in ("out", "err"):
         raise ValueError(f"Invalid suffix: {suffix!r}. It must be 'out' or 'err'.")
     client = _client or StateApiClient(address)
@@ -142,11 +142,15 @@ def get_log(
         node_id, pid = _place_of_actor(client, actor_id, timeout)
     elif task_id is not None:
         node_id, pid = _place_of_task(client, task_id, attempt_number, timeout)
+    elif submission_id is not None:
+        node_id, filename = _place_of_job(client, submission_id, timeout)
     node = node_id or node_ip
     if node is None:
-        raise ValueError("get_log needs a node: give node_id or node_ip, or actor_id or task_id.")
+        raise ValueError(
+            "get_log needs a node: give node_id or node_ip, or actor_id, task_id or submission_id."
+        )
     if filename is None and pid is None:
-        raise ValueError("get_log needs one of filename, pid, actor_id and task_id.")
+        raise ValueError("get_log needs one of filename, pid, actor_id, task_id and submission_id.")
     name = filename or _name_of(client, node, f"worker-*-{pid}.{suffix}", timeout)
     if name is None:  # a file is made when something is printed
         return
@@ -183,6 +187,15 @@ def _place_of_actor(client: StateApiClient, actor: str, timeout: int) -> tuple[s
     if found is None or not found.pid:
         raise RayStateApiException(f"The actor {actor!r} is not known, or has no process yet.")
     return found.node_id, found.pid
+
+
+def _place_of_job(client: StateApiClient, job: str, timeout: int) -> tuple[str, str]:
+    found = client.get(StateResource.JOBS, job, GetApiOptions(timeout))
+    if found is None or found.submission_id is None:
+        raise RayStateApiException(f"The submitted job {job!r} is not known: list_jobs() has them.")
+    if found.driver_node_id is None:
+        raise RayStateApiException(f"The job {job!r} has not run, so it has printed nothing.")
+    return found.driver_node_id, submission.log_name(found.submission_id)
 
 
 def _place_of_task(

@@ -1,0 +1,165 @@
+"""The actor that runs a job's command on its node, and reports to the scheduler when it ends.
+
+The command is the leader of a session and a process group of its own. When the actor's process ends,
+whatever the reason, the forkserver kills what is left of the command (`_host.offspring`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from raycompat import _driver
+from raycompat._executor import rank
+from raycompat._host import memory_file
+from raycompat._protocol import submission, threads
+from raycompat._protocol.operations import Request, ask
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between the signal that asks a command to end and SIGKILL, and that signal: Ray's variables.
+_STOP_WAIT_VARIABLE, _STOP_WAIT_S = "RAY_JOB_STOP_WAIT_TIME_S", 3.0
+_SIGNAL_VARIABLE, _SIGNALS = "RAY_JOB_STOP_SIGNAL", ("SIGTERM", "SIGINT")
+
+#: The end of the output that the message of a failed job has: lines and characters.
+_TAIL_LINES, _TAIL_CHARACTERS = 10, 20_000
+
+
+class JobSupervisor:
+    """Runs the command of one job."""
+
+    def __init__(self, submission_id: str) -> None:
+        self._id = submission_id
+        self._session = _driver.require_session()
+        #: The credentials of the command, in memory, as long as this process lives.
+        self._cluster_file: int | None = None
+        threading.Thread(target=self._run, name="raycompat-job", daemon=True).start()
+
+    def _run(self) -> None:
+        begun = self._session.rpc(
+            Request.JOB_BEGIN, submission_id=self._id, node_id=self._session.home.node_id
+        )
+        if begun is None:  # it was stopped before; the scheduler ends this actor
+            return
+        path = Path(self._session.setup.logs) / submission.log_name(self._id)
+        try:
+            process = self._start(begun, path)
+        except OSError as error:
+            self._report(error=f"The command could not be started: {error}.")
+            return
+        wanted = self._session.run(
+            ask(self._session.client.scheduler, Request.JOB_AWAIT_STOP, submission_id=self._id)
+        )
+        threading.Thread(target=_stop_when, args=(wanted, process), daemon=True).start()
+        self._report(exit_code=process.wait(), tail=_tail_of(path))
+
+    def _start(self, begun: dict[str, Any], path: Path) -> subprocess.Popen[bytes]:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            return subprocess.Popen(
+                begun["entrypoint"],
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=self._environment(begun),
+            )
+        finally:
+            os.close(descriptor)
+
+    def _environment(self, begun: dict[str, Any]) -> dict[str, str]:
+        """Return the variables of the command: how it finds the cluster, and its job's settings."""
+        variables = dict(os.environ)
+        if rank.follows_cpus():
+            variables.pop(threads.VARIABLE, None)  # it is for calls; a driver may use all cores
+        folder = os.path.dirname(sys.executable)  # so that `python` is the node's
+        names = {submission.ID_ENTRY: self._id, submission.NAME_ENTRY: self._id}
+        settings = {
+            "runtime_env": begun["runtime_env"],
+            "metadata": {**names, **begun["metadata"]},
+        }
+        return {
+            **variables,
+            "PATH": os.pathsep.join([folder, variables.get("PATH", os.defpath)]),
+            "PYTHONUNBUFFERED": "1",
+            "RAY_ADDRESS": self._address(),
+            submission.CONFIG_VARIABLE: json.dumps(settings),
+        }
+
+    def _address(self) -> str:
+        """Return the cluster's address, or the path of a file that has it with this job's certificate.
+
+        The file is one in memory, which only processes of this user can open, and only while this
+        process lives.
+        """
+        setup = self._session.setup
+        if setup.security is None:
+            return setup.scheduler
+        self._cluster_file = memory_file.make("raycompat-cluster")
+        with os.fdopen(self._cluster_file, "w", closefd=False) as file:
+            json.dump({"address": setup.scheduler, "security": setup.security}, file)
+        return memory_file.path_of(self._cluster_file)
+
+    def _report(self, **how: Any) -> None:
+        try:
+            self._session.rpc(Request.JOB_FINISH, submission_id=self._id, **how)
+        except Exception:  # the cluster has gone, and the record of the job with it
+            logger.exception("The end of the job %s could not be reported.", self._id)
+
+
+def _tail_of(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_CHARACTERS))
+        text = file.read().decode(errors="replace")
+    return "".join(text.splitlines(keepends=True)[-_TAIL_LINES:])
+
+
+def _stop_when(wanted: Future[Any], process: subprocess.Popen[bytes]) -> None:
+    """Stop the command when the scheduler asks for it, or cannot be reached any more."""
+    wanted.exception()  # waits
+    if process.returncode is None:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    name = os.environ.get(_SIGNAL_VARIABLE, _SIGNALS[0])
+    if name not in _SIGNALS:
+        logger.warning("%s=%r: expected one of %s.", _SIGNAL_VARIABLE, name, ", ".join(_SIGNALS))
+        name = _SIGNALS[0]
+    try:
+        leader = psutil.Process(process.pid)
+        family = [leader, *leader.children(recursive=True)]  # else a shell begins its next command
+    except psutil.NoSuchProcess:  # it has just ended
+        return
+    for each in family:
+        _send(each, getattr(signal, name))
+    _, left = psutil.wait_procs(family, _stop_wait_s())
+    for each in left:
+        _send(each, signal.SIGKILL)
+
+
+def _stop_wait_s() -> float:
+    text = os.environ.get(_STOP_WAIT_VARIABLE, "")
+    try:
+        return max(0.0, float(text)) if text else _STOP_WAIT_S
+    except ValueError:
+        logger.warning("%s=%r: expected a number of seconds.", _STOP_WAIT_VARIABLE, text)
+        return _STOP_WAIT_S
+
+
+def _send(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+        process.send_signal(number)

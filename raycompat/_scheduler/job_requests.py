@@ -1,0 +1,300 @@
+"""The requests about submitted jobs: Ray's REST, over HTTP and over Dask's connections.
+
+Both have the same requests: a method, a path, and JSON. A process that may connect to the scheduler may
+run programs anyhow. A request to the web server that changes something needs the cluster's token in the
+header ``Authorization: Bearer``. A web page cannot send this header to another site, so it cannot use
+the cookie of its reader to run programs. The web server of a cluster without a token changes nothing:
+the users of such a cluster connect to the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tornado import web
+
+from raycompat import _security
+from raycompat._protocol import submission
+from raycompat._protocol.operations import Request
+from raycompat._protocol.version import VERSION
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.submissions import Submission
+
+#: The addresses over HTTP.
+PATTERN = r"/api/(?:version|jobs(?:/.*)?|packages/.*)"
+
+#: Names of uploaded packages, as `_caller.packages` makes them.
+_PACKAGE = re.compile(r"_ray_pkg_[0-9a-f]{40}\.(?:zip|whl|tar\.gz|tar\.xz)")
+
+#: Seconds that an uploaded package is kept for the job that will name it.
+_UPLOADED_S = 600.0
+
+#: Seconds between two looks at the output of a job that runs, and that one answer can wait.
+_LOOK_S, _MOST_WAIT_S = 0.5, 30.0
+
+#: What replaces the values of variables for readers without the token.
+_HIDDEN = "<hidden>"
+
+
+class _Refused(Exception):
+    """The request cannot be answered as asked."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """One request."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes
+    #: Whether the sender has proved that it may run programs in the cluster.
+    is_trusted: bool
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the path after ``/api``."""
+        return [unquote(part) for part in self.path.split("/")[2:] if part]
+
+
+class JobRequests:
+    """Answers requests."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._submissions = parts.submissions
+
+    def routes(self) -> web.Application:
+        """Return the application for requests over HTTP."""
+        return web.Application([(PATTERN, _Handler, {"requests": self})])
+
+    async def answer_caller(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        """Answer a request over a connection of Dask."""
+        status, answer = await self.answer(JobRequest(method, path, query, body, is_trusted=True))
+        return {"status": status, "answer": answer}
+
+    async def answer(self, request: JobRequest) -> tuple[int, Any]:
+        """Return the status and the answer: JSON, or the text of an error."""
+        try:
+            if request.method != "GET" and not request.is_trusted:
+                raise _Refused(403, self._why_not_trusted())
+            return 200, await self._answer(request)
+        except _Refused as refused:
+            return refused.status, str(refused)
+        except (TypeError, ValueError) as error:
+            return 400, str(error)
+
+    def _why_not_trusted(self) -> str:
+        if _security.has_token(self._parts.scheduler.http_server):
+            return (
+                "This request changes the cluster, so it needs the token of the cluster in its header "
+                "`Authorization: Bearer TOKEN`: a cookie or a token in the address is not enough."
+            )
+        return (
+            "This cluster has no password, so its web server runs no programs: anybody can send it "
+            "requests, also a web page that you look at. Connect to the scheduler: "
+            f'JobSubmissionClient("{self._parts.scheduler.address}"). Or start the cluster with a '
+            "password."
+        )
+
+    async def _answer(self, request: JobRequest) -> Any:
+        match request.method, request.parts:
+            case "GET", ["version"]:
+                return self._version()
+            case "GET", ["jobs"]:
+                return self._all(request)
+            case "POST", ["jobs"]:
+                return self._submit(request)
+            case "GET", ["jobs", job]:
+                return _shown(self._find(job), request)
+            case "DELETE", ["jobs", job]:
+                return self._delete(self._submission(job, "deleted"))
+            case "POST", ["jobs", job, "stop"]:
+                return {"stopped": self._submissions.stop(self._submission(job, "stopped"))}
+            case "GET", ["jobs", job, "logs"]:
+                return await self._logs(self._submission(job, "read"), request.query)
+            case "GET" | "PUT", ["packages", scheme, name]:
+                return await self._package(request, f"{scheme}://{name}", name)
+        raise _Refused(404, f"There is no {request.method} {request.path} here.")
+
+    def _version(self) -> dict[str, Any]:
+        return {
+            "version": submission.VERSION,
+            "ray_version": VERSION,
+            "ray_commit": "",
+            "session_name": self._parts.scheduler.id,
+            # Of raycompat only: where a client connects that this server lets change nothing.
+            "scheduler": self._parts.scheduler.address,
+            "changes_over_http": _security.has_token(self._parts.scheduler.http_server),
+        }
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    def _all(self, request: JobRequest) -> list[dict[str, Any]]:
+        return [_shown(job, request) for job in self._parts.state.cluster.all_jobs()]
+
+    def _find(self, job: str) -> dict[str, Any]:
+        for found in self._parts.state.cluster.all_jobs():
+            if job in (found["submission_id"], found["job_id"]):
+                return found
+        raise _Refused(404, f"There is no job {job!r}: list_jobs() has the ids.")
+
+    def _submission(self, job: str, what: str) -> Submission:
+        """Return a submitted job by one of its ids."""
+        found = self._find(job)
+        if found["type"] != "SUBMISSION":
+            raise _Refused(
+                400,
+                f"The job {job!r} is a driver that a user has started. Only submitted jobs can be "
+                f"{what}.",
+            )
+        return self._submissions.by_id[found["submission_id"]]
+
+    def _submit(self, request: JobRequest) -> dict[str, str]:
+        fields = json.loads(request.body)
+        if not isinstance(fields, dict):
+            raise TypeError(f"A job is an object in JSON, not {fields!r}.")
+        job = self._submissions.submit(submission.checked(fields))
+        return {"submission_id": job.id, "job_id": job.id}
+
+    def _delete(self, job: Submission) -> dict[str, bool]:
+        if not job.is_over:
+            raise _Refused(
+                400, f"The job {job.id!r} is {job.status}. Stop it before you delete it."
+            )
+        self._submissions.delete(job)
+        return {"deleted": True}
+
+    # --- output ----------------------------------------------------------------------------------
+
+    async def _logs(self, job: Submission, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the output of a job; with ``position``, the next piece, for which it can wait."""
+        if "position" not in query:
+            return {"logs": await self._whole_log(job)}
+        position = int(query["position"])
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(float(query.get("wait_s", 0)), _MOST_WAIT_S)
+        while True:
+            is_over = job.is_over  # asked first: then the output is complete
+            piece = await self._read(job, position)
+            if piece["data"] or is_over or loop.time() >= deadline:
+                break
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await job.ends.wait()
+            except TimeoutError:
+                pass
+        has_more = piece["has_more"]
+        return {
+            "logs": piece["data"].decode(errors="replace"),
+            "position": piece["position"],
+            "is_complete": is_over and not has_more,
+        }
+
+    async def _whole_log(self, job: Submission) -> str:
+        pieces, position, has_more = [], 0, True
+        while has_more:
+            piece = await self._read(job, position)
+            pieces.append(piece["data"])
+            position, has_more = piece["position"], piece["has_more"]
+        return b"".join(pieces).decode(errors="replace")
+
+    async def _read(self, job: Submission, position: int) -> dict[str, Any]:
+        """Read from the file on the job's node; it is empty before the command runs."""
+        nothing = {"data": b"", "position": position, "has_more": False}
+        if job.node_id is None:
+            return nothing
+        if self._parts.nodes.address_of(job.node_id) is None:
+            raise _Refused(
+                404, f"The output of the job {job.id!r} has gone with its node, {job.node_id}."
+            )
+        piece: dict[str, Any] = await self._parts.logs.of_node(
+            job.node_id,
+            Request.LOG_READ,
+            name=submission.log_name(job.id),
+            position=position,
+            tail=0,
+        )
+        return nothing if "error" in piece else piece  # the command has not been started yet
+
+    # --- packages --------------------------------------------------------------------------------
+
+    async def _package(self, request: JobRequest, uri: str, name: str) -> dict[str, Any]:
+        """Tell whether a package is there; or store it, or its next piece."""
+        packages = self._parts.packages
+        if not uri.startswith("gcs://") or not _PACKAGE.fullmatch(name):
+            raise ValueError(
+                f"{uri!r} is not the name of a package: gcs://_ray_pkg_, 40 digits of the SHA-256 of "
+                "its content, and .zip."
+            )
+        if request.method == "GET":
+            if uri not in packages.names():
+                raise _Refused(404, f"The package {uri} is not in the cluster.")
+            return {}
+        holder = f"upload-{request.query.get('upload', name)}"
+        if request.query.get("position", "0") == "0":
+            asyncio.get_running_loop().call_later(_UPLOADED_S, packages.release, holder)
+            if await packages.begin(holder, uri):
+                return {"is_there": True}
+        elif not packages.is_begun(holder, uri):
+            raise ValueError(f"The upload of {uri} was not begun, or it took {_UPLOADED_S:.0f} s.")
+        await packages.write(holder, uri, request.body)
+        if request.query.get("has_more", "0") == "0":
+            await packages.end(holder, uri)
+        return {"is_there": False}
+
+
+def _shown(job: dict[str, Any], request: JobRequest) -> dict[str, Any]:
+    """Return the description of a job, without values of variables unless the reader is trusted."""
+    environment = job["runtime_env"] or {}
+    if request.is_trusted or not environment.get("env_vars"):
+        return job
+    hidden = dict.fromkeys(environment["env_vars"], _HIDDEN)
+    return {**job, "runtime_env": {**environment, "env_vars": hidden}}
+
+
+class _Handler(web.RequestHandler):
+    """Answers requests over HTTP."""
+
+    def initialize(self, requests: JobRequests) -> None:
+        """Take the part that answers."""
+        self._requests = requests
+
+    async def get(self) -> None:
+        """Answer a request that reads."""
+        await self._answer()
+
+    post = put = delete = get
+
+    async def _answer(self) -> None:
+        server = self._requests._parts.scheduler.http_server
+        status, answer = await self._requests.answer(
+            JobRequest(
+                str(self.request.method),
+                self.request.path,
+                {name: self.get_query_argument(name) for name in self.request.query_arguments},
+                self.request.body,
+                is_trusted=_security.has_bearer(server, self.request),
+            )
+        )
+        self.set_status(status)
+        if isinstance(answer, str):
+            self.set_header("Content-Type", "text/plain; charset=utf-8")
+            self.finish(answer)
+        else:
+            self.set_header("Content-Type", "application/json")
+            self.finish(json.dumps(answer))
