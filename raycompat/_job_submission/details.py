@@ -156,16 +156,16 @@ class JobDetails:
         if isinstance(given, dict):
             self.driver_info = DriverInfo(**given)
 
-    def dict(self) -> dict[str, Any]:
-        """Return the fields."""
-        return dataclasses.asdict(self)
-
     def json(self) -> str:
         """Return the fields as JSON."""
-        return json.dumps(self.dict())
+        return json.dumps(dataclasses.asdict(self))
 
     def model_dump(self) -> dict[str, Any]:
         """Return the fields."""
+        return dataclasses.asdict(self)
+
+    def dict(self) -> Any:
+        """Return the fields, as `model_dump` does."""
         return dataclasses.asdict(self)
 
     model_dump_json = json
