@@ -10,6 +10,7 @@ the users of such a cluster connect to the scheduler.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import re
 from collections.abc import Mapping
@@ -191,19 +192,18 @@ class JobRequests:
         while True:
             is_over = job.is_over  # asked first: then the output is complete
             piece = await self._read(job, position)
-            if piece["data"] or is_over or loop.time() >= deadline:
+            is_complete = is_over and not piece["has_more"]
+            text, num_bytes = _decoded(piece["data"], is_complete=is_complete)
+            if text or is_over or loop.time() >= deadline:
                 break
             try:
                 async with asyncio.timeout(_LOOK_S):
                     await job.ends.wait()
             except TimeoutError:
                 pass
-        has_more = piece["has_more"]
-        return {
-            "logs": piece["data"].decode(errors="replace"),
-            "position": piece["position"],
-            "is_complete": is_over and not has_more,
-        }
+        # A reader behind the end is sent to the beginning: the position is that of the piece.
+        begin = piece["position"] - len(piece["data"])
+        return {"logs": text, "position": begin + num_bytes, "is_complete": is_complete}
 
     async def _whole_log(self, job: Submission) -> str:
         pieces, position, has_more = [], 0, True
@@ -256,6 +256,13 @@ class JobRequests:
         if request.query.get("has_more", "0") == "0":
             await packages.end(holder, uri)
         return {"is_there": False}
+
+
+def _decoded(data: bytes, *, is_complete: bool) -> tuple[str, int]:
+    """Return the text of bytes, and their number; a character whose rest is still to come is left."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, is_complete)
+    return text, len(data) - len(decoder.getstate()[0])
 
 
 def _shown(job: dict[str, Any], request: JobRequest) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from raycompat import _security
 from raycompat._protocol.shared_secret import Authority
 from raycompat.cluster_utils import Cluster
 from raycompat.job_submission import JobStatus, JobSubmissionClient
-from raycompat.util.state import get_job, get_log, list_actors, list_jobs
+from raycompat.util.state import get_job, get_log, list_actors, list_jobs, list_logs
 from raycompat.util.state.exception import RayStateApiException
 
 PASSWORD = "correct horse battery staple"
@@ -223,7 +223,10 @@ def test_bursts_of_jobs_share_a_process_that_sends_them(cluster, wait_until):
     jobs = [client.submit_job(entrypoint=f"echo {number}") for number in range(8)]
     wait_until(lambda: all(client.get_job_status(job).is_terminal() for job in jobs), 60)
     assert list(get_log(submission_id=jobs[3])) == ["3\n"]
-    assert get_job(jobs[3]).status == "SUCCEEDED"
+    found = get_job(jobs[3])
+    assert found.status == "SUCCEEDED"
+    names = list_logs(node_id=found.driver_node_id)["internal"]
+    assert {f"job-driver-{job}.log" for job in jobs} <= {*names}
     with pytest.raises(RayStateApiException, match="no-job"):
         list(get_log(submission_id="no-job"))
     assert [client.get_job_logs(job) for job in jobs] == [f"{number}\n" for number in range(8)]
@@ -237,3 +240,21 @@ def test_a_job_that_waits_for_resources_is_stopped_at_once(cluster, wait_until):
     assert client.stop_job(job)
     assert client.get_job_status(job) is JobStatus.STOPPED
     wait_until(lambda: not [each for each in list_actors() if each.state != "DEAD"])
+
+
+def test_a_character_whose_bytes_come_apart_is_followed_as_one(cluster, tmp_path, wait_until):
+    client = JobSubmissionClient()
+    job = client.submit_job(
+        entrypoint=f"printf 'a\\303'; until [ -e {tmp_path}/go ]; do sleep 0.1; done; printf '\\251'"
+    )
+
+    def so_far(position):
+        return client._ask("GET", f"/api/jobs/{job}/logs", query={"position": position})
+
+    wait_until(lambda: so_far(0)["position"])
+    assert so_far(0) == {"logs": "a", "position": 1, "is_complete": False}
+    assert so_far(1) == {"logs": "", "position": 1, "is_complete": False}
+    (tmp_path / "go").touch()
+    wait_until(lambda: client.get_job_status(job).is_terminal())
+    assert so_far(1) == {"logs": "é", "position": 3, "is_complete": True}
+    assert client.get_job_logs(job) == "aé"

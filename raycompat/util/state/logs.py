@@ -30,7 +30,9 @@ def list_logs(
     timeout: int = DEFAULT_RPC_TIMEOUT,
     _client: StateApiClient | None = None,
 ) -> dict[str, list[str]]:
-    """Return the names of the files of a node, by kind: ``worker_out`` and ``worker_err``.
+    """Return the names of the files of a node, by kind.
+
+    They are ``worker_out`` and ``worker_err``, and ``internal`` for the output of submitted jobs.
 
     Parameters
     ----------
@@ -62,9 +64,14 @@ def list_logs(
     found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=glob_filter or "*")
     groups: dict[str, list[str]] = {}
     for name in found["names"]:
-        kind = "worker_err" if ".err" in name else "worker_out"
-        groups.setdefault(kind, []).append(name)
+        groups.setdefault(_kind_of(name), []).append(name)
     return groups
+
+
+def _kind_of(name: str) -> str:
+    if not name.startswith("worker-"):  # a submitted job's
+        return "internal"
+    return "worker_err" if ".err" in name else "worker_out"
 
 
 def get_log(
