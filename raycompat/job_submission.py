@@ -15,7 +15,7 @@ from raycompat._job_submission.details import (
     JobStatus,
     JobType,
 )
-from raycompat.util.state.common import DriverInfo
+from raycompat._messages.state import DriverInfo
 
 __all__ = [
     "DriverInfo",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from raycompat._messages.state import DriverInfo
 from raycompat._protocol.submission import FINAL
-from raycompat.util.state.common import DriverInfo
 
 
 class JobStatus(StrEnum):
