@@ -373,8 +373,8 @@ def wait(
         )
     if num_returns > len(ray_waitables):
         raise ValueError(
-            f"num_returns cannot be greater than the number of references: it is {num_returns}, and "
-            f"wait was given {len(ray_waitables)}."
+            f"num_returns cannot be greater than the length of the list: it is {num_returns}, and wait "
+            f"was given {len(ray_waitables)} references."
         )
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 
@@ -390,7 +390,7 @@ def _check_waitables(waitables: Any, session: Any) -> None:
     for kind in set(map(type, waitables)):
         if not issubclass(kind, ObjectRef | ObjectRefGenerator):
             raise TypeError(
-                f"wait() expected a list of ray.ObjectRef, or generators of them; it has a {kind}"
+                f"wait() expected a list of ray.ObjectRef (generators are allowed); it has a {kind}"
             )
     for ref in waitables:
         if ref._session is not session:
