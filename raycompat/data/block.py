@@ -160,19 +160,32 @@ def _from_pandas(frame: pd.DataFrame) -> Block:
 def to_pandas(table: Block) -> pd.DataFrame:
     """Return a table as a DataFrame; arrays are in columns of objects."""
     table = shown(table)
-    special = [
-        field.name
-        for field in table.schema
-        if tensor.is_tensor(field.type) or isinstance(field.type, tensor.PickledType)
-    ]
+    special: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table[name]
+        if tensor.is_tensor(column.type) or isinstance(column.type, tensor.PickledType):
+            special[name] = pd.Series(tensor.to_list(column), dtype=object)
+        elif _is_changed_by_pandas(column):
+            special[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
     if not special:
         return table.to_pandas()
-    frame = table.drop_columns(special).to_pandas()
+    frame = table.drop_columns(list(special)).to_pandas()
     for index, name in enumerate(table.column_names):
         if name in special:
-            values = pd.Series(tensor.to_list(table[name]), dtype=object)
-            frame.insert(index, name, values)
+            frame.insert(index, name, special[name])
     return frame
+
+
+def _is_changed_by_pandas(column: pa.ChunkedArray) -> bool:
+    """Return whether pandas's own types, without Arrow's, cannot hold the values of a column.
+
+    Integers with missing values become floats, and times of a day have microseconds.
+    """
+    if tensor.exceeds_floats(column):
+        return True
+    if pa.types.is_time64(column.type) and column.type.unit == "ns":
+        return bool(pc.any(pc.not_equal(pc.nanosecond(column), 0)).as_py())
+    return False
 
 
 def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:

@@ -218,7 +218,7 @@ class GroupedData:
         zero_copy_batch : bool, default True
             Has no effect: a group's rows are always a copy.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
-            The format of the function's argument.
+            The format of the function's argument. The default is "pandas".
         fn_args, fn_kwargs : optional
             More arguments of the function, after the batch.
         fn_constructor_args, fn_constructor_kwargs : optional
@@ -260,7 +260,8 @@ class GroupedData:
             fn_constructor_kwargs or {},
         )
         dataset, target = self._dataset, self._dataset.context.target_max_block_size
-        step = grouping.MapGroups(self._keys, function, batch_format)
+        of_groups = "pandas" if batch_format == "default" else batch_format
+        step = grouping.MapGroups(self._keys, function, of_groups)
         pool = strategy(compute, concurrency, function.is_class)
         return dataset._derived(
             grouping.map_groups(dataset._plan, step, target, self._num_partitions, pool, options)

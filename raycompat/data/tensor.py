@@ -16,6 +16,7 @@ import cloudpickle
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class TensorType(pa.ExtensionType):
@@ -176,11 +177,24 @@ def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
         return np.asarray(array.to_numpy_ndarray())
     if is_tensor(type_) or isinstance(type_, PickledType):
         return _as_objects(to_list(array), stack=is_tensor(type_))
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return _as_objects(
-            [None if item is None else np.asarray(item) for item in array.to_pylist()], stack=False
-        )
+    if exceeds_floats(array):
+        return _as_objects(array.to_pylist(), stack=False)
     return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+#: Up to this size, all integers are floats too.
+_EXACT_FLOATS = 2**53
+
+
+def exceeds_floats(column: pa.ChunkedArray | pa.Array) -> bool:
+    """Return whether a column has missing values, and integers that floats cannot hold.
+
+    numpy and pandas have floats where integers are missing.
+    """
+    if not pa.types.is_integer(column.type) or not column.null_count:
+        return False
+    extremes = pc.min_max(column).as_py()
+    return any(abs(value or 0) > _EXACT_FLOATS for value in extremes.values())
 
 
 def _as_objects(items: list[Any], stack: bool) -> np.ndarray[Any, Any]:

@@ -683,6 +683,19 @@ def test_an_aggregation_of_ones_own(numbers, aggregates):
     assert [row["product"] for row in rows] == [15.0, 48.0]
 
 
+def test_a_function_of_groups_gets_a_data_frame_by_default(numbers):
+    def shares(group):
+        return group.apply(lambda values: values / values.sum() if values.name == "v" else values)
+
+    for options in ({}, {"batch_format": "default"}):
+        rows = numbers.groupby("k").map_groups(shares, **options).take_all()
+        shared = {}
+        for row in rows:
+            shared[row["k"]] = shared.get(row["k"], 0) + row["v"]
+        assert len(rows) == numbers.count()
+        assert all(abs(total - 1) < 1e-9 for total in shared.values())
+
+
 @pytest.mark.parametrize("batch_format", ["numpy", "pandas"])
 def test_map_groups(numbers, batch_format):
     def summed(group):
