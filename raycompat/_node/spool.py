@@ -70,8 +70,9 @@ class Spool:
         if size + len(data) <= self.max_bytes:
             return len(data)
         part = data[: max(0, self.max_bytes - size)]
-        if size and part.startswith(output_marks.MARK) and b"\n" not in part:
-            return 0
+        mark = output_marks.MARK
+        if size and part and mark.startswith(part[: len(mark)]) and b"\n" not in part:
+            return 0  # it may be less than the beginning of a mark
         return output_marks.whole_marks(part)
 
     def _begin_file(self) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from raycompat._node.spool import Spool
 from raycompat._protocol.output_marks import (
+    MARK,
     MAX_MARK_BYTES,
     NAME_MARK,
     of_call,
@@ -80,6 +81,19 @@ def test_what_is_kept_reads_as_it_was_written(tmp_path_factory, pieces, size, ba
     most = data.draw(st.integers(0, 50))
     assert spool.read(position, most) == everything[position : position + most]
     spool.close()
+
+
+def test_a_file_that_has_room_for_a_part_of_the_beginning_of_a_mark(tmp_path):
+    for room in range(1, len(MARK) + 2):
+        size = 2 * MAX_MARK_BYTES
+        spool = Spool(tmp_path / f"out-{room}", max_bytes=size, num_backups=1)
+        begin = of_call(f"f-{1:048x}")
+        spool.append(begin + b"a" * (size - room - len(begin)))
+        spool.append(of_call(f"f-{2:048x}") + b"b")
+        spool.close()
+        older, newer = spool._named(1).read_bytes(), spool._named(0).read_bytes()
+        assert older == begin + b"a" * (size - room - len(begin)), room
+        assert of_task(newer, f"{2:048x}", is_inside=False)[0] == b"b"
 
 
 @settings(deadline=None)  # files
