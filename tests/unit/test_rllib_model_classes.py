@@ -10,6 +10,7 @@ from raycompat._old.rllib.models.layers import ModelSource, is_class
 from raycompat._old.rllib.models.modelv2 import DistributionalQTFModel, TFModelV2, TorchModelV2
 from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, VisionNetwork
 from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_normc
+from raycompat._old.rllib.models.torch_networks import DQNTorchModel
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
 from raycompat._old.rllib.models.torch_networks import normc_initializer as torch_normc
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -159,6 +160,22 @@ def test_ppo_learns_with_a_class(cls):
     statistics = learner.learn([columns], 8, rng)
     assert np.isfinite(statistics["total_loss"])
     assert all(np.any(a != b) for a, b in zip(learner.get_weights(), before, strict=True))
+
+
+def test_a_class_below_values_of_actions_is_a_module_of_pytorch():
+    torch = pytest.importorskip("torch")
+
+    class Features(DQNTorchModel):
+        def __init__(self, *args, **kwargs):
+            DQNTorchModel.__init__(self, *args, **kwargs)
+            self.dense = torch.nn.Linear(3, self.num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.dense(input_dict["obs"]), state
+
+    made = layer(Features, num_outputs=6, gives_value=False)
+    assert [each.shape for each in made(np.zeros((4, 3), np.float32))] == [(4, 6)]
+    assert [tuple(each.shape) for each in made.trainable_weights] == [(6, 3), (6,)]
 
 
 def test_values_of_actions_are_above_a_class_or_its_outputs():

@@ -222,7 +222,8 @@ def _called(function: Callable[..., Any], given: list[Any], shapes: list[Any]) -
     """Return the tensors of these shapes that a function of arrays returns."""
     import tensorflow as tf
 
-    found: list[Any] = tf.numpy_function(function, given, [tf.float32] * len(shapes))
+    found = tf.numpy_function(function, given, [tf.float32] * len(shapes))
+    found = list(found) if isinstance(found, list | tuple) else [found]  # eagerly, one comes alone
     for tensor, shape in zip(found, shapes, strict=True):
         tensor.set_shape(shape)
     return found

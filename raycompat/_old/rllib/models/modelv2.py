@@ -157,21 +157,6 @@ class DistributionalQTFModel(TFModelV2):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
 
 
-class DQNTorchModel(TorchModelV2):
-    """The layers below the values of actions, in PyTorch; see `DistributionalQTFModel`."""
-
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-        **options: Any,
-    ) -> None:
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-
-
 def check_kind(model: ModelV2) -> None:
     """Raise for what networks cannot have.
 

@@ -117,3 +117,27 @@ class FullyConnectedNetwork(TorchModelV2, _Module):
         critic = self._critic_layers
         features = self._features if critic is None else critic(self._seen)
         return self._value_branch(features).squeeze(1)
+
+
+class DQNTorchModel(TorchModelV2, _Module):
+    """The layers below the values of actions; DQN puts its own on top.
+
+    Parameters
+    ----------
+    obs_space, action_space, num_outputs, model_config, name
+        As in `ModelV2`.
+    **options
+        Of the layers on top. They have no effect: the options of DQN say the same.
+    """
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+        **options: Any,
+    ) -> None:
+        _Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
