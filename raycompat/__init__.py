@@ -24,9 +24,12 @@ calls, by the same steps 2 to 4, and the caller sends them its calls directly (`
 4. The answer returns on the channel, to the thread that waits in `get`, or to the pump.
 """
 
+import atexit
+import concurrent.futures.thread  # noqa: F401 (it cannot be imported while the interpreter ends)
 import importlib
 import logging
 import os
+import sys
 from typing import Any
 
 # First: on another system than Linux, this is the one place that raises.
@@ -62,15 +65,19 @@ _REFUSED = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a program uses, at its first use (PEP 562)."""
+    """Import a module at its first use, and all else at the first use of any of it (PEP 562).
+
+    All at once, because a test can replace ``sys.modules`` for a while: then names of one module must
+    not come from two copies of it.
+    """
     module = _face.MODULES.get(name)
-    if module == __name__:
-        with import_paths.NamingHidden():
-            return importlib.import_module(f"{__name__}.{name}")
     if module is not None:
         with import_paths.NamingHidden():
+            if module == __name__:
+                return importlib.import_module(f"{__name__}.{name}")
             value = getattr(importlib.import_module(module), name)
-        globals()[name] = value
+            for each, found in _face.load().items():
+                globals().setdefault(each, found)  # a program may have replaced it
         return value
     if name in _REFUSED:
         from raycompat._surface.missing import MissingName
@@ -81,6 +88,14 @@ def __getattr__(name: str) -> Any:
     ):  # an import of it asks here first, and need not look through the older Rays
         raise AttributeError(f"module {__name__!r} has no attribute {name!r} before it is imported")
     return _of_older_rays(name)
+
+
+@atexit.register
+def _leave() -> None:
+    """End the session. Handlers that a program registers after this import run before."""
+    driver = sys.modules.get(f"{__name__}._driver")
+    if driver is not None:
+        driver.shutdown(_exiting_interpreter=True)
 
 
 def __dir__() -> list[str]:

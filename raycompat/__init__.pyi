@@ -13,7 +13,11 @@ from raycompat import dag as dag
 from raycompat import data as data
 from raycompat import exceptions as exceptions
 from raycompat import experimental as experimental
+from raycompat import job_config as job_config
+from raycompat import object_ref as object_ref
+from raycompat import remote_function as remote_function
 from raycompat import rllib as rllib
+from raycompat import runtime_context as runtime_context
 from raycompat import runtime_env as runtime_env
 from raycompat import train as train
 from raycompat import tune as tune

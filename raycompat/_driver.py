@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import importlib
 import logging
@@ -667,7 +666,6 @@ def _end_cluster() -> None:
             cluster.close()
 
 
-@atexit.register
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
     """Leave the cluster. If this process started the cluster, end it. Without a session, do nothing.
 

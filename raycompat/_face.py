@@ -3,11 +3,24 @@
 import ast
 import importlib
 import os
+from typing import Any
 
 _PACKAGE = __name__.partition(".")[0]
 
 #: Modules that only some programs need: ``from raycompat import *`` leaves them out.
-_NOT_FOR_ALL = ("_private", "air", "dag", "data", "runtime_env", "train", "tune")
+_NOT_FOR_ALL = (
+    "_private",
+    "air",
+    "dag",
+    "data",
+    "job_config",
+    "object_ref",
+    "remote_function",
+    "runtime_context",
+    "runtime_env",
+    "train",
+    "tune",
+)
 
 
 def _read() -> dict[str, str]:
@@ -29,8 +42,18 @@ MODULES = _read()
 FOR_ALL = [name for name in MODULES if name not in _NOT_FOR_ALL]
 
 
-def load() -> None:
-    """Import the modules of `FOR_ALL`: a process does so before it forks those that run calls."""
+def load() -> dict[str, Any]:
+    """Import the modules of `FOR_ALL`, and return the values of these names.
+
+    A process does so before it forks those that run calls. Names of modules that are being imported, by
+    a caller of this function, can be missing.
+    """
+    values: dict[str, Any] = {}
     for name in FOR_ALL:
-        module = MODULES[name]
-        importlib.import_module(f"{_PACKAGE}.{name}" if module == _PACKAGE else module)
+        place = MODULES[name]
+        if place == _PACKAGE:
+            values[name] = importlib.import_module(f"{_PACKAGE}.{name}")
+        else:
+            found = vars(importlib.import_module(place))
+            values |= {name: found[name]} if name in found else {}
+    return values

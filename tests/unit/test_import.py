@@ -143,3 +143,51 @@ def test_all_is_importable_and_leaves_out_what_needs_more_packages():
     exec("from raycompat import *", names)  # noqa: S102 (a test of just this)
     assert {"init", "get", "util", "__version__"} <= names.keys()
     assert not {"data", "train", "tune", "_private"} & names.keys()
+
+
+AT_EXIT = """
+import atexit
+import raycompat as ray
+
+@atexit.register
+def ask():
+    print(ray.is_initialized(), *(ray.get(ref) for ref in refs))
+
+refs = []
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "printed"),
+    [
+        ("", "False"),
+        ("ray.init('local', num_cpus=1, include_dashboard=False); refs = [ray.put(3)]", "True 3"),
+    ],
+    ids=["the first use", "a session"],
+)
+def test_a_handler_of_the_program_runs_before_the_session_ends(more, printed):
+    command = [sys.executable, "-c", AT_EXIT.format(more=more)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == printed.split(), done.stderr
+
+
+def test_names_that_are_first_used_while_modules_are_replaced_are_of_one_copy():
+    script = (
+        "import raycompat as ray, unittest.mock\n"
+        "with unittest.mock.patch.dict('sys.modules', {'a_module': None}):\n"
+        "    ray.is_initialized()\n"
+        "print(ray.init.__globals__ is ray.is_initialized.__globals__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
+def test_a_name_that_a_program_has_replaced_stays():
+    script = "import raycompat as ray\nray.get = 'mine'\nray.put, print(ray.get)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "mine\n"
