@@ -159,7 +159,7 @@ class RLModuleSpec:
             if value:
                 raise UnsupportedRayFeatureError(
                     f"RLModuleSpec({name}={value!r})",
-                    "Networks are Keras models",
+                    "A network is a registered function or class",
                     "use ModelCatalog.register_custom_model, and Algorithm.set_weights",
                 )
         self.module_class, self.inference_only = module_class, inference_only

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from raycompat._old.gym.registration import with_environments
 from raycompat._surface import era, gym_finder
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.env.construction import env_creator, make_env
@@ -161,3 +162,16 @@ def test_environments_of_atari_name_their_package(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ImportError, match="pip install ale-py"):
         env_creator(name)
+
+
+@pytest.mark.parametrize(("registered", "asked"), [("Moved-v3", "Moved-v1"), ("Alone", "Alone-v0")])
+@pytest.mark.parametrize("namespace", ["", "ns-of-a-unit-test/"])
+def test_environments_that_are_left_out_are_the_newest(namespace, registered, asked):
+    ids = [namespace + registered, "another-ns/Moved-v7"]
+    for each in ids:
+        gymnasium.register(each, "gymnasium.envs.classic_control.cartpole:CartPoleEnv")
+    try:
+        assert with_environments(namespace + asked) == ids[0]
+    finally:
+        for each in ids:
+            del gymnasium.registry[each]

@@ -217,6 +217,26 @@ def test_registered_models_of_policies_and_grids_go_with_their_names():
     assert own["model"] == {"custom_model": "of_policies"}
 
 
+def test_values_of_users_with_the_key_custom_model_stay_as_they_are():
+    import collections
+
+    from raycompat.rllib.models.catalog import ModelCatalog, RegisteredModel
+
+    ModelCatalog.register_custom_model("abc", lambda shape, options: (shape, options))
+    own = {"custom_model": {"name": "abc"}, "layers": {"custom_model": "abc"}}
+    model = collections.OrderedDict(custom_model="abc", custom_model_config=own)
+    config = {
+        "model": model,
+        "multiagent": {"policies": {"a": (None, None, None, {"env_config": own})}},
+        "policies": {"b": {"model": {"custom_model": {"layers": 3}}}},
+    }
+    found = with_registered_names(config)
+    assert found == config
+    assert type(found["model"]) is collections.OrderedDict
+    assert type(found["model"]["custom_model"]) is RegisteredModel
+    assert type(found["model"]["custom_model_config"]["layers"]["custom_model"]) is str
+
+
 def test_schedules_of_their_time():
     config = PPOConfig().training(
         lr_schedule=[[0, 0.1], [10, 0.01]], entropy_coeff_schedule=None, vf_share_layers=True

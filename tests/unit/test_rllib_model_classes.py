@@ -239,3 +239,133 @@ def test_what_networks_cannot_have():
         False,
         False,
     ]
+
+
+class Own(TFModelV2):
+    """One dense layer, without a critic; subclasses put something beside it."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.dense = tf.keras.layers.Dense(self.num_outputs)
+        self.dense.build((None, 3))
+        self.set_up()
+
+    def set_up(self):
+        """Make what the subclass has."""
+
+    def factor(self):
+        return 1.0
+
+    def forward(self, input_dict, state, seq_lens):
+        return self.dense(input_dict["obs"]) * self.factor(), state
+
+
+def test_variables_beside_layers_learn_where_keras_knows_them():
+    class InLists(Own):
+        def set_up(self):
+            self.scales = {"a": [tf.keras.Variable(2.0)]}
+            self.parent = self  # a cycle
+
+        def factor(self):
+            return self.scales["a"][0]
+
+    class Registered(Own):
+        def set_up(self):
+            scale = tf.keras.Variable(2.0)
+            self.factor = lambda: scale
+            self.register_variables([scale, *self.dense.variables])
+
+    for cls in (InLists, Registered):
+        made = layer(cls, gives_value=False)
+        made(np.ones((4, 3), np.float32))
+        assert sorted(tuple(each.shape) for each in made.trainable_weights) == [(), (2,), (3, 2)]
+
+
+def test_variables_that_would_not_learn_are_refused():
+    class OfTensorFlow(Own):
+        def set_up(self):
+            self.scale = tf.Variable(2.0, name="scale")
+
+        def factor(self):
+            return self.scale
+
+    class Helper:
+        def __init__(self):
+            self.layer = tf.keras.layers.Dense(2)
+            self.layer.build((None, 3))
+
+    class InHelper(Own):
+        def set_up(self):
+            self.helper = Helper()
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.helper.layer(input_dict["obs"]), state
+
+    rows = np.ones((4, 3), np.float32)
+    with pytest.raises(ValueError, match=r"OfTensorFlow\.forward uses variables .*scale:0 \(\)"):
+        layer(OfTensorFlow, gives_value=False)(rows)
+    with pytest.raises(ValueError, match=r"InHelper\.forward uses variables .*\(3, 2\)"):
+        layer(InHelper, gives_value=False)(tf.keras.Input((3,)))
+
+
+@pytest.mark.parametrize("rows", [4, None])
+def test_a_network_of_keras_has_as_many_outputs_as_actions_need(rows):
+    class Wide(FullyConnectedNetwork):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.dense = tf.keras.layers.Dense(4)
+            self.dense.build((None, 3))
+
+        def forward(self, input_dict, state, seq_lens):
+            super().forward(input_dict, state, seq_lens)
+            return self.dense(input_dict["obs"]), state
+
+    class ManyValues(FullyConnectedNetwork):
+        def value_function(self):
+            return tf.ones((4, 3)) * self._values
+
+    inputs = tf.keras.Input((3,)) if rows is None else np.ones((rows, 3), np.float32)
+    shown = "rows" if rows is None else rows
+    with pytest.raises(ValueError, match=rf"Wide\.forward .*, 4\): expected \({shown}, 2\)"):
+        layer(Wide)(inputs)
+    with pytest.raises(ValueError, match=rf"ManyValues\.value.*, 3\): expected \({shown}, 1\)"):
+        layer(ManyValues)(inputs)
+
+
+def test_a_network_of_pytorch_has_as_many_outputs_as_actions_need():
+    torch = pytest.importorskip("torch")
+
+    class Wide(TorchNetwork):
+        def forward(self, input_dict, state, seq_lens):
+            outputs, state = super().forward(input_dict, state, seq_lens)
+            return torch.cat([outputs, outputs], 1), state
+
+    class ManyValues(TorchNetwork):
+        def value_function(self):
+            return torch.stack([super().value_function()] * 3, 1)
+
+    with pytest.raises(ValueError, match=r"Wide\.forward .*\(2, 4\): expected \(2, 2\)"):
+        layer(Wide)
+    with pytest.raises(
+        ValueError, match=r"ManyValues\.value_function .*\(2, 3\): expected \(2, 1\)"
+    ):
+        layer(ManyValues)
+
+
+def test_flat_observations_of_images_are_vectors():
+    space = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+    source = ModelSource(Told, space, spaces.Discrete(2), 2, OPTIONS, True)
+    made = source(space.shape)
+    assert made(np.zeros((2, 4, 5, 3), np.float32))[0].shape == (2, 2)
+    given = made._network.given
+    assert (given["obs"].shape, given["obs_flat"].shape) == ((2, 4, 5, 3), (2, 60))
+
+
+def test_options_that_a_class_does_not_take_are_said(caplog):
+    made = layer(Told, custom_model_config={"width": 7, "breadth": 8})
+    assert made._network.width == 0
+    assert made._network.model_config["custom_model_config"] == {"width": 7, "breadth": 8}
+    assert "Told has no parameters ['breadth']" in caplog.text
+    caplog.clear()
+    layer(FullyConnectedNetwork, custom_model_config={"width": 7})
+    assert not caplog.text

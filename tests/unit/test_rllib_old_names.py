@@ -37,6 +37,18 @@ def test_a_moved_name_is_the_same_object(path, same):
     assert name(path) is same
 
 
+@pytest.mark.parametrize(
+    ("network", "module"),
+    [
+        ("TFModelV2", "tf_modelv2"),
+        ("FullyConnectedNetwork", "fcnet"),
+        ("VisionNetwork", "visionnet"),
+    ],
+)
+def test_networks_of_keras_lie_in_their_package_too(network, module):
+    assert name(f"models.tf.{network}") is name(f"models.tf.{module}.{network}")
+
+
 def test_agents_by_name():
     assert name("agents.agent.get_agent_class")("PPO") is ppo.PPOAgent
     assert name("agents.registry.get_agent_class")("A2C") is name("agents.a3c.A2CAgent")

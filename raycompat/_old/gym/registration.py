@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
 from raycompat._old.air.packages import require
 from raycompat._old.gym.adapters import OfItsTime, of_today
@@ -33,9 +34,10 @@ def with_environments(id: str) -> str:
     try:
         gymnasium.spec(id)
     except gymnasium.error.DeprecatedEnv:
-        name = id.rpartition("-v")[0]
-        versions = [spec.version for spec in gymnasium.registry.values() if spec.name == name]
-        newest = f"{name}-v{max(version for version in versions if version is not None)}"
+        namespace, name, _ = parse_env_id(id)
+        # None where the only one has no version, which gymnasium offers in its place.
+        version = find_highest_version(namespace, name)
+        newest = get_env_id(namespace, name, version)
         _say(id, newest)
         return newest
     except gymnasium.error.UnregisteredEnv:

@@ -149,11 +149,7 @@ def learns_in(framework: str) -> str:
     if framework in ("torch", "jax"):
         if framework not in _SAID:
             _SAID.add(framework)
-            logger.warning(
-                "framework=%r has no effect: algorithms learn in TensorFlow. Networks of your own are "
-                "Keras models.",
-                framework,
-            )
+            logger.warning("framework=%r has no effect: algorithms learn in TensorFlow.", framework)
         return "tf2"
     return framework
 

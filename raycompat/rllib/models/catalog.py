@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -146,6 +147,10 @@ class RegisteredModel(str):
         return RegisteredModel, (str(self), self.make)
 
 
+#: What users' networks and environments are given: raycompat does not look into these.
+_VALUES_OF_USERS = ("custom_model_config", "custom_options", "env_config")
+
+
 def bringing_models(options: Any) -> Any:
     """Return options in which the names of registered networks bring their functions along.
 
@@ -155,10 +160,11 @@ def bringing_models(options: Any) -> Any:
         The options of a network, an algorithm or policies; other values are returned as they are.
     """
     if isinstance(options, dict):
-        return {
-            key: _bringing(value) if key == "custom_model" else bringing_models(value)
-            for key, value in options.items()
-        }
+        found = copy.copy(options)  # of the same class
+        for key, value in options.items():
+            if key not in _VALUES_OF_USERS:
+                found[key] = _bringing(value) if key == "custom_model" else bringing_models(value)
+        return found
     if type(options) in (list, tuple):
         return type(options)(bringing_models(each) for each in options)
     if isinstance(options, PolicySpec):
@@ -167,8 +173,11 @@ def bringing_models(options: Any) -> Any:
 
 
 def _bringing(name: Any) -> Any:
-    if isinstance(name, dict):  # of a grid
-        return {key: [_bringing(each) for each in names] for key, names in name.items()}
+    if isinstance(name, dict):
+        is_grid = [*name] == ["grid_search"] and isinstance(name["grid_search"], list)
+        return (
+            {"grid_search": [_bringing(each) for each in name["grid_search"]]} if is_grid else name
+        )
     make = _models.get(name) if isinstance(name, str) else None
     return name if make is None else RegisteredModel(name, make)
 

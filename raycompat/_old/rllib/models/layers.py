@@ -9,8 +9,10 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import logging
+import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,8 @@ from gymnasium import spaces
 
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2, check_kind
 from raycompat.rllib.networks import import_keras
+
+logger = logging.getLogger(__name__)
 
 
 def is_class(model: Any) -> bool:
@@ -54,7 +58,7 @@ class ModelSource:
         model = self._model(shape)
         check_kind(model)
         kind = _torch_layer if isinstance(model, TorchModelV2) else _keras_layer
-        return kind(import_keras())(self, model)
+        return kind(import_keras())(self, model, shape)
 
     def _model(self, shape: tuple[int, ...]) -> ModelV2:
         own = dict(self.options["custom_model_config"])
@@ -63,17 +67,70 @@ class ModelSource:
         try:
             inspect.signature(self.cls).bind(*given, config, "model", **own)
         except TypeError:  # the class reads them from the config
+            if unknown := _not_taken(self.cls, own):
+                _say_not_taken(self.cls.__name__, unknown)
             own = {}
         return self.cls(*given, config, "model", **own)
 
     def run(self, model: ModelV2, flat: Any, reshape: Callable[..., Any]) -> list[Any]:
-        """Return the outputs of a network, of shape (rows, num_outputs), and (rows, 1) of a critic."""
-        given = {"obs": _restored(self.space, flat, reshape), "obs_flat": flat}
+        """Return the outputs of a network, of shape (rows, num_outputs), and (rows, 1) of a critic.
+
+        Raises
+        ------
+        ValueError
+            When it gives another number of outputs or values.
+        """
+        rows, *shape = flat.shape
+        given = {
+            "obs": _restored(self.space, flat, reshape),
+            "obs_flat": reshape(flat, (-1, math.prod(shape))),
+        }
         outputs, _ = ModelV2.__call__(model, given)
+        name = type(model).__name__
+        _check_size(f"{name}.forward", outputs, rows, self.num_outputs)
         found = [reshape(outputs, (-1, self.num_outputs))]
         if self.gives_value:
-            found.append(reshape(model.value_function(), (-1, 1)))
+            values = model.value_function()
+            _check_size(f"{name}.value_function", values, rows, 1)
+            found.append(reshape(values, (-1, 1)))
         return found
+
+
+def _not_taken(cls: type[ModelV2], names: Iterable[str]) -> tuple[str, ...]:
+    """Return which names a class with parameters of its own lacks; a class without reads the config."""
+    parameters = inspect.signature(cls).parameters
+    has_own = len(parameters) > _NUM_GIVEN
+    return tuple(name for name in names if has_own and name not in parameters)
+
+
+#: Spaces, number of outputs, config and name: what each class is made with.
+_NUM_GIVEN = 5
+
+
+@functools.cache
+def _say_not_taken(name: str, unknown: tuple[str, ...]) -> None:
+    logger.warning(
+        "%s has no parameters %s, which custom_model_config names: it is made without any of "
+        'custom_model_config, and can read it from model_config["custom_model_config"].',
+        name,
+        list(unknown),
+    )
+
+
+def _check_size(function: str, found: Any, rows: int | None, count: int) -> None:
+    """Raise ValueError unless a tensor has `count` numbers a row, as far as its shape is known."""
+    if getattr(found.shape, "rank", 0) is None:
+        return
+    shape: tuple[Any, ...] = tuple(found.shape)
+    expected = count if rows is None else rows * count
+    if None in (rows, *shape[:1]):
+        shape, expected = shape[1:], count
+    if None not in shape and math.prod(shape) != expected:
+        raise ValueError(
+            f"{function} returned a tensor of shape {tuple(found.shape)}: expected "
+            f"({'rows' if rows is None else rows}, {count}), one row for each observation. The "
+            f"number of outputs is the parameter num_outputs, {count} here; a critic has one value."
+        )
 
 
 def _encoded(space: Any, shape: tuple[int, ...]) -> Any:
@@ -103,31 +160,53 @@ def _restored(space: Any, flat: Any, reshape: Callable[..., Any]) -> Any:
 
 @functools.cache
 def _keras_layer(keras: Any) -> Any:
+    import tensorflow as tf
+
     class KerasModel(keras.layers.Layer):
         """A network of Keras layers."""
 
-        def __init__(self, source: ModelSource, model: ModelV2) -> None:
+        def __init__(self, source: ModelSource, model: ModelV2, shape: tuple[int, ...]) -> None:
             super().__init__()
             self._source, self._network = source, model
-            #: Keras tracks the layers of a list.
-            self.parts = _layers_of(model, keras.layers.Layer)
+            #: Keras tracks the layers and variables of a list.
+            self.parts = _parts_of(model, (keras.layers.Layer, keras.Variable), set())
 
         def call(self, inputs: Any) -> Any:
-            return self._source.run(self._network, inputs, keras.ops.reshape)
+            with tf.GradientTape() as tape:
+                found = self._source.run(self._network, inputs, keras.ops.reshape)
+            self._check_variables(tape.watched_variables())
+            return found
+
+        def _check_variables(self, used: Any) -> None:
+            """Raise for variables that would neither learn nor reach other processes."""
+            if self.compute_dtype != self.variable_dtype:
+                return  # Keras shows copies of them
+            known = {id(weight.value) for weight in self.weights}
+            unknown = [f"{each.name} {tuple(each.shape)}" for each in used if id(each) not in known]
+            if unknown:
+                name = type(self._network).__name__
+                raise ValueError(
+                    f"{name}.forward uses variables that do not learn, because they are not among "
+                    f"the network's: {unknown}. Keep Keras layers and keras.Variable (in place of "
+                    f"tf.Variable) as attributes of {name}, or in lists and dicts of these."
+                )
 
     return KerasModel
 
 
-def _layers_of(value: Any, kind: type[Any]) -> list[Any]:
-    """Return the Keras layers among the attributes of a network, and of those that are in it."""
-    if isinstance(value, kind):
+def _parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[Any]:
+    """Return the layers and variables among the attributes of a network, and of those in it."""
+    if id(value) in seen:
+        return []
+    seen.add(id(value))
+    if isinstance(value, kinds):
         return [value]
     if isinstance(value, ModelV2):
         value = vars(value)
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [layer for each in value for layer in _layers_of(each, kind)]
+        return [part for each in value for part in _parts_of(each, kinds, seen)]
     return []
 
 
@@ -146,6 +225,13 @@ class _Computation:
         self.parameters = list(model.parameters())
         # TensorFlow may compute two batches at a time, and a network remembers its last one.
         self._lock = threading.Lock()
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Compute once for observations of a shape: errors of a later call come from TensorFlow."""
+        import torch
+
+        with torch.no_grad():
+            self._source.run(self._model, torch.zeros((2, *shape)), torch.reshape)
 
     def forward(self, inputs: Any, *weights: Any) -> Any:
         """Return the outputs for observations."""
@@ -188,9 +274,10 @@ def _torch_layer(keras: Any) -> Any:
     class TorchModel(keras.layers.Layer):
         """A network of PyTorch."""
 
-        def __init__(self, source: ModelSource, model: Any) -> None:
+        def __init__(self, source: ModelSource, model: Any, shape: tuple[int, ...]) -> None:
             super().__init__()
             self._network, self._computation = model, _Computation(source, model)
+            self._computation.check(shape)
             self._sizes = [source.num_outputs, *([1] if source.gives_value else [])]
             self._own = [self._variable(each) for each in self._computation.parameters]
 

@@ -104,7 +104,7 @@ class ModelV2:
 
 
 class TFModelV2(ModelV2):
-    """A network of Keras layers or models, which are its attributes: see `ModelV2`."""
+    """A network of Keras layers, models and variables, which are its attributes: see `ModelV2`."""
 
     def __init__(
         self,
@@ -115,9 +115,16 @@ class TFModelV2(ModelV2):
         name: str,
     ) -> None:
         super().__init__(obs_space, action_space, num_outputs, model_config, name, "tf")
+        self._registered: list[Any] = []
 
     def register_variables(self, variables: Any) -> None:
-        """Do nothing: the variables are those of the layers."""
+        """Add variables of Keras that are in none of the attributes.
+
+        Parameters
+        ----------
+        variables : iterable of keras.Variable
+        """
+        self._registered.extend(variables)
 
 
 class TorchModelV2(ModelV2):
