@@ -56,7 +56,7 @@ from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized, to_serialize
 from distributed.scheduler import TaskPrefix
-from distributed.spill import MaxSpillExceeded, Slow, SpillBuffer
+from distributed.spill import MaxSpillExceeded, PickleError, Slow, SpillBuffer
 from distributed.worker_state_machine import (
     RemoveReplicasEvent,
     SecedeEvent,
@@ -567,19 +567,21 @@ class _SlowWithRoom(Slow):
 
 
 class _ReadableBuffer(SpillBuffer):
-    """Dask's values in memory and on disk, which can be read although the disk has no more room.
+    """Dask's values in memory and on disk, which can be read although others cannot move to disk.
 
-    A value that is read moves to memory first. If no other one can leave for it, Dask raises that
-    error in the reader.
+    A value that is read moves to memory first, unless it is too large. If no other one can leave for
+    it, Dask raises that error in the reader.
     """
 
     def __getitem__(self, key: Any) -> object:
         try:
             return super().__getitem__(key)
-        except (MaxSpillExceeded, OSError):
-            if key not in self.fast:  # the value itself could not be read
-                raise
-            return self.fast[key]
+        except (MaxSpillExceeded, OSError, PickleError):
+            if key in self.fast:
+                return self.fast[key]
+            if key in self.slow:  # it is too large for memory, or could not be read
+                return self.slow[key]
+            raise
 
 
 def limit_spilling(worker: Worker, room: Callable[[], int], on_disk: Callable[[], int]) -> TakeBack:

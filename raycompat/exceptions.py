@@ -660,9 +660,9 @@ class OutOfDiskError(RayError):
     def __str__(self) -> str:
         return (
             f"{super().__str__()}\nThe object store is full, and its disk has no room, or is fuller "
-            "than RAY_local_fs_capacity_threshold allows (0.9 of its size). Drop references, free "
-            "space on the disk, or give init another object_spilling_directory, or a larger "
-            "object_store_memory (bytes)."
+            "than RAY_local_fs_capacity_threshold allows (by default 0.9 of its size). Drop "
+            "references, free space on the disk, or give init another object_spilling_directory, or a "
+            "larger object_store_memory (bytes)."
         )
 
 

@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 from raycompat._old.data import plain_rows
 from raycompat._surface.modules import names_of
 from raycompat.data import tensor
-from raycompat.data.storable import ROWS_COLUMN, shown, storable
+from raycompat.data.storable import (
+    ROWS_COLUMN,
+    shown,
+    storable,
+    types_of,
+    with_exact_integers,
+)
 from raycompat.object_ref import ObjectRef
 
 #: In Ray, a block may also be a DataFrame; here each block is a table.
@@ -233,7 +239,7 @@ def concat(tables: Iterable[Block]) -> Block:
     if len(filled) == 1:
         return filled[0]
     if any(table.schema != filled[0].schema for table in filled):
-        filled = _with_one_tensor_type(filled)
+        filled = with_exact_integers(_with_one_tensor_type(filled))
     try:
         return storable(pa.concat_tables(filled, promote_options="permissive"))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -245,7 +251,7 @@ def concat(tables: Iterable[Block]) -> Block:
 
 def _with_one_tensor_type(tables: list[Block]) -> list[Block]:
     for name in dict.fromkeys(name for table in tables for name in table.column_names):
-        types = {table.schema.field(name).type for table in tables if name in table.column_names}
+        types = types_of(tables, name)
         if len(types) > 1 and all(tensor.is_tensor(each) for each in types):
             tables = [
                 table.set_column(

@@ -36,6 +36,50 @@ def shown_schema(schema: pa.Schema) -> pa.Schema:
     return schema if index < 0 else schema.remove(index)
 
 
+def with_exact_integers(tables: list[pa.Table]) -> list[pa.Table]:
+    """Return tables, to be joined, without floats beside integers that floats cannot hold.
+
+    Functions of DataFrames make floats of integers where some are missing, and so in some blocks only.
+    """
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        types = [each for each in types_of(tables, name) if each != pa.null()]
+        integers = [each for each in types if pa.types.is_integer(each)]
+        if len(types) == 2 and len(integers) == 1 and pa.float64() in types:
+            tables = _with_integers(tables, name, integers[0])
+    return tables
+
+
+def types_of(tables: list[pa.Table], name: str) -> list[pa.DataType]:
+    """Return the different types that a column has; not as a set, because some have no hash."""
+    types: list[pa.DataType] = []
+    for table in tables:
+        if name in table.column_names and (type_ := table.schema.field(name).type) not in types:
+            types.append(type_)
+    return types
+
+
+def _with_integers(tables: list[pa.Table], name: str, integers: pa.DataType) -> list[pa.Table]:
+    """Return tables with integers in a column, if these fit all its values, and floats do not."""
+    columns = [table[name] if name in table.column_names else None for table in tables]
+    if all(each is None or _cast(each, pa.float64()) is not None for each in columns):
+        return tables
+    cast = [each if each is None else _cast(each, integers) for each in columns]
+    if any(each is None for each, column in zip(cast, columns, strict=True) if column is not None):
+        return tables
+    return [
+        table if each is None else table.set_column(table.column_names.index(name), name, each)
+        for table, each in zip(tables, cast, strict=True)
+    ]
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray | None:
+    """Return a column in another type; None if that does not hold its values."""
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+
+
 def _storable(type_: pa.DataType) -> pa.DataType:
     """Return the type of the same values from which Arrow can take rows."""
     if pa.types.is_string_view(type_):

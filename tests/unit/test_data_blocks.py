@@ -100,8 +100,29 @@ def test_blocks_of_arrays_of_two_shapes_are_joined():
     assert [len(each) for each in tensor.to_list(block.concat(blocks)["a"])] == [2, 3]
 
 
-def test_blocks_that_do_not_fit_together_are_an_error():
-    blocks = [pa.table({"a": [1]}), pa.table({"a": ["x"]})]
+def test_blocks_of_arrays_are_joined_when_another_column_changes_its_type():
+    arrays = tensor.from_list([np.ones(2), np.zeros((1, 3))])
+    blocks = [pa.table({"a": arrays, "b": b}) for b in ([1, 2], [0.5, 1.5])]
+    assert block.concat(blocks)["b"].to_pylist() == [1, 2, 0.5, 1.5]
+
+
+LARGE = 2**53 + 1
+
+
+def test_floats_become_integers_beside_integers_that_floats_cannot_hold():
+    floats = pa.table({"a": [1.0, None], "b": [0.5, 1.0]})
+    integers = pa.table({"b": [1], "a": [LARGE]})
+    joined = block.concat([floats, integers, pa.table({"a": pa.nulls(1)}), pa.table({"b": [2]})])
+    assert joined["a"].to_pylist() == [1, None, LARGE, None, None]
+    assert joined.schema == pa.schema({"a": pa.int64(), "b": pa.float64()})
+    assert block.concat([floats, pa.table({"a": [2]})]).schema.field("a").type == pa.float64()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [([1], ["x"]), ([LARGE], [0.5]), ([LARGE], [float("nan")])]
+)
+def test_blocks_that_do_not_fit_together_are_an_error(first, second):
+    blocks = [pa.table({"a": first}), pa.table({"a": second})]
     with pytest.raises(ValueError, match="do not fit together"):
         block.concat(blocks)
 

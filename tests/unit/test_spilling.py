@@ -18,6 +18,16 @@ class Worker:
         self.metrics = {}
 
 
+class Stuck:
+    """A value that has no bytes for the disk."""
+
+    def __sizeof__(self):
+        return 1000
+
+    def __reduce__(self):
+        raise TypeError("not to be pickled")
+
+
 @pytest.fixture
 def room():
     return [10_000]
@@ -46,6 +56,30 @@ def test_values_stay_in_memory_while_the_disk_has_no_room(tmp_path, room):
     assert len(worker.data.memory) == 1
     worker.data["e"] = VALUE
     assert len(worker.data.memory) == 1  # nothing limits it now
+
+
+def test_a_value_too_large_for_memory_can_be_read_from_a_full_disk(tmp_path, room):
+    worker = Worker(tmp_path)
+    spill(worker, room)
+    large = bytes(3000)
+    worker.data["large"] = large
+    assert set(worker.data.disk) == {"large"}
+    room[0] = -1
+    worker.data["a"] = worker.data["b"] = VALUE
+    assert set(worker.data.memory) == {"a", "b"}
+    assert worker.data["large"] == large
+    assert set(worker.data.disk) == {"large"}
+
+
+def test_a_value_can_be_read_beside_one_that_cannot_move_to_disk(tmp_path, room):
+    worker = Worker(tmp_path)
+    spill(worker, room)
+    worker.data["a"] = worker.data["b"] = VALUE
+    assert set(worker.data.disk) == {"a"}
+    del worker.data["b"]
+    worker.data["stuck"] = Stuck()
+    assert worker.data["a"] == VALUE
+    assert set(worker.data.memory) == {"a", "stuck"}
 
 
 def test_the_limit_of_dask_s_settings_holds_too(tmp_path, room):
