@@ -62,7 +62,9 @@ class ScalingConfig(air.ScalingConfig):
     use_tpu, topology
         Not supported: TPUs do not exist here.
     elastic_resize_monitor_interval_s : float, default 60.0
-        With a tuple as `num_workers`: seconds between two checks whether there is room for more.
+        With a tuple as `num_workers`: seconds between two checks whether there is room for more; twice
+        as many when the workers were started again, and others had taken the room. With STRICT_PACK
+        only room on the workers' node counts.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class PlacementGroup(GroupHandle):
         return placement_groups.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Wait until all bundles are reserved, for at most `timeout_seconds`.
+        """Wait until all bundles are reserved, for at most `timeout_seconds`; 0: only look.
 
         Returns
         -------
@@ -111,7 +111,14 @@ class PlacementGroup(GroupHandle):
         ready, _ = _api.wait([ref], timeout=max(timeout_seconds, 0))
         if ready:
             _api.get(ref)
-        return bool(ready)
+            return True
+        if timeout_seconds > 0:
+            return False
+        # The answer to `ready` takes a round trip, for which there is no time: look at the state.
+        row = _rows(self).get(self.id.hex())
+        if row is None or row["state"] == "REMOVED":
+            _api.get(ref)
+        return row is not None and row["state"] == "CREATED"
 
     @property
     def bundle_specs(self) -> list[dict[str, float]]:

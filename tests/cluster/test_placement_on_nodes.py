@@ -12,6 +12,7 @@ import pytest
 from _dask_cluster import DaskCluster
 
 import raycompat as ray
+from raycompat.train import ScalingConfig, _reservation
 from raycompat.util import (
     get_placement_group,
     placement_group,
@@ -105,6 +106,46 @@ def remove():
     yield
     for group in placement_group_table():
         remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex(group)))
+
+
+def test_a_wait_without_time_looks_at_the_state(lasting_nodes, remove):
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(10)
+    assert all(group.wait(0) for _ in range(20))
+    assert not placement_group([{"CPU": 3}]).wait(0)
+    remove_placement_group(group)
+    with pytest.raises(ray.exceptions.TaskPlacementGroupRemoved):
+        group.wait(0)
+
+
+def test_a_spread_elastic_run_grows_only_on_nodes_without_a_worker(
+    lasting_nodes, remove, monkeypatch, wait_until
+):
+    monkeypatch.setattr(_reservation, "INFEASIBLE_S", 0.2)
+    monkeypatch.setattr(_reservation, "_PLACED_S", 0.5)
+    taken = placement_group([{"CPU": 2}, {"CPU": 2}], strategy="STRICT_SPREAD")
+    assert taken.wait(10)
+    elasticity = _reservation.Elasticity(
+        ScalingConfig(
+            num_workers=(1, 3),
+            resources_per_worker={"CPU": 1},
+            placement_strategy="STRICT_SPREAD",
+            elastic_resize_monitor_interval_s=0,
+        )
+    )
+    workers = elasticity.reserve()
+    assert workers.bundle_count == 1
+    found = [elasticity.num_more(1)]
+    while elasticity._probes:  # the CPU that is free is on the worker's node
+        found.append(elasticity.num_more(1))
+    assert len(found) > 1
+    assert set(found) == {0}
+    remove_placement_group(taken)
+    wait_until(lambda: elasticity.num_more(1) == 1)
+    elasticity.stop()
+    remove_placement_group(workers)
+    monkeypatch.setattr(_reservation, "INFEASIBLE_S", 10)
+    assert elasticity.reserve().bundle_count == 3
 
 
 def test_bundles_are_where_their_strategy_wants_them(lasting_nodes, remove):
