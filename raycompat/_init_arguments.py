@@ -23,9 +23,6 @@ from raycompat.job_config import JobConfig
 #: With the value 0, all calls go through the scheduler, as with ``init(_leases=False)``.
 _LEASES_VARIABLE = "RAYCOMPAT_LEASES"
 
-#: The file of a report, as in ``init(_report=)``.
-_REPORT_VARIABLE = "RAYCOMPAT_REPORT"
-
 #: The encoding of the logs where no `LoggingConfig` is given; Ray's variable.
 _ENCODING_VARIABLE = "RAY_LOGGING_CONFIG_ENCODING"
 
@@ -147,7 +144,7 @@ def refuse_report_in_local_mode(file: Path | None) -> None:
         raise exceptions.UnsupportedRayFeatureError(
             f"A report ({file}) of local mode",
             "local mode has no cluster",
-            f"unset {_REPORT_VARIABLE} and leave out _report, or leave out local_mode=True",
+            f"unset {submission.REPORT_VARIABLE} and leave out _report, or leave out local_mode=True",
         )
 
 
@@ -284,7 +281,7 @@ def wants_leases(given: Any) -> bool:
 
 def report_file(given: Any) -> Path | None:
     """Return the file in ``_report``, or in the environment; None if no report is wanted."""
-    wanted = os.environ.get(_REPORT_VARIABLE) or None if given is None else given
+    wanted = os.environ.get(submission.REPORT_VARIABLE) or None if given is None else given
     if wanted is None:
         return None
     return checked_file(wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -171,12 +170,9 @@ def _environment(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _follow(client: JobSubmissionClient, job_id: str) -> None:
-    async def show() -> None:
-        async for text in client.tail_job_logs(job_id):
-            click.echo(text, nl=False)
-
     try:
-        asyncio.run(show())
+        for text in client._follow(job_id):
+            click.echo(text, nl=False)
     except KeyboardInterrupt:
         click.echo(f"\nThe job goes on. To end it: raycompat job stop {job_id}", err=True)
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -145,7 +145,8 @@ class JobSubmissionClient:
         metadata : dict of str to str, optional
             Text for other programs: `get_job_info` returns it.
         submission_id : str, optional
-            The id, 1 to 200 characters. By default a new one.
+            The id, 1 to 200 characters; less if it has others than ASCII letters and digits, because a
+            file has its name. By default a new one.
         entrypoint_num_cpus, entrypoint_num_gpus : float, default 0
             CPUs and GPUs for the command itself, beside those of its tasks and actors. If it needs
             nothing, it runs on the head node.
@@ -268,7 +269,15 @@ class JobSubmissionClient:
         RuntimeError
             When there is no such job, or the output has gone with its node.
         """
-        return str(self._ask("GET", f"{_path(job_id)}/logs")["logs"])
+        pieces, position, size = [], 0, None
+        while size is None or position < size:  # what is printed meanwhile is left
+            found = self._ask_for_more(job_id, position, wait_s=0)
+            pieces.append(found["logs"])
+            size = found["size"] if size is None else size
+            if found["position"] <= position:  # a part of a character, or a file that was cut
+                break
+            position = found["position"]
+        return "".join(pieces)
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
         """Iterate over the output of a job as it is printed, to the end of the job.
@@ -287,11 +296,25 @@ class JobSubmissionClient:
         """
         position, is_complete = 0, False
         while not is_complete:
-            query = {"position": position, "wait_s": _WAIT_S}
-            found = await asyncio.to_thread(self._ask, "GET", f"{_path(job_id)}/logs", query=query)
+            found = await asyncio.to_thread(self._ask_for_more, job_id, position, _WAIT_S)
             position, is_complete = found["position"], found["is_complete"]
             if found["logs"]:
                 yield found["logs"]
+
+    def _follow(self, job_id: str) -> Iterator[str]:
+        """Iterate as `tail_job_logs` does, in this thread, where Ctrl-C ends a request."""
+        position, is_complete = 0, False
+        while not is_complete:
+            found = self._ask_for_more(job_id, position, _WAIT_S)
+            position, is_complete = found["position"], found["is_complete"]
+            if found["logs"]:
+                yield found["logs"]
+
+    def _ask_for_more(self, job_id: str, position: int, wait_s: float) -> dict[str, Any]:
+        """Return the next piece of a job's output, for which the cluster waits so long."""
+        query = {"position": position, "wait_s": wait_s}
+        found: dict[str, Any] = self._ask("GET", f"{_path(job_id)}/logs", query=query)
+        return found
 
     def _ask(
         self,

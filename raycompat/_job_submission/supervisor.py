@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -44,25 +45,46 @@ class JobSupervisor:
         self._session = _driver.require_session()
         #: The credentials of the command, in memory, as long as this process lives.
         self._cluster_file: int | None = None
+        #: Held while the command is stopped: the end of this actor, which follows the report, would
+        #: kill processes that still have time to end.
+        self._stopping = threading.Lock()
         threading.Thread(target=self._run, name="raycompat-job", daemon=True).start()
 
     def _run(self) -> None:
+        try:
+            how = self._how_it_ended()
+        except Exception as error:  # whatever it is, nobody else would say that the job has ended
+            logger.exception("The command of the job %s could not be watched.", self._id)
+            how = {"error": f"The command could not be watched: {error!r}."}
+        if how is not None:
+            self._report(**how)
+
+    def _how_it_ended(self) -> dict[str, Any] | None:
+        """Run the command, and return how it has ended; None if it was not to run."""
         begun = self._session.rpc(
             Request.JOB_BEGIN, submission_id=self._id, node_id=self._session.home.node_id
         )
         if begun is None:  # it was stopped before; the scheduler ends this actor
-            return
+            return None
         path = Path(self._session.setup.logs) / submission.log_name(self._id)
         try:
             process = self._start(begun, path)
-        except OSError as error:
-            self._report(error=f"The command could not be started: {error}.")
-            return
+        except (OSError, ValueError) as error:
+            return {"error": f"The command could not be started: {error}."}
         wanted = self._session.run(
             ask(self._session.client.scheduler, Request.JOB_AWAIT_STOP, submission_id=self._id)
         )
-        threading.Thread(target=_stop_when, args=(wanted, process), daemon=True).start()
-        self._report(exit_code=process.wait(), tail=_tail_of(path))
+        threading.Thread(target=self._stop_when, args=(wanted, process), daemon=True).start()
+        exit_code = process.wait()
+        with self._stopping:
+            return {"exit_code": exit_code, "tail": _tail_of(path)}
+
+    def _stop_when(self, wanted: Future[Any], process: subprocess.Popen[bytes]) -> None:
+        """Stop the command when the scheduler asks for it, or cannot be reached any more."""
+        wanted.exception()  # waits
+        with self._stopping:
+            if process.returncode is None:
+                _stop(process)
 
     def _start(self, begun: dict[str, Any], path: Path) -> subprocess.Popen[bytes]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -84,6 +106,8 @@ class JobSupervisor:
         variables = dict(os.environ)
         if rank.follows_cpus():
             variables.pop(threads.VARIABLE, None)  # it is for calls; a driver may use all cores
+        if submission.REPORT_VARIABLE not in (begun["runtime_env"].get("env_vars") or {}):
+            variables.pop(submission.REPORT_VARIABLE, None)  # it is the file of another program
         folder = os.path.dirname(sys.executable)  # so that `python` is the node's
         names = {submission.ID_ENTRY: self._id, submission.NAME_ENTRY: self._id}
         settings = {
@@ -120,33 +144,35 @@ class JobSupervisor:
 
 
 def _tail_of(path: Path) -> str:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_CHARACTERS))
-        text = file.read().decode(errors="replace")
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_CHARACTERS))
+            text = file.read(_TAIL_CHARACTERS).decode(errors="replace")
+    except OSError:  # the command can remove the file of its output
+        return ""
     return "".join(text.splitlines(keepends=True)[-_TAIL_LINES:])
 
 
-def _stop_when(wanted: Future[Any], process: subprocess.Popen[bytes]) -> None:
-    """Stop the command when the scheduler asks for it, or cannot be reached any more."""
-    wanted.exception()  # waits
-    if process.returncode is None:
-        _stop(process)
-
-
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Signal the command and what it has started; kill what is left when its time has passed."""
     name = os.environ.get(_SIGNAL_VARIABLE, _SIGNALS[0])
     if name not in _SIGNALS:
         logger.warning("%s=%r: expected one of %s.", _SIGNAL_VARIABLE, name, ", ".join(_SIGNALS))
         name = _SIGNALS[0]
     try:
-        leader = psutil.Process(process.pid)
-        family = [leader, *leader.children(recursive=True)]  # else a shell begins its next command
+        others = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:  # it has just ended
         return
-    for each in family:
+    process.send_signal(getattr(signal, name))
+    for each in others:  # else a shell begins its next command
         _send(each, getattr(signal, name))
-    _, left = psutil.wait_procs(family, _stop_wait_s())
+    deadline = time.monotonic() + _stop_wait_s()
+    # Only `Popen` waits for the leader: who waits for a child first takes its exit code.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, deadline - time.monotonic()))
+    _, left = psutil.wait_procs(others, max(0.0, deadline - time.monotonic()))
+    process.kill()  # does nothing if it has ended
     for each in left:
         _send(each, signal.SIGKILL)
 

@@ -28,10 +28,11 @@ class LogFiles:
     ) -> dict[str, Any]:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
-        The result also has the position after them, and whether more follows; or an ``error``. A reader
-        whose position is behind the end continues at the beginning: a new file has taken the name.
-        With `task`, the bytes are only what that task has printed, without marks, and ``is_inside`` is
-        to be given again with the next position: whether the bytes before it are of the task.
+        The result also has the position after them, whether more follows, and the size of the file; or
+        an ``error``. A reader whose position is behind the end continues at the beginning: a new file
+        has taken the name. With `task`, the bytes are only what that task has printed, without marks,
+        and ``is_inside`` is to be given again with the next position: whether the bytes before it are
+        of the task.
         """
         path = self._directory / name
         if path.parent != self._directory or not path.is_file():
@@ -48,7 +49,7 @@ class LogFiles:
             size = file.seek(0, os.SEEK_END)
         data = data[: output_marks.whole_marks(data)]
         end = position + len(data)
-        found = {"position": end, "has_more": end < size}
+        found = {"position": end, "has_more": end < size, "size": size}
         if not task:
             return {**found, "data": data}
         data, is_inside = output_marks.of_task(data, task, is_inside=is_inside)

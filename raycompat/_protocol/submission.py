@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
+from raycompat._protocol.text import LARGEST_INTEGER, checked_key, checked_text
+
 #: The namespace and the names of the actors that supervise jobs: Ray's.
 NAMESPACE, _ACTOR = "SUPERVISOR_ACTOR_RAY_NAMESPACE", "_ray_internal_job_actor_{}"
 
@@ -19,6 +21,9 @@ ID_ENTRY, NAME_ENTRY = "job_submission_id", "job_name"
 #: The variable with the settings of a submitted driver, as JSON: Ray's.
 CONFIG_VARIABLE = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
+#: The variable with the file for the report of one program. Jobs do not inherit it.
+REPORT_VARIABLE = "RAYCOMPAT_REPORT"
+
 #: The version of the requests: Ray's.
 VERSION = "4"
 
@@ -27,8 +32,8 @@ FINAL = ("STOPPED", "SUCCEEDED", "FAILED")
 
 _ID_CHARACTERS, _ID_LENGTH = string.ascii_letters + string.digits, 16
 
-#: Characters of an id that is given: a file has its name.
-_LONGEST_ID = 200
+#: Characters of an id that is given, and bytes of the name of a file, which the id is a part of.
+_LONGEST_ID, _LONGEST_NAME = 200, 255
 
 
 def new_id() -> str:
@@ -67,6 +72,24 @@ def _texts(value: Any) -> bool:
     )
 
 
+def _id(value: Any) -> bool:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
+        return False
+    try:
+        return len(log_name(value)) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
+
+
+def _environment(value: Any) -> bool:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        return False
+    variables, modules = value.get("env_vars"), value.get("py_modules")
+    return (variables is None or _texts(variables)) and (
+        modules is None or isinstance(modules, list | tuple)
+    )
+
+
 def _amounts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str) and _number(each) for key, each in value.items()
@@ -76,12 +99,15 @@ def _amounts(value: Any) -> bool:
 #: What each optional field must be, in words, and the test of it.
 _EXPECTED: Mapping[str, tuple[str, Any]] = {
     "submission_id": (
-        f"a string of 1 to {_LONGEST_ID} characters",
-        lambda value: isinstance(value, str) and 0 < len(value) <= _LONGEST_ID,
+        (
+            f"a string of 1 to {_LONGEST_ID} characters, whose form in URLs ('%C3%A9' for 'é') has "
+            f"{_LONGEST_NAME - len(log_name(''))} at most"
+        ),
+        _id,
     ),
     "runtime_env": (
-        "a dict with strings as keys",
-        lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
+        "a dict with strings as keys, with a dict of strings as env_vars and a list as py_modules",
+        _environment,
     ),
     "metadata": ("a dict of strings, such as {'owner': 'mail room'}", _texts),
     "entrypoint_num_cpus": ("a number, 0 or more", _number),
@@ -114,6 +140,22 @@ class SubmitRequest:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
+def _check_for_messages(what: str, value: Any) -> None:
+    """Raise ValueError if messages cannot hold a value: one job would hide all others."""
+    if isinstance(value, str):
+        checked_text(what, value)
+    elif isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+        raise ValueError(f"{what}: the number {value} is too large. It can have 64 bits.")
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            if isinstance(key, str):
+                checked_key(what, key)
+            _check_for_messages(what, each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_for_messages(what, each)
+
+
 def checked(fields: Mapping[str, Any]) -> SubmitRequest:
     """Return the request with these fields; one without an id gets a new one.
 
@@ -121,6 +163,8 @@ def checked(fields: Mapping[str, Any]) -> SubmitRequest:
     ------
     TypeError
         When a field is unknown or has a value that is not valid.
+    ValueError
+        When a message cannot hold a text or a number in a field.
     """
     given = {name: value for name, value in fields.items() if value is not None}
     if "job_id" in given:  # its name until Ray 2.0
@@ -143,6 +187,8 @@ def checked(fields: Mapping[str, Any]) -> SubmitRequest:
         json.dumps(given)
     except (TypeError, ValueError) as error:
         raise TypeError(f"runtime_env={given.get('runtime_env')!r}: {error}.") from error
+    for name, value in given.items():
+        _check_for_messages(name, value)
     given.setdefault("submission_id", new_id())
     given.setdefault("runtime_env", {})
     given.setdefault("metadata", {})

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import codecs
 import json
+import math
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,13 +37,19 @@ PATTERN = r"/api/(?:version|jobs(?:/.*)?|packages/.*)"
 #: Names of uploaded packages, as `_caller.packages` makes them.
 _PACKAGE = re.compile(r"_ray_pkg_[0-9a-f]{40}\.(?:zip|whl|tar\.gz|tar\.xz)")
 
+#: What a client calls one upload: part of the name of a file.
+_UPLOAD = re.compile(r"[0-9A-Za-z]{1,64}")
+
 #: Seconds that an uploaded package is kept for the job that will name it.
 _UPLOADED_S = 600.0
 
 #: Seconds between two looks at the output of a job that runs, and that one answer can wait.
 _LOOK_S, _MOST_WAIT_S = 0.5, 30.0
 
-#: What replaces the values of variables for readers without the token.
+#: Bytes of output in one answer without a position: what a scheduler can well hold in its memory.
+_MOST_BYTES = 16 << 20
+
+#: What replaces the values of an environment for readers without the token.
 _HIDDEN = "<hidden>"
 
 
@@ -152,7 +160,7 @@ class JobRequests:
         for found in self._parts.state.cluster.all_jobs():
             if job in (found["submission_id"], found["job_id"]):
                 return found
-        raise _Refused(404, f"There is no job {job!r}: list_jobs() has the ids.")
+        raise _Refused(404, f"There is no job {job!r}: `raycompat job list` shows the ids.")
 
     def _submission(self, job: str, what: str) -> Submission:
         """Return a submitted job by one of its ids."""
@@ -185,10 +193,14 @@ class JobRequests:
     async def _logs(self, job: Submission, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the output of a job; with ``position``, the next piece, for which it can wait."""
         if "position" not in query:
-            return {"logs": await self._whole_log(job)}
-        position = int(query["position"])
+            return {"logs": await self._end_of_log(job)}
+        position, wait_s = int(query["position"]), float(query.get("wait_s", 0))
+        if position < 0 or not math.isfinite(wait_s):
+            raise ValueError(
+                f"position={position}, wait_s={wait_s}: expected a number of bytes and one of seconds."
+            )
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(float(query.get("wait_s", 0)), _MOST_WAIT_S)
+        deadline = loop.time() + min(wait_s, _MOST_WAIT_S)
         while True:
             is_over = job.is_over  # asked first: then the output is complete
             piece = await self._read(job, position)
@@ -203,19 +215,32 @@ class JobRequests:
                 pass
         # A reader behind the end is sent to the beginning: the position is that of the piece.
         begin = piece["position"] - len(piece["data"])
-        return {"logs": text, "position": begin + num_bytes, "is_complete": is_complete}
+        return {
+            "logs": text,
+            "position": begin + num_bytes,
+            "is_complete": is_complete,
+            "size": piece["size"],
+        }
 
-    async def _whole_log(self, job: Submission) -> str:
-        pieces, position, has_more = [], 0, True
-        while has_more:
-            piece = await self._read(job, position)
-            pieces.append(piece["data"])
-            position, has_more = piece["position"], piece["has_more"]
-        return b"".join(pieces).decode(errors="replace")
+    async def _end_of_log(self, job: Submission) -> str:
+        """Return the output so far; of much output, the end, after a line that says so."""
+        piece = await self._read(job, 0)
+        size, before = piece["size"], ""
+        if size > _MOST_BYTES:
+            left_out = size - _MOST_BYTES
+            before = (
+                f"[{left_out} bytes of output before this are left out: ask for ?position=0.]\n"
+            )
+            piece = await self._read(job, left_out)
+        data = bytearray(piece["data"])
+        while piece["has_more"] and len(data) < min(size, _MOST_BYTES):  # it may grow meanwhile
+            piece = await self._read(job, piece["position"])
+            data += piece["data"]
+        return before + data.decode(errors="replace")
 
     async def _read(self, job: Submission, position: int) -> dict[str, Any]:
         """Read from the file on the job's node; it is empty before the command runs."""
-        nothing = {"data": b"", "position": position, "has_more": False}
+        nothing = {"data": b"", "position": position, "has_more": False, "size": 0}
         if job.node_id is None:
             return nothing
         if self._parts.nodes.address_of(job.node_id) is None:
@@ -241,13 +266,21 @@ class JobRequests:
                 f"{uri!r} is not the name of a package: gcs://_ray_pkg_, 40 digits of the SHA-256 of "
                 "its content, and .zip."
             )
+        loop = asyncio.get_running_loop()
         if request.method == "GET":
-            if uri not in packages.names():
+            if not packages.has(uri):
                 raise _Refused(404, f"The package {uri} is not in the cluster.")
+            if request.is_trusted:  # it will name the package in a job
+                holder = f"found-{secrets.token_hex(8)}"
+                packages.hold(holder, uri)
+                loop.call_later(_UPLOADED_S, packages.release, holder)
             return {}
-        holder = f"upload-{request.query.get('upload', name)}"
+        upload = request.query.get("upload", secrets.token_hex(8))  # Ray's sends all at once
+        if not _UPLOAD.fullmatch(upload):
+            raise ValueError(f"upload={upload!r}: expected 1 to 64 ASCII letters and digits.")
+        holder = f"upload-{upload}"
         if request.query.get("position", "0") == "0":
-            asyncio.get_running_loop().call_later(_UPLOADED_S, packages.release, holder)
+            loop.call_later(_UPLOADED_S, packages.release, holder)
             if await packages.begin(holder, uri):
                 return {"is_there": True}
         elif not packages.is_begun(holder, uri):
@@ -266,12 +299,16 @@ def _decoded(data: bytes, *, is_complete: bool) -> tuple[str, int]:
 
 
 def _shown(job: dict[str, Any], request: JobRequest) -> dict[str, Any]:
-    """Return the description of a job, without values of variables unless the reader is trusted."""
-    environment = job["runtime_env"] or {}
-    if request.is_trusted or not environment.get("env_vars"):
+    """Return the description of a job; only a trusted reader sees the values of its environment.
+
+    Variables can be secrets, and so can parts of URLs in each field.
+    """
+    if request.is_trusted or not job["runtime_env"]:
         return job
-    hidden = dict.fromkeys(environment["env_vars"], _HIDDEN)
-    return {**job, "runtime_env": {**environment, "env_vars": hidden}}
+    hidden: dict[str, Any] = dict.fromkeys(job["runtime_env"], _HIDDEN)
+    if variables := job["runtime_env"].get("env_vars"):
+        hidden["env_vars"] = dict.fromkeys(variables, _HIDDEN)
+    return {**job, "runtime_env": hidden}
 
 
 class _Handler(web.RequestHandler):

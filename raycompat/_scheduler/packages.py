@@ -38,7 +38,7 @@ class Packages:
 
     def hold(self, client: str, uri: str) -> bool:
         """Keep a package that was uploaded for one more client; return whether it is there."""
-        if uri not in self._needed_by or not self._path(uri).exists():
+        if not self.has(uri):
             return False
         self._needed_by[uri].add(client)
         return True
@@ -84,6 +84,10 @@ class Packages:
             if not clients:
                 del self._needed_by[uri]
                 self._path(uri).unlink(missing_ok=True)
+
+    def has(self, uri: str) -> bool:
+        """Return whether a package was uploaded to its end."""
+        return uri in self._needed_by and self._path(uri).exists()
 
     def names(self) -> list[str]:
         """Return the URIs of all packages."""

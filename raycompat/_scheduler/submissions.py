@@ -21,6 +21,7 @@ from raycompat._protocol import failures, run_module, shared_secret
 from raycompat._protocol.submission import (
     FINAL,
     NAMESPACE,
+    REPORT_VARIABLE,
     SubmitRequest,
     actor_name,
     id_of_actor,
@@ -38,6 +39,9 @@ _SUBMITTER = "raycompat._job_submission.submitter"
 
 #: Ended jobs whose records are kept.
 _MOST_ENDED = 1000
+
+#: Seconds for one submitter. Without nodes it waits for one, and then gives up by itself.
+_SENDING_S = 600.0
 
 #: Characters of a submitter's last words in the message of a job that it could not send.
 _MOST_CHARACTERS = 2000
@@ -71,6 +75,8 @@ class Submission:
     #: Its last driver: the fields of Ray's `DriverInfo`.
     driver: dict[str, str] | None = None
     is_stop_wanted: bool = False
+    #: Whether a submitter has taken it. Before, an actor of its name is that of a former job.
+    is_sent: bool = False
     #: Set when it is to be stopped or has ended, and when it has ended.
     stops: asyncio.Event = field(default_factory=asyncio.Event)
     ends: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +94,7 @@ class Submission:
     def packages(self) -> list[str]:
         """Return the URIs of uploaded packages in its environment."""
         environment = self.request.runtime_env
-        found = [environment.get("working_dir"), *environment.get("py_modules", ())]
+        found = [environment.get("working_dir"), *(environment.get("py_modules") or ())]
         return [each for each in found if isinstance(each, str) and each.startswith("gcs://")]
 
     def describe(self) -> dict[str, Any]:
@@ -183,13 +189,30 @@ class Submissions:
         try:
             while jobs := [job for job in self._waiting if not job.is_over]:
                 self._waiting.clear()
-                errors = await self._send_by_process([job.request.to_wire() for job in jobs])
                 for job in jobs:
-                    if (error := errors.get(job.id)) is not None and not job.is_over:
+                    job.is_sent = True
+                errors = await self._errors_of([job.request.to_wire() for job in jobs])
+                for job in jobs:
+                    if (error := errors.get(job.id)) is not None and job.status == "PENDING":
                         self._fail(job, "JOB_SUPERVISOR_ACTOR_START_FAILURE", error)
+                    if job.is_over:  # perhaps before its actor was made
+                        self._end_actor(job.id)
         finally:
             self._waiting.clear()
             self._sending = None
+
+    async def _errors_of(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
+        """Send jobs; return the errors by id, whatever happens."""
+        try:
+            async with asyncio.timeout(_SENDING_S):
+                return await self._send_by_process(jobs)
+        except TimeoutError:
+            return _for_all(
+                jobs, f"The process that sends jobs has not ended in {_SENDING_S:.0f} s."
+            )
+        except Exception as error:
+            logger.exception("Jobs could not be sent.")
+            return _for_all(jobs, repr(error))
 
     async def _send_by_process(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
         """Let a submitter send jobs; return the errors by id."""
@@ -227,7 +250,7 @@ class Submissions:
     async def begin(self, submission_id: str, node_id: str) -> dict[str, Any] | None:
         """Note that the actor of a job runs; return what it runs, None if the job has ended."""
         job = self.by_id.get(submission_id)
-        if job is None or job.is_over:
+        if job is None or job.is_over or not job.is_sent:
             self._end_actor(submission_id)
             return None
         job.status, job.node_id = "RUNNING", node_id
@@ -263,7 +286,10 @@ class Submissions:
         """Handle the end of an actor: the job that it ran has failed if it has not ended before."""
         submission_id = id_of_actor(row.name) if row.namespace == NAMESPACE else None
         job = self.by_id.get(submission_id) if submission_id is not None else None
-        if job is None or job.is_over:
+        if job is None or job.is_over or not job.is_sent:
+            return
+        if job.is_stop_wanted:
+            self._end(job, "STOPPED")
             return
         kind, text = failures.kind_and_text(error)
         self._fail(job, _ERROR_TYPES.get(kind, "JOB_SUPERVISOR_ACTOR_UNKNOWN_FAILURE"), text)
@@ -317,8 +343,9 @@ def _holder(job: Submission) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the variables of a submitter: neither the password, nor another cluster's address."""
+    """Return the variables of a submitter: no password, no other cluster's address, and no report."""
     variables = shared_secret.environment_without()
+    variables.pop(REPORT_VARIABLE, None)
     return {name: value for name, value in variables.items() if not name.startswith("RAY_ADDRESS")}
 
 

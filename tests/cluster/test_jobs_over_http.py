@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
 import urllib.error
 import urllib.request
 
@@ -26,6 +28,21 @@ PROGRAM = """
 import raycompat as ray
 ray.init(configure_logging=False)
 print("sum", ray.get(ray.remote(lambda: 1 + 2).remote()))
+"""
+
+#: A program that needs some time to end.
+SLOW = """
+import pathlib, signal, sys, time
+
+def end(*_):
+    time.sleep(0.7)
+    pathlib.Path("ended").touch()
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+pathlib.Path("ready").touch()
+while True:
+    signal.pause()
 """
 
 
@@ -119,13 +136,17 @@ def test_with_a_password_only_the_token_in_the_header_lets_run_programs(commands
     assert client.get_job_status(job) is JobStatus.SUCCEEDED
     assert client.get_job_info(job).runtime_env["env_vars"] == {"SECRET": "of a user"}
     shown = json.loads(send(f"/api/jobs/{job}", "GET", Cookie=cookie)[1])
-    assert shown["runtime_env"]["env_vars"] == {"SECRET": "<hidden>"}
+    assert shown["runtime_env"] == {"env_vars": {"SECRET": "<hidden>"}, "working_dir": "<hidden>"}
 
 
 def test_without_a_password_the_web_server_runs_nothing_and_the_client_finds_the_scheduler(
     commands,
 ):
-    printed = commands.must("start", "--head", "--port=0", "--dashboard-port=0", "--num-cpus=1")
+    report = commands.folder / "report.html"
+    printed = commands.must(
+        *("start", "--head", "--port=0", "--dashboard-port=0", "--num-cpus=1"),
+        RAYCOMPAT_REPORT=str(report),
+    )
     server, _ = _dashboard(printed)
     mark = commands.folder / "mark"
     body = json.dumps({"entrypoint": f"touch {mark}"}).encode()
@@ -161,6 +182,7 @@ def test_without_a_password_the_web_server_runs_nothing_and_the_client_finds_the
     gone = commands.run("job", "status", "first")
     assert (gone.returncode, "no job 'first'" in gone.stderr) == (1, True)
     assert not mark.exists()
+    assert not report.exists()  # it was wanted of one program, not of the jobs
 
 
 def test_what_a_command_has_started_ends_with_it(cluster, tmp_path, wait_until):
@@ -180,6 +202,22 @@ def test_what_a_command_has_started_ends_with_it(cluster, tmp_path, wait_until):
     assert not (tmp_path / "later").exists()
 
 
+def test_what_is_stopped_has_time_to_end(cluster, tmp_path, wait_until):
+    """Also what a shell has started, which itself ends at once."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    client = JobSubmissionClient()
+    job = client.submit_job(
+        entrypoint=f"cd {tmp_path}; python slow.py; true",
+        runtime_env={"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "60"}},
+    )
+    wait_until(lambda: (tmp_path / "ready").exists())
+    assert client.stop_job(job)
+    wait_until(lambda: client.get_job_status(job).is_terminal())
+    info = client.get_job_info(job)
+    assert (info.status, info.driver_exit_code) == ("STOPPED", -signal.SIGTERM)
+    assert (tmp_path / "ended").exists()
+
+
 def test_a_job_that_cannot_be_prepared(cluster, wait_until):
     client = JobSubmissionClient()
     job = client.submit_job(
@@ -195,12 +233,15 @@ def test_a_job_that_cannot_be_prepared(cluster, wait_until):
         client.submit_job(entrypoint="true", runtime_env=missing)
 
 
-def test_a_job_fails_with_its_node_which_is_named(no_cluster, wait_until):
+def test_a_job_fails_with_its_node_which_is_named(no_cluster, wait_until, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "caf\udce9"])  # a name of a file can be this
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         far = cluster.add_node(num_cpus=1, resources={"far": 1})
         ray.init(cluster.address, configure_logging=False)
         client = JobSubmissionClient()
+        wait_until(client.list_jobs)
+        assert client.list_jobs()[0].entrypoint.endswith("'caf\\udce9'")
         job = client.submit_job(entrypoint="sleep 1000", entrypoint_resources={"far": 1})
         wait_until(lambda: _processes(job))
         processes = _processes(job)
@@ -242,6 +283,61 @@ def test_a_job_that_waits_for_resources_is_stopped_at_once(cluster, wait_until):
     wait_until(lambda: not [each for each in list_actors() if each.state != "DEAD"])
 
 
+def test_a_job_that_is_stopped_before_its_actor_is_made_leaves_none(cluster, wait_until):
+    client = JobSubmissionClient()
+
+    def is_sending(dask_scheduler):
+        return dask_scheduler.plugins["raycompat"].parts.submissions._sending is not None
+
+    of_dask = client._connection._client
+    wait_until(lambda: not of_dask.run_on_scheduler(is_sending))
+    client.submit_job(entrypoint="true", submission_id="same", entrypoint_num_cpus=1000)
+    assert client.stop_job("same")
+    assert client.delete_job("same")
+    client.submit_job(entrypoint="echo again", submission_id="same")
+    wait_until(lambda: client.get_job_status("same").is_terminal())
+    assert client.get_job_info("same").status == "SUCCEEDED"
+    assert client.get_job_logs("same") == "again\n"
+    wait_until(lambda: not [each for each in list_actors() if each.state != "DEAD"])
+
+
+def test_much_output_and_output_that_is_gone(cluster, wait_until):
+    client = JobSubmissionClient()
+    gone = client.submit_job(entrypoint='rm "$(readlink /proc/$$/fd/1)"')
+    much = client.submit_job(entrypoint="head -c 17000000 /dev/zero | tr '\\0' x; echo; echo end")
+    wait_until(lambda: all(client.get_job_status(job).is_terminal() for job in (gone, much)))
+    info = client.get_job_info(gone)
+    assert (info.status, client.get_job_logs(gone)) == ("SUCCEEDED", "")
+    assert client.get_job_logs(much) == "x" * 17_000_000 + "\nend\n"
+    part = client._ask("GET", f"/api/jobs/{much}/logs")["logs"]
+    before, _, rest = part.partition("\n")
+    left_out = 17_000_005 - (16 << 20)
+    assert before.startswith(f"[{left_out} bytes of output")
+    assert rest == "x" * (17_000_000 - left_out) + "\nend\n"
+
+
+def test_requests_with_values_that_are_not_valid(cluster):
+    client = JobSubmissionClient()
+    package = f"/api/packages/gcs/_ray_pkg_{'0' * 40}.zip"
+
+    def status(method, path, fields=None, **query):
+        body = json.dumps(fields).encode() if fields is not None else b"content"
+        return client._connection.ask(method, path, query, body)[0]
+
+    wrong = {"entrypoint": "true", "runtime_env": {"env_vars": 5}}
+    assert status("POST", "/api/jobs/", wrong) == 400
+    job = client.submit_job(entrypoint="true")
+    logs = f"/api/jobs/{job}/logs"
+    assert status("GET", logs, position=0, wait_s="nan") == 400
+    assert status("GET", logs, position=-1) == 400
+    assert status("PUT", package, upload="../x") == 400
+    # A package is there when it has been uploaded to its end.
+    assert status("PUT", package, upload="broken", position=0, has_more=1) == 200
+    assert status("GET", package) == 404
+    assert status("PUT", package, upload="whole", position=0, has_more=0) == 200
+    assert status("GET", package) == 200
+
+
 def test_a_character_whose_bytes_come_apart_is_followed_as_one(cluster, tmp_path, wait_until):
     client = JobSubmissionClient()
     job = client.submit_job(
@@ -252,9 +348,10 @@ def test_a_character_whose_bytes_come_apart_is_followed_as_one(cluster, tmp_path
         return client._ask("GET", f"/api/jobs/{job}/logs", query={"position": position})
 
     wait_until(lambda: so_far(0)["position"])
-    assert so_far(0) == {"logs": "a", "position": 1, "is_complete": False}
-    assert so_far(1) == {"logs": "", "position": 1, "is_complete": False}
+    assert so_far(0) == {"logs": "a", "position": 1, "is_complete": False, "size": 2}
+    assert so_far(1) == {"logs": "", "position": 1, "is_complete": False, "size": 2}
+    assert client.get_job_logs(job) == "a"
     (tmp_path / "go").touch()
     wait_until(lambda: client.get_job_status(job).is_terminal())
-    assert so_far(1) == {"logs": "é", "position": 3, "is_complete": True}
+    assert so_far(1) == {"logs": "é", "position": 3, "is_complete": True, "size": 3}
     assert client.get_job_logs(job) == "aé"

@@ -64,7 +64,8 @@ class Cluster:
         return {
             "job_id": job.job,
             "submission_id": None,
-            "entrypoint": shlex.join(program["argv"]),
+            # An argument is not always valid UTF-8, but the row must be.
+            "entrypoint": shlex.join(program["argv"]).encode(errors="backslashreplace").decode(),
             "type": "DRIVER",
             "status": "SUCCEEDED" if job.orphaned else "RUNNING",
             "message": None,
