@@ -234,14 +234,14 @@ def test_a_job_that_cannot_be_prepared(cluster, wait_until):
 
 
 def test_a_job_fails_with_its_node_which_is_named(no_cluster, wait_until, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "caf\udce9"])  # a name of a file can be this
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "x\udce9"])  # a name of a file can be this
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
         far = cluster.add_node(num_cpus=1, resources={"far": 1})
         ray.init(cluster.address, configure_logging=False)
         client = JobSubmissionClient()
         wait_until(client.list_jobs)
-        assert client.list_jobs()[0].entrypoint.endswith("'caf\\udce9'")
+        assert client.list_jobs()[0].entrypoint.endswith("'x\\udce9'")
         job = client.submit_job(entrypoint="sleep 1000", entrypoint_resources={"far": 1})
         wait_until(lambda: _processes(job))
         processes = _processes(job)
