@@ -70,7 +70,7 @@ class SchedulerConnection:
         self.address = destination.address
         self._client = connect.connect(destination)
         weakref.finalize(self, self._client.close)
-        prepare.prepare(self._client)
+        prepare.install(self._client)  # the records of jobs are there without nodes too
 
     def ask(
         self, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""

@@ -57,7 +57,25 @@ def prepare(client: Client) -> Ready:
     return ready
 
 
+def install(client: Client) -> None:
+    """Register the plugins; no node is waited for, and there may be none.
+
+    Raises
+    ------
+    RuntimeError
+        When the scheduler lacks raycompat, or has another version.
+    ConnectionError
+        When some workers do not answer.
+    """
+    client.sync(_install, client)
+
+
 async def _prepare(client: Client) -> Ready:
+    await _install(client)
+    return await _wait_for_nodes(client)
+
+
+async def _install(client: Client) -> None:
     try:
         async with asyncio.timeout(_PREPARE_S):
             await _check_version(client)
@@ -70,7 +88,6 @@ async def _prepare(client: Client) -> Ready:
             f"{_PREPARE_S:.0f} s. Some may be stopped, or busy with something that holds Python's "
             "interpreter lock: see the dashboard."
         ) from error
-    return await _wait_for_nodes(client)
 
 
 async def _check_version(client: Client) -> None:

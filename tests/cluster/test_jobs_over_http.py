@@ -355,3 +355,15 @@ def test_a_character_whose_bytes_come_apart_is_followed_as_one(cluster, tmp_path
     wait_until(lambda: client.get_job_status(job).is_terminal())
     assert so_far(1) == {"logs": "é", "position": 3, "is_complete": True, "size": 3}
     assert client.get_job_logs(job) == "aé"
+
+
+def test_a_cluster_without_nodes_takes_jobs_and_shows_them(dask_cluster, wait_until):
+    client = JobSubmissionClient(dask_cluster.address)
+    assert client.list_jobs() == []
+    with pytest.raises(RuntimeError, match="no job 'some'"):
+        client.stop_job("some")
+    job = client.submit_job(entrypoint="echo hello")
+    assert client.get_job_status(job) is JobStatus.PENDING
+    dask_cluster.add_worker()
+    wait_until(lambda: client.get_job_status(job).is_terminal(), 60)
+    assert (client.get_job_status(job), client.get_job_logs(job)) == ("SUCCEEDED", "hello\n")
