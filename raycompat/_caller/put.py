@@ -51,6 +51,7 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
     """
     if block.size <= INLINE_LIMIT_BYTES:
         return _put_block(session, block, holds)
+    session.table.collect_dropped()  # the memory of a value that was just dropped is used again
     with interrupts.deferred():  # so that a segment always has an owner to remove it
         return _put_block(session, block, holds)
 
