@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from raycompat._old.data import plain_rows
 from raycompat._surface.modules import names_of
-from raycompat.data import tensor
+from raycompat.data import frames, tensor
 from raycompat.data.storable import (
     ROWS_COLUMN,
     shown,
@@ -93,9 +93,9 @@ def to_table(batch: Any) -> Block:
         When it is not a batch, or its columns have different lengths.
     """
     if isinstance(batch, pa.Table):
-        return storable(batch)
+        return frames.unrecorded(storable(batch))
     if isinstance(batch, pd.DataFrame):
-        return _from_pandas(batch)
+        return frames.from_pandas(batch)
     batch = plain_rows.batch(batch)
     if not isinstance(batch, Mapping):
         raise ValueError(
@@ -109,6 +109,12 @@ def to_table(batch: Any) -> Block:
             f"The columns of a batch differ in length: {lengths}. Give each one value per row."
         )
     return pa.table(columns)
+
+
+def of_source(value: Any) -> Block:
+    """Return a batch as the table of a data source: one of a DataFrame records the types of it."""
+    table = to_table(value)
+    return frames.recorded(table, value) if isinstance(value, pd.DataFrame) else table
 
 
 def _shortened(value: Any) -> str:
@@ -125,73 +131,13 @@ def _column(name: str, values: Any) -> pa.Array:
     if isinstance(values, list | tuple):
         return tensor.from_list(values)
     if isinstance(values, pd.Series | pd.Index):
-        return _series(values)
+        return frames.from_series(values)
     if hasattr(values, "__array__"):
         return _column(name, np.asarray(values))
     raise ValueError(
         f"Column {name!r} of a batch is {_shortened(values)}. It should be an array or a list with "
         "one value per row."
     )
-
-
-def _series(series: Any) -> pa.Array:
-    if series.dtype == object:
-        return tensor.from_list([None if _is_missing(value) else value for value in series])
-    return pa.Array.from_pandas(series)
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or value is pd.NA
-        or value is pd.NaT
-        or (isinstance(value, float) and value != value)
-    )
-
-
-def _from_pandas(frame: pd.DataFrame) -> Block:
-    names = [str(name) for name in frame.columns]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(
-            f"Columns {repeated} occur more than once in a DataFrame. Rename them: the columns of a "
-            "row have different names."
-        )
-    columns = [_series(frame.iloc[:, index]) for index in range(len(names))]
-    if not names:
-        return from_rows([{}] * len(frame))
-    return pa.table(columns, names=names)
-
-
-def to_pandas(table: Block) -> pd.DataFrame:
-    """Return a table as a DataFrame; arrays are in columns of objects."""
-    table = shown(table)
-    special: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table[name]
-        if tensor.is_tensor(column.type) or isinstance(column.type, tensor.PickledType):
-            special[name] = pd.Series(tensor.to_list(column), dtype=object)
-        elif _is_changed_by_pandas(column):
-            special[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
-    if not special:
-        return table.to_pandas()
-    frame = table.drop_columns(list(special)).to_pandas()
-    for index, name in enumerate(table.column_names):
-        if name in special:
-            frame.insert(index, name, special[name])
-    return frame
-
-
-def _is_changed_by_pandas(column: pa.ChunkedArray) -> bool:
-    """Return whether pandas's own types, without Arrow's, cannot hold the values of a column.
-
-    Integers with missing values become floats, and times of a day have microseconds.
-    """
-    if tensor.exceeds_floats(column):
-        return True
-    if pa.types.is_time64(column.type) and column.type.unit == "ns":
-        return bool(pc.any(pc.not_equal(pc.nanosecond(column), 0)).as_py())
-    return False
 
 
 def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:
@@ -240,6 +186,7 @@ def concat(tables: Iterable[Block]) -> Block:
         return filled[0]
     if any(table.schema != filled[0].schema for table in filled):
         filled = with_exact_integers(_with_one_tensor_type(filled))
+    filled = frames.with_one_record(filled)
     try:
         return storable(pa.concat_tables(filled, promote_options="permissive"))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -399,7 +346,7 @@ class BlockAccessor:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame."""
-        return to_pandas(plain_rows.shown(self._table))
+        return frames.to_pandas(plain_rows.shown(self._table))
 
     def to_numpy(self, columns: str | Sequence[str] | None = None) -> Any:
         """Return a dictionary of arrays, or the array of one column."""
@@ -415,10 +362,13 @@ class BlockAccessor:
                 return of_its_time
         if batch_format in ("default", "numpy"):
             return self.to_numpy()
-        if batch_format == "pandas":
+        is_frame = batch_format is None and frames.record_of(self._table.schema) is not None
+        if batch_format == "pandas" or is_frame:
             return self.to_pandas()
+        if batch_format == frames.NUMPY_BACKED:
+            return frames.to_pandas(plain_rows.shown(self._table), arrow_backed=False)
         if batch_format in ("pyarrow", None):
-            return plain_rows.shown(shown(self._table))
+            return plain_rows.shown(shown(frames.unrecorded(self._table)))
         raise ValueError(
             f'batch_format={batch_format!r} is not a format of batches: it is "default", "numpy", '
             '"pandas" or "pyarrow".'

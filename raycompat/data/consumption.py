@@ -9,9 +9,10 @@ import pandas as pd
 
 import raycompat as ray
 from raycompat._old.data import plain_rows, tf
-from raycompat.data import aggregate, batch, block, tensor
+from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Bundle
+from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
 from raycompat.data.plan import Node
 from raycompat.data.streaming_split import streaming_split
@@ -547,16 +548,19 @@ class Consumption:
 
         Notes
         -----
+        The columns have Arrow's types (``int64[pyarrow]``), or those of the DataFrames that were given
+        to `from_pandas`. `DataContext` has the setting for numpy's types.
+
         Ray source: ``Dataset.to_pandas``, 2.60.0. No known difference.
         """
         if limit is not None and self.count() > limit:
             raise ValueError(f"to_pandas(limit={limit}): there are more rows. Call limit({limit}).")
         tables = [ray.get(bundle.ref) for bundle in self._bundles()]
         try:
-            return block.to_pandas(plain_rows.shown(block.concat(tables)))
+            return frames.to_pandas(plain_rows.shown(block.concat(tables)))
         except ValueError:  # a column has another type in some blocks: one of Python's objects here
-            frames = [block.to_pandas(table).astype(object) for table in tables]
-            return pd.concat(frames, ignore_index=True).infer_objects()
+            parts = [frames.to_pandas(table).astype(object) for table in tables]
+            return pd.concat(parts, ignore_index=True).infer_objects()
 
     def to_pandas_refs(self) -> list[Any]:
         """Return a reference to a DataFrame for each block.
@@ -571,7 +575,10 @@ class Consumption:
         -----
         Ray source: ``Dataset.to_pandas_refs``, 2.60.0. No known difference.
         """
-        return self._converted(lambda table: block.to_pandas(plain_rows.shown(table)))
+        arrow_backed = DataContext.get_current().enable_arrow_backed_pandas_conversion
+        return self._converted(
+            lambda table: frames.to_pandas(plain_rows.shown(table), arrow_backed)
+        )
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """Return a reference to a dictionary of arrays, or to one column's array, for each block.

@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from raycompat._surface import era
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -78,6 +79,9 @@ class DataContext:
         Show bars on a terminal.
     execution_options : ExecutionOptions
         Limits.
+    enable_arrow_backed_pandas_conversion : bool, default True
+        Give the columns of DataFrames Arrow's types (``int64[pyarrow]``). False: numpy's types. A
+        program that was written for a Ray before 2.56 has False.
 
     Examples
     --------
@@ -96,6 +100,9 @@ class DataContext:
     read_op_min_num_blocks: int = 200
     enable_progress_bars: bool = True
     execution_options: ExecutionOptions = field(default_factory=ExecutionOptions)
+    enable_arrow_backed_pandas_conversion: bool = field(
+        default_factory=lambda: not era.is_before("2.56")
+    )
 
     _current: ClassVar[DataContext | None] = None
     _lock: ClassVar[threading.Lock] = threading.Lock()

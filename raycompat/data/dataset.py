@@ -717,7 +717,9 @@ def known_schema(node: Node) -> pa.Schema | None:
     elif isinstance(node, Limit):
         return known_schema(node.input)
     elif isinstance(node, AllToAll) and node.name in _KEEPS_COLUMNS:
-        return known_schema(node.inputs[0])
+        known = known_schema(node.inputs[0])
+        # a sorted block is Arrow's, without a record of pandas's types
+        return known.remove_metadata() if known is not None and node.name == "Sort" else known
     else:
         return None
     found = [schema for schema in schemas if schema is not None and len(schema)]

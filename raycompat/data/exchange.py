@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raycompat.data import block, tasks
+from raycompat.data import block, frames, tasks
 from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
 from raycompat.data.storable import shown, storable
@@ -256,7 +256,7 @@ def _order(table: Block, keys: SortKeys) -> np.ndarray[Any, Any]:
 
 
 def _sorted(number: int, keys: SortKeys, *tables: Block) -> list[Block]:
-    table = block.concat(tables)
+    table = frames.unrecorded(block.concat(tables))
     return [table.take(pa.array(_order(table, keys)))] if table.num_columns else [table]
 
 
@@ -265,7 +265,7 @@ def _sorted(number: int, keys: SortKeys, *tables: Block) -> list[Block]:
 
 def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block) -> list[Block]:
     """Cut a block so that rows with equal keys are in the part of one number."""
-    table = block.in_one_piece(tables)
+    table = frames.unrecorded(block.in_one_piece(tables))
     if table.num_columns:
         block.require_columns(keys, table.column_names, "groupby")
     if num_parts == 1 or not table.num_rows:

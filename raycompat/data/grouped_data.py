@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._surface.modules import names_of
-from raycompat.data import aggregate, batch, columns, expressions, grouping
+from raycompat.data import aggregate, batch, columns, expressions, frames, grouping
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.compute import strategy
 from raycompat.data.options import refuse_options, remote_args
@@ -261,7 +261,8 @@ class GroupedData:
         )
         dataset, target = self._dataset, self._dataset.context.target_max_block_size
         of_groups = "pandas" if batch_format == "default" else batch_format
-        step = grouping.MapGroups(self._keys, function, of_groups)
+        of_tasks = frames.format_for(of_groups, dataset.context)
+        step = grouping.MapGroups(self._keys, function, of_tasks)
         pool = strategy(compute, concurrency, function.is_class)
         return dataset._derived(
             grouping.map_groups(dataset._plan, step, target, self._num_partitions, pool, options)
@@ -289,7 +290,7 @@ class GroupedData:
         def add(table: Any) -> Any:
             return expressions.with_columns(table, ((column_name, expr),))
 
-        return self.map_groups(add, batch_format=None)
+        return self.map_groups(add, batch_format="pyarrow")
 
 
 def check(aggs: Sequence[Any]) -> None:

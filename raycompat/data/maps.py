@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from raycompat.data import batch, block, condition, transform
+from raycompat.data import batch, block, condition, frames, transform
 from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.expressions import Expr, kept
@@ -25,6 +25,7 @@ from raycompat.data.transform import (
 )
 
 if TYPE_CHECKING:
+    from raycompat.data.context import DataContext
     from raycompat.data.dataset import Dataset
 
 
@@ -32,6 +33,7 @@ class Maps:
     """The methods of a data set that map its rows, batches and columns."""
 
     _plan: Node
+    _context: DataContext
     _derived: Callable[[Node], Dataset]
 
     def _mapped(
@@ -220,7 +222,8 @@ class Maps:
             fn_constructor_kwargs or {},
         )
         pool = strategy(compute, concurrency, function.is_class)
-        step = MapBatches(function, batch_size, batch_format, zero_copy_batch)
+        of_tasks = frames.format_for(batch_format, self._context)
+        step = MapBatches(function, batch_size, of_tasks, zero_copy_batch)
         return self._mapped(f"MapBatches({function.name})", step, pool, options, batch_size or 1)
 
     def flat_map(
@@ -457,7 +460,8 @@ class Maps:
             raise ValueError(f"col={col!r} is not a str: it names the column.")
         batch.check_format(batch_format)
         function = UserFunction(fn)
-        step = TableStep(_with_column, (col, function, batch_format))
+        of_tasks = frames.format_for(batch_format, self._context)
+        step = TableStep(_with_column, (col, function, of_tasks))
         return self._mapped("AddColumn", step, strategy(compute, concurrency, False), options)
 
     def drop_columns(
@@ -690,6 +694,7 @@ def _with_column(
     if np.isscalar(values):
         values = np.full(table.num_rows, values)
     column = block.to_table({name: values})[name]
+    table = frames.unrecorded(table)
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, column)
     if len(column) != table.num_rows:

@@ -113,12 +113,12 @@ class Preprocessor(abc.ABC):
     def transform_batch(self, data: Any) -> Any:
         """Return one batch, transformed; in the format in which it was given."""
         self._require_fit()
-        from raycompat.data import block
+        from raycompat.data import block, frames
 
         if isinstance(data, pd.DataFrame):
             return self._transform_pandas(data.copy())
         table = block.to_table(data)
-        made = block.to_table(self._transform_pandas(block.to_pandas(table)))
+        made = block.to_table(self._transform_pandas(frames.to_pandas(table)))
         return block.to_numpy(made) if isinstance(data, dict) else made
 
     def _require_fit(self) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from raycompat.data import frames
+
 
 class Schema:
     """The columns of a data set and their types.
@@ -31,9 +33,12 @@ class Schema:
         return list(self.base_schema.names)
 
     @property
-    def types(self) -> list[pa.DataType]:
-        """The types of the columns, in order."""
-        return list(self.base_schema.types)
+    def types(self) -> list[Any]:
+        """The types of the columns, in order.
+
+        They are Arrow's. A column of objects in a data set of `from_pandas` has Python's `object`.
+        """
+        return list(frames.shown_types(self.base_schema))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and bool(self.base_schema.equals(other.base_schema))

@@ -314,7 +314,7 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     Ray source: ``ray.data.from_pandas``, 2.60.0. No known difference.
     """
     _connect()
-    return _split(put_blocks(block.to_table(frame) for frame in _listed(dfs)), override_num_blocks)
+    return _split(put_blocks(block.of_source(frame) for frame in _listed(dfs)), override_num_blocks)
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
@@ -382,7 +382,7 @@ def from_blocks(blocks: list[Any]) -> MaterializedDataset:
     Ray source: ``ray.data.from_blocks``, 2.60.0. No known difference.
     """
     _connect()
-    return put_blocks(map(block.to_table, blocks))
+    return put_blocks(map(block.of_source, blocks))
 
 
 def _from_refs(refs: Any, column: str | None = None) -> MaterializedDataset:
@@ -395,7 +395,7 @@ def _from_refs(refs: Any, column: str | None = None) -> MaterializedDataset:
 
 
 def _as_table(column: str | None, value: Any) -> Block:
-    return block.to_table(value if column is None else {column: value})
+    return block.of_source(value if column is None else {column: value})
 
 
 def from_pandas_refs(dfs: Any) -> MaterializedDataset:
@@ -469,7 +469,7 @@ def from_dask(df: Any) -> MaterializedDataset:
     import dask
 
     _connect()
-    return put_blocks(block.to_table(part) for part in dask.compute(*df.to_delayed()))
+    return put_blocks(block.of_source(part) for part in dask.compute(*df.to_delayed()))
 
 
 def from_tf(dataset: Any) -> MaterializedDataset:

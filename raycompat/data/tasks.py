@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 import raycompat as ray
-from raycompat.data import block
+from raycompat.data import block, frames
 from raycompat.data.block import Block, BlockMetadata
 from raycompat.data.storable import storable
 
@@ -109,7 +109,7 @@ def map_blocks(transform: Transform, *tables: Block) -> Made:
 @ray.remote(**_AHEAD)
 def read(task: ReadTask, transform: Transform) -> Made:
     """Run a read task, and the steps of an operator on its blocks."""
-    tables = map(storable, task())
+    tables = (frames.unrecorded(storable(table)) for table in task())
     yield from _streamed(transform.load()(tables), task.metadata.input_files)
 
 

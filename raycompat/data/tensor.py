@@ -19,6 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
+class _ValueScalar(pa.ExtensionScalar):
+    """A value of a column of arrays or pickled objects: ``as_py``, and ``to_pylist``, give it."""
+
+    def as_py(self, **_: Any) -> Any:
+        """Return the array or the object."""
+        if self.value is None:
+            return None
+        storage = pa.array([self.value.as_py()], self.type.storage_type)
+        return to_list(pa.ExtensionArray.from_storage(self.type, storage))[0]
+
+
 class TensorType(pa.ExtensionType):
     """Arrays of one dtype and of any shapes: for each array, its elements in a row and its shape."""
 
@@ -33,6 +44,9 @@ class TensorType(pa.ExtensionType):
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> TensorType:
         return cls(storage.field("data").type.value_type)
+
+    def __arrow_ext_scalar_class__(self) -> type[_ValueScalar]:
+        return _ValueScalar
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TensorType, (self.value_type,)
@@ -53,6 +67,9 @@ class PickledType(pa.ExtensionType):
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> PickledType:
         return cls()
+
+    def __arrow_ext_scalar_class__(self) -> type[_ValueScalar]:
+        return _ValueScalar
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PickledType, ()

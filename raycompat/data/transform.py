@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from raycompat._old.data import plain_rows
-from raycompat.data import batch, block, concurrent
+from raycompat.data import batch, block, concurrent, frames
 from raycompat.data.block import Block
 from raycompat.data.storable import storable
 
@@ -215,7 +215,7 @@ class FilterRows:
             for table in tables:
                 if table.num_rows:
                     keeps = list(map(bool, function(block.rows(table))))
-                    yield table.filter(pa.array(keeps, pa.bool_()))
+                    yield frames.unrecorded(table.filter(pa.array(keeps, pa.bool_())))
 
         return run
 
@@ -243,7 +243,7 @@ def select(table: Block, names: Sequence[str]) -> Block:
 def drop(table: Block, names: Sequence[str]) -> Block:
     """Return all columns but some."""
     block.require_columns(names, table.column_names, "drop_columns")
-    return storable(table.drop_columns(names))
+    return storable(frames.unrecorded(table).drop_columns(names))
 
 
 def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
@@ -254,15 +254,15 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
                 f"rename_columns: {list(names)} are {len(names)} names, the columns are "
                 f"{table.column_names}. Give one name for each, or a dictionary."
             )
-        return table.rename_columns(list(names))
+        return frames.renamed(table, list(names))
     block.require_columns(names, table.column_names, "rename_columns")
-    return table.rename_columns([names.get(name, name) for name in table.column_names])
+    return frames.renamed(table, [names.get(name, name) for name in table.column_names])
 
 
 def sample(table: Block, fraction: float, seed: int | None) -> Block:
     """Return each row with a probability."""
     chosen = np.random.default_rng(seed).random(table.num_rows) < fraction
-    return table.filter(pa.array(chosen))
+    return frames.unrecorded(table).filter(pa.array(chosen))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import raycompat as ray
-from raycompat.data import block, tensor, tensorflow
+from raycompat.data import block, frames, tensor, tensorflow
 from raycompat.data.block import Block, Bundle
 from raycompat.data.datasink import (
     Datasink,
@@ -557,7 +557,7 @@ def _groups(bundles: Iterable[Bundle], min_rows: int) -> Iterator[list[Any]]:
 def _write(datasink: Datasink[Any], context: TaskContext, *tables: Block) -> tuple[int, int, Any]:
     rows = sum(table.num_rows for table in tables)
     size = sum(table.nbytes for table in tables)
-    return rows, size, datasink.write(tables, context)
+    return rows, size, datasink.write([*map(frames.unrecorded, tables)], context)
 
 
 class _Writer:
@@ -597,7 +597,7 @@ class _JsonWriter(_Writer):
     def __call__(self, table: Block, file: Any) -> None:
         args = {"orient": "records", "lines": True, **self.args()}
         text = io.BytesIO()
-        block.to_pandas(table).to_json(text, **args)
+        frames.to_pandas(table).to_json(text, **args)
         file.write(text.getvalue())
 
 

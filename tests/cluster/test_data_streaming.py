@@ -50,9 +50,10 @@ def data(small_store):
 def shared_bytes() -> int:
     """Return the bytes of all files in shared memory."""
     total = 0
-    for path in Path("/dev/shm").rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # it has just been removed
-            total += path.stat().st_size if path.is_file() else 0
+    for folder, _, names in os.walk("/dev/shm"):  # rglob fails where a folder has just been removed
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # it has just been removed
+                total += Path(folder, name).stat().st_size
     return total
 
 

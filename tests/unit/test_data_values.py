@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat.data import block
+from raycompat.data import block, frames
 
 #: The largest integer up to which all integers are floats too.
 EXACT = 2**53
@@ -70,7 +70,7 @@ def test_a_batch_returns_with_the_values_that_it_had(kind, data):
     column = pa.array(data.draw(st.lists(st.none() | values, min_size=1, max_size=5)), type_)
     table = pa.table({"a": column, "i": np.arange(len(column))})
     expected = column.to_pylist()
-    for name in ("numpy", "pandas", "pyarrow"):
+    for name in ("numpy", "pandas", frames.NUMPY_BACKED, "pyarrow"):
         made = block.to_table(block.BlockAccessor(table).to_batch_format(name))
         found = [as_missing(value) for value in rows_of(made)]
         assert found == expected, name
@@ -89,7 +89,7 @@ def test_integers_that_floats_cannot_hold_stay_integers_where_one_is_missing():
     numbers = block.BlockAccessor(table).to_batch_format("numpy")
     assert numbers["a"].tolist() == [EXACT + 1, None]
     assert numbers["b"].dtype == np.float64
-    frame = block.BlockAccessor(table).to_batch_format("pandas")
+    frame = frames.to_pandas(table, arrow_backed=False)
     assert str(frame["a"].dtype) == "int64[pyarrow]"
     assert frame["b"].dtype == np.float64
     assert list(frame.columns) == ["a", "b"]
@@ -98,7 +98,8 @@ def test_integers_that_floats_cannot_hold_stay_integers_where_one_is_missing():
 
 def test_times_of_nanoseconds_stay_so_in_pandas():
     table = pa.table({"a": pa.array([3_600_000_000_001, None], pa.time64("ns"))})
-    assert block.to_table(block.to_pandas(table)).equals(table)
+    for arrow_backed in (True, False):
+        assert block.to_table(frames.to_pandas(table, arrow_backed)).equals(table)
 
 
 def test_lists_are_arrays_of_their_type():

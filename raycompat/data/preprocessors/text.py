@@ -208,7 +208,8 @@ class FeatureHasher(Preprocessor):
         self.output_column = output_column
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        kinds = [df[column].dtype for column in self.columns]
+        dtypes = [df[column].dtype for column in self.columns]
+        kinds = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
         rows = np.zeros((len(df), self.num_features), np.result_type(*kinds))
         for column in self.columns:
             rows[:, _hashed(column, self.num_features)] += df[column].to_numpy()
