@@ -95,10 +95,15 @@ _TEMPLATE = """
   .content { overflow-x: auto; }
   @media (prefers-color-scheme: dark) {
     body { background: #181818; }
+    .navbar ul, .dropdown-content { background: #242424; }
+    .navbar li a { color: #ddd; }
+    .navbar li:hover, .navbar li.active { background: #6b4a28; }
+    #navbar-toggle-icon img { filter: invert(1); }
     .content { filter: invert(0.92) hue-rotate(180deg); background: white; min-height: 100vh; }
   }
 </style>
 <script>
+  {{ script }}
   // Bokeh's tabs take the focus, but no keys.
   document.addEventListener("keydown", (event) => {
     const target = event.composedPath()[0];
@@ -511,7 +516,10 @@ def colour_of(name: str) -> str:
 
 
 def style_page(doc: Any, variables: Mapping[str, Any]) -> None:
-    """Give a page of the dashboard Dask's menu and colours."""
+    """Give a page of the dashboard Dask's menu and colours.
+
+    `variables` are those of the template: Dask's, and a `script` for the page.
+    """
     from distributed.dashboard.components.scheduler import BOKEH_THEME, env
 
     doc.template = env.from_string(_TEMPLATE)

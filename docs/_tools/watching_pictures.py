@@ -37,14 +37,14 @@ window.shown = (each) => each.getBoundingClientRect().height > 0;
 """
 
 #: The cells of all tables in view, row by row.
-CELLS_JS = """deep().filter((each) => each.matches(".slick-row") && shown(each)).map(
-  (row) => [...row.querySelectorAll(".slick-cell")].map((cell) => cell.textContent.trim()))"""
+CELLS_JS = """deep().filter((each) => each.matches("tr.row") && shown(each)).map(
+  (row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent.trim()))"""
 
 #: The rectangle of a cell, those of the drawings, and that of the first.
 CELL_JS = """(() => {{
-  const row = deep().find((each) => each.matches(".slick-row") && shown(each)
+  const row = deep().find((each) => each.matches("tr.row") && shown(each)
     && each.textContent.trim().startsWith({name!r}));
-  const box = row.querySelectorAll(".slick-cell")[{column}].getBoundingClientRect();
+  const box = row.querySelectorAll("td")[{column}].getBoundingClientRect();
   return [box.x, box.y, box.width, box.height];
 }})()"""
 DRAWINGS_JS = """deep().filter((each) => each.matches(".bk-events") && shown(each)).map((each) => {

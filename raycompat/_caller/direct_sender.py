@@ -333,7 +333,11 @@ class DirectSender(Sender):
                 key=call.key,
                 name=call.name,
                 job=self._session.setup.job,
-                failure=(failure.type, failure.text.encode(errors="backslashreplace").decode()),
+                failure=(
+                    failure.type,
+                    failure.text.encode(errors="backslashreplace").decode(),
+                    failure.traceback,
+                ),
                 **self._whereabouts(call),
             )
         )

@@ -146,7 +146,10 @@ class Outcome:
     @property
     def failure(self) -> Failure | None:
         """The failure for the timeline; None if the call has succeeded."""
-        return Failure(self.error_type, self.text) if self.values is None else None
+        if self.values is not None:
+            return None
+        traceback_text = failures.traceback_of(self.error) if self.error else ""
+        return Failure(self.error_type, self.text, traceback_text)
 
     def discard(self, executor: CallRunner) -> None:
         """Remove the segments of results that will not be used."""

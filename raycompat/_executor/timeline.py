@@ -35,6 +35,8 @@ class Timeline:
         self._report = report
         #: Any thread appends; the one with the lock takes out.
         self._calls: deque[_Call] = deque()
+        #: The traceback of the last failed call of each name, since the last report.
+        self._tracebacks: dict[str, str] = {}
         self._reported = 0.0
         self._lock = threading.Lock()
 
@@ -49,6 +51,7 @@ class Timeline:
     ) -> None:
         """Add a call that has ended."""
         if failure is not None:
+            self._tracebacks[name] = failure.traceback
             failure = Failure(failure.type, failure.text[:_MANY_CHARACTERS])
         self._calls.append((name, key, start, stop, failure, marks))
         if stop - self._reported > REPORT_S:
@@ -61,9 +64,22 @@ class Timeline:
             return False
         with self._lock:
             calls = [self._calls.popleft() for _ in range(len(self._calls))]
+            tracebacks, self._tracebacks = self._tracebacks, {}
         if calls:
-            self._report(list(spans_of(calls)))
+            self._report(_with_tracebacks(list(spans_of(calls)), tracebacks))
         return bool(calls)
+
+
+def _with_tracebacks(spans: list[Span], tracebacks: dict[str, str]) -> list[Span]:
+    """Give the last failed span of each name its traceback: one of each is enough, for its size."""
+    for number in reversed(range(len(spans))):
+        if not tracebacks:
+            break
+        span = spans[number]
+        if span.failure is not None and span.name in tracebacks:
+            failure = span.failure._replace(traceback=tracebacks.pop(span.name))
+            spans[number] = span._replace(failure=failure)
+    return spans
 
 
 def spans_of(calls: Iterable[_Call]) -> Iterator[Span]:

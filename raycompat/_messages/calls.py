@@ -53,7 +53,7 @@ class FailedCall(FromCaller):
     #: Resource units.
     resources: dict[str, int]
     #: A `_protocol.spans.Failure`.
-    failure: tuple[str, str]
+    failure: tuple[str, str, str]
 
 
 class Disown(FromCaller):

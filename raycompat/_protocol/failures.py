@@ -39,8 +39,8 @@ OWNER_DIED = f"{DEAD_BECAUSE}its owner has died: the driver or actor that made i
 GROUP_REMOVED = "Its placement group was removed."
 _GROUP_REMOVED_BEFORE = exceptions.ActorPlacementGroupRemoved._error_text
 
-#: Characters of a failure's text that the state API shows.
-_MANY_CHARACTERS = 300
+#: Characters of a failure's text that the state API shows, and of a traceback's end on the pages.
+_MANY_CHARACTERS, _MANY_OF_TRACEBACK = 300, 3_000
 
 
 def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
@@ -197,4 +197,22 @@ def failure_of(error: bytes) -> Failure:
     """Return Ray's name for an error's type, and the error's text."""
     name, text = kind_and_text(error)
     said = text.rpartition("\n")[2] if name == _OF_USER else text
-    return Failure(name, said[:_MANY_CHARACTERS])
+    return Failure(name, said[:_MANY_CHARACTERS], traceback_of(error))
+
+
+def line_of(failure: Failure) -> str:
+    """Return what a failure is in one line: the error of user code, or the reason for another."""
+    if failure.type == _OF_USER or not failure.traceback:
+        return failure.text
+    return last_line(failure.traceback)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of an error's text, which says why."""
+    return text.strip().rpartition("\n")[2].removeprefix("raycompat.exceptions.")
+
+
+def traceback_of(error: bytes) -> str:
+    """Return the end of an error's text with its traceback, for pages."""
+    text = text_of(error).strip().encode(errors="backslashreplace").decode()
+    return text if len(text) <= _MANY_OF_TRACEBACK else f"…{text[-_MANY_OF_TRACEBACK:]}"

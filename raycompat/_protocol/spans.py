@@ -24,10 +24,14 @@ Ended = tuple[str, float, float]
 
 
 class Failure(NamedTuple):
-    """Why calls failed: Ray's name of the error type, and the error's text, which is cut."""
+    """Why calls failed: Ray's name of the error type, and the error's text, which is cut.
+
+    Of many failed calls, the last one has the end of its traceback too.
+    """
 
     type: str
     text: str
+    traceback: str = ""
 
 
 class Phases(NamedTuple):

@@ -170,7 +170,7 @@ class Endings:
     def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:
         """Record that an actor died before it accepted calls."""
         now = time.time()
-        failure = Failure("ACTOR_CREATION_FAILED", failures.failure_of(error).text)
+        failure = failures.failure_of(error)._replace(type="ACTOR_CREATION_FAILED")
         self._add_constructor(row, call.started or now, now, call, failure)
 
     def _add_constructor(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure, pack, tasks_of, times_of
 
 #: The numbers of ended calls, spans, actors and jobs that are kept. Consecutive calls of one function
@@ -60,12 +61,18 @@ class Function:
     num_failed: int = 0
     #: The type and the text of the last error; empty if no call has failed.
     last_error: str = ""
+    #: The end of the traceback of the last error that had one.
+    last_traceback: str = ""
+    #: When the last error was reported, in seconds since 1970; 0 if no call has failed.
+    failed_at: float = 0.0
     #: The durations of the last calls, in seconds.
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_DURATIONS))
     #: The number of calls that ended in each of the last seconds.
     _by_second: Counter[int] = field(default_factory=Counter)
     #: When the first call ended.
     _since: float | None = None
+    #: What `quantiles` has returned since the last call ended.
+    _quantiles: tuple[float, float, float] | None = None
 
     def add(self, ended: EndedCalls, now: float) -> None:
         """Add ended calls."""
@@ -75,8 +82,11 @@ class Function:
             self.num_done += ended.count
         else:
             self.num_failed += ended.count
-            self.last_error = ended.failure.text
-        self.durations.extend(_durations(times_of(ended.calls)))
+            self.last_error, self.failed_at = failures.line_of(ended.failure), now
+            self.last_traceback = ended.failure.traceback or self.last_traceback
+        # Calls that have failed before they ran have no duration.
+        self.durations.extend(each for each in _durations(times_of(ended.calls)) if each)
+        self._quantiles = None
         self._by_second[int(now)] += ended.count
         if len(self._by_second) > 2 * _RATE_S:
             first = int(now) - _RATE_S
@@ -90,13 +100,16 @@ class Function:
         ended = sum(count for second, count in self._by_second.items() if second >= first)
         return ended / seconds
 
-    def quantiles(self) -> tuple[float, float, float]:
-        """Return the median, the 95th percentile and the maximum of the last durations, in seconds."""
-        ordered = sorted(self.durations)
-        if not ordered:
-            return 0.0, 0.0, 0.0
-        last = len(ordered) - 1
-        return ordered[last // 2], ordered[-(-last * 95 // 100)], ordered[last]
+    def quantiles(self) -> tuple[float, float, float] | None:
+        """Return the median, the 95th percentile and the maximum of the last durations, in seconds.
+
+        Return None if no call has run.
+        """
+        if self._quantiles is None and self.durations:
+            ordered = sorted(self.durations)
+            last = len(ordered) - 1
+            self._quantiles = ordered[last // 2], ordered[-(-last * 95 // 100)], ordered[last]
+        return self._quantiles
 
 
 def _durations(times: array[float]) -> Iterator[float]:
@@ -122,12 +135,6 @@ class History:
 
     def add(self, ended: EndedCalls) -> None:
         """Add ended calls."""
-        self._ended.append(ended)
-        self._num_ended += ended.count
-        if ended.failure is not None:
-            self._failures.update(tasks_of(ended.calls))
-        while self._num_ended > MANY_CALLS or len(self._ended) > MANY_SPANS:
-            self._drop(self._ended.popleft())
         function = self._functions.get(ended.name)
         if function is None:
             function = self._functions[ended.name] = Function()
@@ -136,6 +143,14 @@ class History:
         else:
             self._functions.move_to_end(ended.name)
         function.add(ended, time.time())
+        if ended.failure is not None and ended.failure.traceback:  # the function has it, once
+            ended.failure = ended.failure._replace(traceback="")
+        self._ended.append(ended)
+        self._num_ended += ended.count
+        if ended.failure is not None:
+            self._failures.update(tasks_of(ended.calls))
+        while self._num_ended > MANY_CALLS or len(self._ended) > MANY_SPANS:
+            self._drop(self._ended.popleft())
 
     def add_one(self, key: str, start: float, stop: float, **about: Any) -> None:
         """Add one call."""

@@ -56,8 +56,8 @@ def page(url):
     """
     opened = []
 
-    def open_(name="ray"):
-        first = pull_session(url=f"{url}/{name}")
+    def open_(name="ray", **arguments):
+        first = pull_session(url=f"{url}/{name}", arguments=arguments)
         opened.append(first)
 
         def now():
@@ -69,11 +69,8 @@ def page(url):
         def model(of):
             return now()(of)
 
-        def change(of, chosen=None, **values):
-            model = first.document.get_model_by_name(of)
-            if chosen is not None:
-                model.selected.indices = chosen
-            model.update(**values)
+        def change(of, **values):
+            first.document.get_model_by_name(of).update(**values)
             first.force_roundtrip()
 
         model.now, model.change = now, change
@@ -227,13 +224,19 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     shown = page("individual-ray-actors")
 
     def died():
-        found = rows(shown, "actors")
-        return [number for number, row in enumerate(found) if "exit code 1" in row["error"]]
+        return [row for row in rows(shown, "actors") if "exit code 1" in row["error"]]
 
     wait_until(died)
-    shown.change("actors", chosen=died())
-    wait_until(lambda: "exit code 1" in shown("actors-chosen").text)
+    found = died()[-1]
+    assert found["is_failed"]
+    assert found["traceback"].endswith(found["error"])
+    assert found["log"].endswith(f"%20{found['pid']}")
     assert shown("gpus") is None
+
+    shown.change("actors", tags=[{"search": f"learner {found['id']}"}])
+    wait_until(lambda: [row["id"] for row in rows(shown, "actors")] == [found["id"]])
+    linked = page("individual-ray-actors", actors=found["id"])
+    assert [row["id"] for row in rows(linked, "actors")] == [found["id"]]
 
 
 @ray.remote
@@ -255,6 +258,9 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
     found, counts = figures(), state.summarize_tasks()["cluster"]["summary"]["counted"]
     assert counts["state_counts"] == {"FINISHED": found["done"], "FAILED": found["failed"]}
     assert found["error"] == "ValueError: no"
+    assert 'raise ValueError("no")' in found["traceback"]
+    assert found["is_failed"]
+    assert time.time() - found["failed_at"] < 60
     assert 0 < found["median"] <= found["high"] <= found["longest"] < 60
 
     group = ray.util.placement_group([{"CPU": 2}])

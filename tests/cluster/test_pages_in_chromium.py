@@ -105,10 +105,10 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
     words = {
         "cluster": ("Learner (learner)", "evaluation"),
         "tasks": ("counted", "48", "Learner.step", "20", "ValueError: no"),
-        "actors": (actor.actor_id, "\u25cf", "ALIVE", str(actor.pid), " MiB"),
+        "actors": (actor.actor_id[:8], "\u25cf", "ALIVE", str(actor.pid), " MiB"),
         "waiting": ("counted", "GPU: 2", "hold it: 1 of the actor Learner ({GPU: 1}). End"),
-        "groups": (group.placement_group_id, "\u25cf", "CREATED"),
-        "objects": (program.hex(), "4.8 MiB"),
+        "groups": (group.placement_group_id[:8], "\u25cf", "CREATED"),
+        "objects": ("LOCAL_REFERENCE", "4.8 MiB"),
         "experiments": ("run 1", "loss=0.5"),
         "logs": ("Choose a process.",),
         "gpus": ("Learner (learner)", "1.00"),
@@ -134,8 +134,8 @@ async def follow_the_link_to_an_actors_log(browser, base):
     """Choose an actor, follow the link to its output, and look at its stack."""
     await pictures.open_page(browser, f"{base}/individual-ray-actors")
     await text_of(browser, "Learner")
-    await browser.evaluate("deep().find((each) => each.matches('.slick-row .slick-cell')).click()")
-    await text_of(browser, "Its output and its stack")
+    await browser.evaluate("deep().find((each) => each.matches('tr.row td')).click()")
+    await text_of(browser, "Address", "this row")
     link = await browser.evaluate("deep().find((each) => each.search?.includes('process=')).href")
     await pictures.open_page(browser, link)
     await text_of(browser, "It has printed nothing.")
@@ -169,7 +169,7 @@ async def look_at_the_page_with_tabs(browser, base):
             await browser.send(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
             )
-    await text_of(browser, "Restarts", "ALIVE")
+    await text_of(browser, "\u25cf", "ALIVE")
     assert failures(browser, base) == []
 
 
@@ -180,3 +180,82 @@ def test_without_the_token_nothing_is_shown(url):
             urllib.request.urlopen(f"{base}/{path}", timeout=30)
         assert refused.value.code == 401
         refused.value.close()
+
+
+HOSTILE = "<img src=x onerror=document.title='hit'>"
+
+
+@ray.remote(num_cpus=0)
+class Dies:
+    def __init__(self, text):
+        raise ValueError(f"first line\n{text}")
+
+    def call(self):
+        pass
+
+
+CARDS_JS = """deep().filter((each) => each.matches("tr.row") && shown(each)).map(
+  (row) => getComputedStyle(row).display)"""
+TYPE_JS = """((words) => {
+  const input = deep().find((each) => each.matches("input[type=search]"));
+  input.value = words;
+  input.dispatchEvent(new Event("input"));
+})"""
+
+
+def test_a_table_is_searched_sorted_and_opened_and_names_stay_text(url):
+    dead = [Dies.options(name=f"{HOSTILE} {number}").remote(HOSTILE) for number in range(3)]
+    for each in dead:
+        with pytest.raises(ray.exceptions.ActorDiedError):
+            ray.get(each.call.remote())
+    named = [actor for actor in state.list_actors() if actor.name == f"{HOSTILE} 1"]
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-actors")
+            await text_of(browser, *(f"{HOSTILE} {number}" for number in range(3)))
+            await search_and_sort(browser, named[0].actor_id)
+            await open_a_row(browser, named[0].actor_id)
+            await browser.resize(390, 844)
+            assert set(await browser.evaluate(CARDS_JS)) == {"block"}
+            assert await browser.evaluate("document.documentElement.scrollWidth") == 390
+            assert await browser.evaluate("document.title") != "hit"
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+
+
+async def names(browser):
+    return [cells[1] for cells in await browser.evaluate(pictures.CELLS_JS)]
+
+
+async def search_and_sort(browser, actor):
+    """See the rows that match, in the order of a column, by its name and again by its name."""
+    await browser.evaluate(f"{TYPE_JS}('dies onerror')")
+
+    async def are(order):
+        return await names(browser) == [f"{HOSTILE} {number}" for number in order]
+
+    click = "deep().find((each) => each.matches('th[data-field=name] button')).click()"
+    for order in ((0, 1, 2), (2, 1, 0)):
+        await browser.evaluate(click)
+        await pictures.wait_until(lambda order=order: are(order), f"the order {order}")
+    await browser.evaluate(f"{TYPE_JS}('{actor}')")
+    await pictures.wait_until(lambda: are([1]), "the row that was searched")
+
+
+async def open_a_row(browser, actor):
+    """Open a row with the keyboard, which shows its whole id and error, and its page by its address."""
+    await browser.evaluate("""(() => {
+      const row = deep().find((each) => each.matches("tr.row"));
+      row.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    })()""")
+    await text_of(browser, actor, "The whole error", "first line", HOSTILE)
+    address = await browser.evaluate(
+        "deep().find((each) => each.search?.startsWith('?actors=')).href"
+    )
+    await pictures.open_page(browser, address)
+    await text_of(browser, actor, "The whole error", "first line", HOSTILE)

@@ -1,4 +1,4 @@
-"""The tables of the pages: the row that is chosen is shown in full, as text."""
+"""The tables of the pages: which rows they have."""
 
 from __future__ import annotations
 
@@ -9,35 +9,42 @@ from _plugin_parts import JOB, run
 
 from raycompat._protocol import failures
 from raycompat._scheduler.actor_directory import ActorRow
-from raycompat._scheduler.pages.table_widget import Table, _as_text
+from raycompat._scheduler.pages.table_widget import Table, arranged
 from raycompat._scheduler.pages.tables import _sampled
 
 
-def test_the_chosen_row_is_shown_in_full_and_follows():
+def table_of(rows, name="gpus"):
     core = SimpleNamespace(surveys=SimpleNamespace(last=SimpleNamespace(warning="")))
-    columns = {"node": "n", "used": 0.5, "holders": "<x>", **_sampled({})}
-    rows = [{**columns, "gpu": index} for index in range(3)]
-    table = Table(core, "gpus", lambda _: rows)
+    table = Table(core, name, lambda _: rows)
     table.update()
-    assert table._chosen.text == ""
-    assert table._below.text.startswith("Rows: 3.")
-    table.source.selected.indices = [1]
-    assert "<b>GPU</b>: 1<br>" in table._chosen.text
-    assert "&lt;x&gt;" in table._chosen.text
-    rows[1] = {**rows[1], "used": 1.0}
-    table.update()
-    assert "<b>In use</b>: 1.00" in table._chosen.text
-    rows.insert(0, {**rows[0], "node": "m"})
-    table.update()
-    assert table.source.selected.indices == [2]
-    assert "<b>In use</b>: 1.00" in table._chosen.text
-    del rows[0]
-    table.update()
-    assert table.source.selected.indices == [1]
-    assert "<b>In use</b>: 1.00" in table._chosen.text
-    rows.clear()
-    table.update()
-    assert table._chosen.text == ""
+    return table
+
+
+def test_a_table_has_the_rows_that_match_all_words_in_the_order_that_is_wanted():
+    columns = {"node": "n", "used": 0.5, **_sampled({})}
+    rows = [{**columns, "gpu": index, "holders": f"Learner {index}"} for index in range(300)]
+    table = table_of(rows)
+    assert table.source.data["gpu"] == list(range(200))
+    assert table._below.text.startswith("Rows: 300, 200 shown: search to see others.")
+    table.source.tags = [{"search": "learner 29", "sort": "gpu", "down": True}]
+    assert table.source.data["gpu"] == [*range(299, 289, -1), 229, 129, 29]
+    assert table._below.text.startswith("Rows: 300, 13 found.")
+    table.source.tags = [{"search": "no such"}]
+    assert table.source.data["gpu"] == []
+    table.source.tags = [{"sort": "no such field"}]
+    assert table.source.data["gpu"] == list(range(200))
+
+
+def test_rows_without_a_value_are_last_in_both_orders():
+    rows = [{"value": None}, {"value": 2}, {"value": ""}, {"value": "B"}, {"value": "a"}]
+    for is_descending, order in ((False, [2, "a", "B"]), (True, ["B", "a", 2])):
+        found = arranged(rows, "value", is_descending=is_descending)
+        assert [row["value"] for row in found] == [*order, None, ""]
+
+
+def test_what_users_have_typed_stays_text():
+    table = table_of([], name="trials")
+    assert "<" not in table.root.children[0].text.partition('"')[2].rpartition('"')[0]
 
 
 @pytest.mark.parametrize("address", ["tcp://node-0", None])  # None: it never ran
@@ -49,22 +56,3 @@ def test_an_actor_whose_placement_group_was_removed_has_not_failed(monkeypatch, 
         assert not failures.is_expected(failures.actor_died("exit code 3", "A-1"))
 
     run(monkeypatch, 2, test)
-
-
-@pytest.mark.parametrize(
-    ("value", "form", "text"),
-    [
-        (8.797645568847656e-05, "seconds", "88 µs"),
-        (0.0123, "seconds", "12.3 ms"),
-        (1234.56, "seconds", "1,234.6 s"),
-        (0.0, "seconds", "0 µs"),
-        (None, "seconds", ""),
-        (5_000_000, "bytes", "5,000,000 B"),
-        (-1, "bytes", ""),
-        (1234.567, "0,0.0", "1,234.6"),
-        (1234, "0,0", "1,234"),
-        ("<b>", "text", "<b>"),
-    ],
-)
-def test_figures_of_the_chosen_row_have_units(value, form, text):
-    assert _as_text(value, form) == text

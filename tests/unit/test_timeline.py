@@ -82,6 +82,22 @@ def test_what_is_said_of_a_failure_is_cut():
     assert len(reported[0].failure.text) < 1000
 
 
+def test_the_last_failed_call_of_each_name_has_its_traceback():
+    reported = []
+    timeline = Timeline(reported.extend)
+    for number, name in enumerate("ffgff"):
+        begun = 1 + number / 1e4
+        failure = WRONG._replace(traceback=f"traceback {number}")
+        timeline.add(name, ids.call_key(name, ids.new_task_id()), begun, begun, failure)
+    timeline.flush()
+    assert [(span.name, span.failure.traceback) for span in reported] == [
+        ("f", "traceback 0"),  # the first call is reported at once
+        ("f", ""),
+        ("g", "traceback 2"),
+        ("f", "traceback 4"),
+    ]
+
+
 durations = st.floats(0, 0.4, allow_nan=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.parts import Parts
+
+#: The element that draws tables, in the browser.
+_SCRIPT = Path(__file__).with_name("table.js")
 
 #: Milliseconds between two updates of a page.
 PERIOD_MS = 500
@@ -137,7 +141,7 @@ TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "tasks": ("Tasks", Tasks),
     "actors": (
         "Actors",
-        partial(Table, name="actors", read=tables.actors, link=tables.link_to_log),
+        partial(Table, name="actors", read=tables.actors),
     ),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
@@ -155,7 +159,7 @@ def _show(
     doc.title = title
     doc.add_root(root)
     doc.add_periodic_callback(update, PERIOD_MS)
-    adapter.style_page(doc, extra)
+    adapter.style_page(doc, {**extra, "script": _SCRIPT.read_text(encoding="utf-8")})
 
 
 def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
@@ -179,9 +183,14 @@ def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> 
     title, make = TABS[name]
     shown = make(parts)
     context: Any = doc.session_context
-    if isinstance(shown, Logs) and context is not None and context.request is not None:
-        for process in context.request.arguments.get("process", [])[:1]:
-            shown.choose(process.decode(errors="replace"))
+    asked = context.request.arguments if context is not None and context.request is not None else {}
+    for name, values in asked.items():
+        value = values[0].decode(errors="replace")
+        if isinstance(shown, Logs):
+            if name == "process":
+                shown.choose(value)
+        elif isinstance(source := shown.root.select_one({"name": name}), ColumnDataSource):
+            source.tags = [{"search": value, "open": True}]
     _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
 
 

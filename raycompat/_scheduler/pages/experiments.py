@@ -18,7 +18,6 @@ from bokeh.plotting import figure
 
 from raycompat import _dask_adapter as adapter
 from raycompat._scheduler.pages.table_widget import Table
-from raycompat._scheduler.pages.tables import MOST_ROWS
 
 if TYPE_CHECKING:
     from raycompat._scheduler.experiments import Experiment, Trial
@@ -64,7 +63,7 @@ class Experiments:
         self._figure.on_change("value", lambda attr, old, new: self._on_choice(pins=False))
         self._shown: tuple[Any, ...] = ()
         self._hint = Div(text=_NOTHING, name="experiments-hint")
-        self._trials = Table(parts, "trials", lambda _: self._rows(), self._num_trials)
+        self._trials = Table(parts, "trials", lambda _: self._rows())
         self._curves, self._parameters = _Curves(), _Parameters()
         drawings = row(
             self._curves.root, self._parameters.root, sizing_mode="stretch_width", styles=_WRAP
@@ -124,12 +123,11 @@ class Experiments:
         if select.value != value:
             select.value = value
 
-    def _num_trials(self) -> int:
-        return len(self._all[self._chosen.value].trials)
-
     def _rows(self) -> list[Row]:
-        """Return a row for each trial that the table shows: the best, then those without the figure."""
-        experiment, name = self._all[self._chosen.value], self._figure.value
+        """Return a row for each trial: the best first, those without the figure last."""
+        name, experiment = self._figure.value, self._all.get(self._chosen.value)
+        if experiment is None:
+            return []
         best = experiment.best(name)
         others = [trial for trial in experiment.trials.values() if name not in trial.figures]
         return [
@@ -142,7 +140,7 @@ class Experiments:
                 "parameters": _listed(trial.parameters),
                 "figures": _listed(trial.figures),
             }
-            for trial in (*best, *others)[:MOST_ROWS]
+            for trial in (*best, *others)
         ]
 
 

@@ -1,21 +1,15 @@
-"""A table of a page: its rows, which are read at each update, and below them the chosen row in full."""
+"""A table of a page: its columns, and its rows, which are read at each update. `table.js` draws it."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column
-from bokeh.models.callbacks import CustomJS
 from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.markups import Div
-from bokeh.models.widgets.tables import (
-    DataTable,
-    HTMLTemplateFormatter,
-    NumberFormatter,
-    TableColumn,
-)
 
 from raycompat._scheduler.pages import tables
 
@@ -23,48 +17,8 @@ if TYPE_CHECKING:
     from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.parts import Parts
 
-#: Height of a table's header and of a row, and how many rows are in view without scrolling.
-_HEADER, _ROW, _MOST_IN_VIEW = 40, 25, 20
-
-#: The share of their widths that columns keep in a narrow window, where the page scrolls sideways.
-_LEAST_WIDTH = 0.7
-
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
 _SURVEYED = ("functions", "actors", "keepers", "objects")
-
-#: A cell with bytes.
-_BYTES = """<%
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let amount = Math.max(0, value), unit = 0;
-  while (amount >= 1024 && unit < 4) { amount /= 1024; unit += 1; }
-%><%- value === null || value < 0 ? "" : amount.toFixed(unit ? 1 : 0) + " " + units[unit] %>"""
-
-#: A cell with seconds.
-_SECONDS = """<%
-  const [factor, unit] = value >= 1 ? [1, "s"] : value >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
-  const number = factor * value;
-%><%- value === null ? "" : number.toFixed(number < 10 ? 1 : 0) + " " + unit %>"""
-
-#: Units of seconds, with the factors by which seconds are multiplied.
-_SECOND_UNITS = ((1, "s"), (1e3, "ms"), (1e6, "µs"))
-
-#: Bokeh 3.9 draws a table again only if the number of its rows has changed.
-_DRAW_AGAIN_JS = "table.view.change.emit()"
-
-#: A cell with escaped text; the whole text is shown when the pointer rests on it.
-_TEXT = '<span title="<%- value %>"><%- value %></span>'
-
-#: A cell with a state: a mark of a colour and a shape, and the word. The colours are those of Okabe and
-#: Ito, which also people who do not see all colours tell apart, on light and dark pages.
-_STATE = """<%
-  const failed = ["\\u25a0", "#d55e00"], waits = ["\\u25b2", "#e69f00"], good = ["\\u25cf", "#009e73"];
-  const marks = {
-    DEAD: failed, ERROR: failed, FAILED: failed, LOST: failed, RESTARTING: failed,
-    PENDING: waits, PENDING_CREATION: waits, RESERVED: waits, RESCHEDULING: waits, PAUSED: waits,
-    ALIVE: good, CREATED: good, RUNNING: good, FINISHED: good, TERMINATED: good,
-  };
-  const [mark, color] = marks[String(value).toUpperCase()] || ["", "inherit"];
-%><span style="color: <%- color %>"><%- mark %></span> <span title="<%- value %>"><%- value %></span>"""
 
 #: The columns that identify a row of a table; the chosen row is found by them after an update.
 _IDENTITY: dict[str, tuple[str, ...]] = {
@@ -80,9 +34,6 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
     "trials": ("name",),
 }
 
-#: How a cell shows its value; numbers without a template have a format.
-_TEMPLATES = {"text": _TEXT, "state": _STATE, "bytes": _BYTES, "seconds": _SECONDS}
-
 #: The columns of each table: field, title, width, and how its values are shown.
 _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "running": [
@@ -97,7 +48,8 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("class", "Class", 150, "text"),
         ("name", "Name", 120, "text"),
         ("state", "State", 120, "state"),
-        ("node", "Node", 130, "text"),
+        ("error", "Error", 350, "text"),
+        ("node", "Node", 180, "text"),
         ("pid", "Process", 70, "text"),
         ("rss", "Memory", 100, "bytes"),
         ("cpu", "CPU %", 60, "0,0"),
@@ -108,8 +60,9 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("rate", "Per second", 95, "0,0.0"),
         ("restarts", "Restarts", 75, "0,0"),
         ("resources", "Resources", 110, "text"),
-        ("error", "Error", 300, "text"),
-        ("id", "Id", 220, "text"),
+        ("log", "Log", 50, "link"),
+        ("traceback", "The whole error", 0, "detail"),
+        ("id", "Id", 220, "id"),
     ],
     "functions": [
         ("name", "Function", 250, "text"),
@@ -122,6 +75,8 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("high", "95 %", 90, "seconds"),
         ("longest", "Longest", 90, "seconds"),
         ("error", "Last error", 300, "text"),
+        ("failed_at", "At", 90, "time"),
+        ("traceback", "Its traceback", 0, "detail"),
     ],
     "stores": [
         ("node", "Node", 150, "text"),
@@ -135,7 +90,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("size", "Size of the 200 largest", 180, "bytes"),
     ],
     "objects": [
-        ("id", "Object", 420, "text"),
+        ("id", "Object", 420, "id"),
         ("size", "Size", 100, "bytes"),
         ("state", "State", 110, "state"),
         ("kind", "Kept by", 200, "text"),
@@ -145,11 +100,11 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("name", "First call", 180, "text"),
         ("count", "Calls", 60, "0,0"),
         ("request", "Asks for", 220, "text"),
-        ("waited", "Seconds", 70, "0.0"),
+        ("waited", "Waits for", 80, "seconds"),
         ("reason", "Why it waits", 700, "text"),
     ],
     "groups": [
-        ("id", "Id", 280, "text"),
+        ("id", "Id", 280, "id"),
         ("name", "Name", 120, "text"),
         ("state", "State", 130, "state"),
         ("strategy", "Strategy", 120, "text"),
@@ -179,109 +134,103 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
 }
 
 
+#: The page on which a table is alone or first, where an address can name one of its rows.
+_PAGES = {
+    "running": "cluster",
+    "functions": "tasks",
+    "keepers": "objects",
+    "stores": "objects",
+    "trials": "",  # its rows depend on the chosen experiment
+}
+
+#: The field that says whether a row is that of a failure, which gets a colour.
+_FAILED = "is_failed"
+
+#: Bokeh makes the content of a text as narrow as it can be.
+_WIDE = ".bk-clearfix { display: block; width: 100%; }"
+
+_WORDS = {
+    "search": "Search all rows",
+    "address": "Address",
+    "row": "this row, for a link or a bookmark",
+}
+
+
 class Table:
-    """A table. `count` returns the number of all rows, if `read` does not return all.
+    """A table: all rows that `read` returns, searched and sorted as the user wants."""
 
-    `link` returns HTML that stands below the chosen row.
-    """
-
-    def __init__(
-        self,
-        parts: Parts,
-        name: str,
-        read: Callable[[Parts], list[Row]],
-        count: Callable[[], int] | None = None,
-        link: Callable[[Row], str] | None = None,
-    ) -> None:
-        self._parts, self._read, self._count, self._link = parts, read, count, link
-        self._titles = {field: title for field, title, *_ in _COLUMNS[name]}
-        self._forms = {field: form for field, _, _, form in _COLUMNS[name]}
-        empty: dict[str, list[Any]] = {field: [] for field in self._titles}
+    def __init__(self, parts: Parts, name: str, read: Callable[[Parts], list[Row]]) -> None:
+        self._parts, self._read = parts, read
+        self._fields = [field for field, *_ in _COLUMNS[name]]
+        empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED)}
         self.source = ColumnDataSource(empty, name=name)
-        self.source.selected.on_change("indices", lambda attr, old, new: self._show_chosen())
-        self._below = Div(text="", name=f"{name}-below")
-        self._chosen = Div(text="", name=f"{name}-chosen", sizing_mode="stretch_width")
-        columns = [
-            TableColumn(field=field, title=title, width=width, formatter=_formatter(form))
-            for field, title, width, form in _COLUMNS[name]
-        ]
-        table = DataTable(
-            source=self.source,
-            columns=columns,
-            index_position=None,
-            sortable=True,
-            reorderable=False,  # it would need jQuery UI
+        self.source.on_change("tags", lambda attr, old, new: self.update())
+        about = {
+            "table": name,
+            "page": _PAGES.get(name, name),
+            "identity": _IDENTITY[name],
+            "failed": _FAILED,
+            "words": _WORDS,
+            "columns": [
+                {"field": field, "title": title, "width": width, "form": form}
+                for field, title, width, form in _COLUMNS[name]
+            ],
+        }
+        element = f'<ray-table data-about="{html.escape(json.dumps(about))}"></ray-table>'
+        # The tags are a reference: without one, the source is no part of the document.
+        table = Div(
+            text=element,
+            tags=[self.source],
+            disable_math=True,
             sizing_mode="stretch_width",
-            min_width=int(_LEAST_WIDTH * sum(width for _, _, width, _ in _COLUMNS[name])),
-            height=_HEADER,
+            stylesheets=[_WIDE],
         )
-        self.source.js_on_change("data", CustomJS(args={"table": table}, code=_DRAW_AGAIN_JS))
-        self._table = table
-        self.root = column(table, self._below, self._chosen, sizing_mode="stretch_width")
+        self._below = Div(text="", name=f"{name}-below", disable_math=True)
+        self.root = column(table, self._below, sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is there now."""
         rows = self._read(self._parts)
-        shown = rows[: tables.MOST_ROWS]
-        data = {field: [row[field] for row in shown] for field in self._titles}
+        wish: dict[str, Any] = next(iter(self.source.tags), {})
+        found = searched(rows, self._fields, str(wish.get("search") or ""))
+        if (field := wish.get("sort")) in self._fields:
+            found = arranged(found, str(field), is_descending=bool(wish.get("down")))
+        shown = found[: tables.MOST_ROWS]
+        data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
-            self._replace(data)
-            self._table.height = _HEADER + _ROW * min(len(shown), _MOST_IN_VIEW)
-            self._show_chosen()
-        total = len(rows) if self._count is None else self._count()
-        text = f"Rows: {total}" + (f", {len(shown)} shown" if len(shown) < total else "")
-        text += ". Click on a row to read all of it." if rows else ""
+            self.source.data = data
+        text = f"Rows: {len(rows):,}"
+        if len(found) < len(rows):
+            text += f", {len(found):,} found"
+        if len(shown) < len(found):
+            text += f", {len(shown)} shown: search to see others"
+        text += ". Click on a row to read all of it." if shown else "."
         if self.source.name in _SURVEYED:
             text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
         if text != self._below.text:
             self._below.text = text
 
-    def _replace(self, data: dict[str, list[Any]]) -> None:
-        """Show other rows. The row that was chosen stays chosen, wherever it is now."""
-        identity = _IDENTITY[str(self.source.name)]
-        before = list(zip(*(self.source.data[field] for field in identity), strict=True))
-        after = list(zip(*(data[field] for field in identity), strict=True))
-        chosen = [
-            before[index] for index in self.source.selected.indices[:1] if index < len(before)
-        ]
-        indices = [after.index(row) for row in chosen if row in after]
-        # The browser refuses the index of a row that is not there, or is not there yet.
-        if len(after) < len(before):
-            self.source.selected.indices = indices
-        self.source.data = data
-        self.source.selected.indices = indices
 
-    def _show_chosen(self) -> None:
-        lines = []
-        for index in self.source.selected.indices[:1]:
-            if index < len(self.source.data[next(iter(self._titles))]):
-                row = {field: self.source.data[field][index] for field in self._titles}
-                lines = [
-                    f"<b>{title}</b>: {html.escape(_as_text(row[field], self._forms[field]))}"
-                    for field, title in self._titles.items()
-                ]
-                lines += [self._link(row)] if self._link is not None else []
-        text = "<br>".join(lines)
-        if text != self._chosen.text:
-            self._chosen.text = text
+def searched(rows: list[Row], fields: Sequence[str], words: str) -> list[Row]:
+    """Return the rows that contain all of some words, in any fields and in any case."""
+    wanted = words.lower().split()
+    if not wanted:
+        return rows
+    found = []
+    for row in rows:
+        text = "\n".join(str(row.get(field, "")) for field in fields).lower()
+        if all(word in text for word in wanted):
+            found.append(row)
+    return found
 
 
-def _as_text(value: Any, form: str) -> str:
-    """Return a value as its cell shows it, but whole."""
-    if value is None:
-        return ""
-    if form == "seconds":
-        factor, unit = next((f, u) for f, u in _SECOND_UNITS if value * f >= 1 or u == "µs")
-        return f"{factor * value:.3g} {unit}" if factor > 1 else f"{value:,.1f} s"
-    if form == "bytes":
-        return f"{value:,} B" if value >= 0 else ""
-    if form.startswith("0"):
-        return f"{value:,.{len(form.partition('.')[2])}f}"
-    return str(value)
+def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
+    """Return rows sorted by a field; those without a value are last."""
+    there = [row for row in rows if row.get(field) not in (None, "")]
+    without = [row for row in rows if row.get(field) in (None, "")]
 
+    def key(row: Row) -> tuple[bool, Any]:
+        value = row[field]
+        return isinstance(value, str), value.lower() if isinstance(value, str) else value
 
-def _formatter(form: str) -> NumberFormatter | HTMLTemplateFormatter:
-    template = _TEMPLATES.get(form)
-    if template is not None:
-        return HTMLTemplateFormatter(template=template)
-    return NumberFormatter(format=form, null_format="")
+    return [*sorted(there, key=key, reverse=is_descending), *without]

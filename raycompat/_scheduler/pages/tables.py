@@ -16,11 +16,15 @@ from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import where
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.calls import Call
     from raycompat._scheduler.parts import Parts
 
 #: The most rows of one table; a line below the table has the total number.
 MOST_ROWS = 200
+
+#: Seconds for which a failure is recent: its row is marked, and among the first.
+RECENT_S = 300
 
 #: The most lines of waiting calls whose reason is looked for in one update of the page.
 _MOST_LINES = 50
@@ -127,19 +131,22 @@ def actors(parts: Parts) -> list[Row]:
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
+                "traceback": _whole(actor.error),
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
+                "log": _log_of(actor),
                 "id": key.rpartition("-")[2],
             }
         )
+    for row in rows:
+        row["is_failed"] = _rank(row) == 0
     return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
 
 
-def link_to_log(actor: Row) -> str:
-    """Return a link to the output of an actor's process; empty if it has none yet."""
-    if not actor["pid"]:
+def _log_of(actor: ActorRow) -> str:
+    """Return the address of the output of an actor's process; empty if it has none yet."""
+    if not actor.pid:
         return ""
-    process = quote(f"{actor['node']} {actor['pid']}")
-    return f'<a href="individual-ray-logs?process={process}">Its output and its stack</a>'
+    return f"individual-ray-logs?process={quote(f'{node_name(actor.address)} {actor.pid}')}"
 
 
 def _rank(actor: Row) -> int:
@@ -196,14 +203,25 @@ def functions(parts: Parts) -> list[Row]:
             "failed": known[name].num_failed if name in known else 0,
             "rate": known[name].rate(now) if name in known else 0.0,
             "error": known[name].last_error if name in known else "",
+            "traceback": known[name].last_traceback if name in known else "",
+            "failed_at": known[name].failed_at if name in known else 0.0,
+            "is_failed": name in known and known[name].failed_at > now - RECENT_S,
         }
         for name in names
     ]
-    rows.sort(key=lambda row: (-row["running"], -row["waiting"], -row["rate"], row["name"]))
-    for row in rows[:MOST_ROWS]:
+    rows.sort(
+        key=lambda row: (
+            not row["is_failed"],
+            -row["running"],
+            -row["waiting"],
+            -row["rate"],
+            row["name"],
+        )
+    )
+    for row in rows:
         function = known.get(row["name"])
-        times = function.quantiles() if function is not None else (None, None, None)
-        row["median"], row["high"], row["longest"] = times
+        times = function.quantiles() if function is not None else None
+        row["median"], row["high"], row["longest"] = times or (None, None, None)
     return rows
 
 
@@ -256,7 +274,7 @@ def objects(parts: Parts) -> list[Row]:
             row["state"], row["kind"] = each["state"], each["kind"]
             row["holders"].append(_name_of_caller(found, classes))
     largest = sorted(rows.values(), key=lambda row: -row["size"])
-    for row in largest[:MOST_ROWS]:
+    for row in largest:
         row["holders"] = ", ".join(row["holders"])
     return largest
 
@@ -368,5 +386,9 @@ def _gpus(slots: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(str(index) for index, _ in slots)
 
 
+def _whole(error: bytes | None) -> str:
+    return failures.traceback_of(error) if error is not None else ""
+
+
 def _last_line(error: bytes | None) -> str:
-    return failures.text_of(error).strip().rpartition("\n")[2] if error is not None else ""
+    return failures.last_line(failures.text_of(error)) if error is not None else ""

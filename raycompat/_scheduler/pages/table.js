@@ -1,0 +1,297 @@
+// The element <ray-table>, which shows a ColumnDataSource of Bokeh as a table of HTML.
+//
+// Bokeh's own table cuts texts at one line and cannot give a failed row a colour. This one wraps texts,
+// shows a row as a card in a narrow window, opens a row in full, and keeps what the user does over updates.
+// The words that a user searches for and the column by which rows are sorted go to the scheduler as the
+// source's tags, because only the scheduler has all rows. All values are set as text, never as HTML.
+
+const RAY_TABLE_CSS = `
+  :host { display: block; font: 13px/1.35 Helvetica, Arial, sans-serif; color: #111; }
+  input { font: inherit; padding: 3px 6px; margin: 4px 0; width: 22em; max-width: 100%;
+    box-sizing: border-box; border: 1px solid #aaa; border-radius: 4px; background: white; }
+  table { border-collapse: collapse; width: 100%; }
+  th { text-align: left; vertical-align: bottom; padding: 0; border-bottom: 1px solid #999; }
+  th button { all: unset; cursor: pointer; display: block; padding: 4px 6px; font-weight: bold; }
+  th button:focus-visible, tr:focus-visible, a:focus-visible { outline: 2px solid #0072b2; }
+  td { padding: 4px 6px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
+  tr.row { cursor: pointer; }
+  tr.row:hover { background: #f2f6fa; }
+  tr.failed { background: #fdf0e8; }
+  tr.open { background: #e3eef8; }
+  .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+  .nowrap { white-space: nowrap; }
+  .zero { color: #888; }
+  .bad { color: #b34700; font-weight: bold; }
+  .text { overflow-wrap: anywhere; }
+  .text > span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 4; overflow: hidden; }
+  .id { font-family: monospace; white-space: nowrap; }
+  a { color: #0060a0; }
+  dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 12px; margin: 4px 0; cursor: auto; }
+  dt { color: #555; }
+  dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
+  dd.trace { font: 12px/1.4 monospace; }
+  @media (max-width: 640px) {
+    table, tbody, tr { display: block; }
+    thead { display: none; }
+    tr.row { border-bottom: 1px solid #bbb; padding: 6px 0; }
+    td { display: flex; gap: 8px; border: 0; padding: 1px 4px; text-align: left; white-space: normal;
+      min-width: 0 !important; }
+    td > span { min-width: 0; }
+    td[data-title]::before { content: attr(data-title); flex: 0 0 8em; color: #555; text-align: left; }
+    td.empty, td.zero { display: none; }
+    dl { display: block; }
+  }
+`;
+
+// Marks of states differ by shape and by colour. The colours are those of Okabe and Ito, which also people
+// who do not see all colours tell apart, on light and dark pages.
+const RAY_FAILED = ["\u25a0", "#d55e00"], RAY_WAITS = ["\u25b2", "#e69f00"], RAY_GOOD = ["\u25cf", "#009e73"];
+const RAY_MARKS = {
+  DEAD: RAY_FAILED, ERROR: RAY_FAILED, FAILED: RAY_FAILED, LOST: RAY_FAILED, RESTARTING: RAY_FAILED,
+  PENDING: RAY_WAITS, PENDING_CREATION: RAY_WAITS, RESERVED: RAY_WAITS, RESCHEDULING: RAY_WAITS,
+  PAUSED: RAY_WAITS, ALIVE: RAY_GOOD, CREATED: RAY_GOOD, RUNNING: RAY_GOOD, FINISHED: RAY_GOOD,
+  TERMINATED: RAY_GOOD, SUCCEEDED: RAY_GOOD,
+};
+const RAY_SEARCH_MS = 250;
+
+function rayBytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let amount = value, unit = 0;
+  while (amount >= 1024 && unit < 4) { amount /= 1024; unit += 1; }
+  return value < 0 ? "" : `${amount.toFixed(unit ? 1 : 0)} ${units[unit]}`;
+}
+
+function raySeconds(value) {
+  if (value >= 86400) return `${(value / 86400).toFixed(1)} d`;
+  if (value >= 3600) return `${(value / 3600).toFixed(1)} h`;
+  if (value >= 120) return `${(value / 60).toFixed(1)} min`;
+  const [factor, unit] = value >= 1 || value === 0 ? [1, "s"] : value >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
+  const number = factor * value;
+  return `${number.toFixed(number < 10 && number > 0 ? 1 : 0)} ${unit}`;
+}
+
+// The local time of the browser, with its zone where there is room for it.
+function rayTime(value, whole) {
+  if (!value) return "";
+  const time = new Date(1000 * value);
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = [time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(":");
+  const day = [time.getFullYear(), two(time.getMonth() + 1), two(time.getDate())].join("-");
+  if (!whole) return time.toDateString() === new Date().toDateString() ? clock : `${day} ${clock}`;
+  return `${day} ${clock} ${time.toTimeString().split(" ").slice(1).join(" ")}`;
+}
+
+function rayText(value, form, whole) {
+  if (value === null || value === undefined || value === "") return "";
+  if (form === "bytes") return rayBytes(value);
+  if (form === "seconds") return raySeconds(value);
+  if (form === "time") return rayTime(value, whole);
+  if (!form.startsWith("0")) return String(value);
+  const digits = (form.split(".")[1] || "").length;
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+// What of each id is enough to tell it from the others: equal beginnings are left out.
+function rayShortIds(ids) {
+  const different = [...new Set(ids)];
+  let start = 0;
+  if (different.length > 1) {
+    while (different.every((id) => id[start] === different[0][start])) start += 1;
+  }
+  start = start < 8 ? 0 : start;
+  let length = 8;
+  const cut = (id) => id.slice(start, start + length);
+  while (length < 64 && new Set(different.map(cut)).size < different.length) length += 1;
+  return (id) => (start ? "\u2026" : "") + cut(id);
+}
+
+class RayTable extends HTMLElement {
+  connectedCallback() {
+    const about = JSON.parse(this.dataset.about);
+    Object.assign(this, about, { openKey: null, rows: new Map(), wish: {} });
+    if (!this.shadowRoot) this.attachShadow({ mode: "open" });
+    this.shadowRoot.innerHTML = `<style>${RAY_TABLE_CSS}</style><input type="search">
+      <table><thead><tr></tr></thead><tbody></tbody></table>`;
+    this.input = this.shadowRoot.querySelector("input");
+    this.body = this.shadowRoot.querySelector("tbody");
+    this.input.placeholder = this.input.ariaLabel = this.words.search;
+    this.input.addEventListener("input", () => {
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.ask({ search: this.input.value }), RAY_SEARCH_MS);
+    });
+    this.shown = this.columns.filter((column) => column.form !== "detail");
+    for (const column of this.shown) this.addHead(column);
+    this.source = Bokeh.documents.map((each) => each.get_model_by_name(this.table)).find(Boolean);
+    this.onData = () => this.render();
+    this.onTags = () => this.follow();
+    this.source.properties.data.change.connect(this.onData);
+    this.source.properties.tags.change.connect(this.onTags);
+    this.follow();
+    this.render();
+  }
+
+  disconnectedCallback() {
+    this.source.properties.data.change.disconnect(this.onData);
+    this.source.properties.tags.change.disconnect(this.onTags);
+  }
+
+  addHead(column) {
+    const head = document.createElement("th"), button = document.createElement("button");
+    button.textContent = column.title;
+    head.dataset.field = column.field;
+    head.classList.toggle("number", this.isNumber(column));
+    button.addEventListener("click", () => {
+      const is_again = this.wish.sort === column.field;
+      this.ask({ sort: column.field, down: is_again ? !this.wish.down : this.isNumber(column) });
+    });
+    head.append(button);
+    this.shadowRoot.querySelector("thead tr").append(head);
+  }
+
+  isNumber(column) {
+    return column.form.startsWith("0") || column.form === "bytes" || column.form === "seconds";
+  }
+
+  ask(change) {
+    this.source.tags = [{ ...this.wish, open: false, ...change }];
+  }
+
+  follow() {
+    this.wish = this.source.tags[0] || {};
+    if (document.activeElement !== this && this.input.value !== (this.wish.search || "")) {
+      this.input.value = this.wish.search || "";
+    }
+    for (const head of this.shadowRoot.querySelectorAll("th")) {
+      const is_sorted = head.dataset.field === this.wish.sort;
+      head.ariaSort = is_sorted ? (this.wish.down ? "descending" : "ascending") : "none";
+      const title = this.shown.find((each) => each.field === head.dataset.field).title;
+      head.firstChild.textContent = title + (is_sorted ? (this.wish.down ? " \u2193" : " \u2191") : "");
+    }
+  }
+
+  render() {
+    const data = this.source.data, count = data[this.columns[0].field].length;
+    this.input.hidden = count < 2 && !this.input.value;
+    this.shadowRoot.querySelector("table").hidden = !count;
+    this.short = {};
+    for (const column of this.columns) {
+      if (column.form === "id") this.short[column.field] = rayShortIds(Array.from(data[column.field]));
+    }
+    const kept = new Map();
+    let next = this.body.firstChild;
+    const place = (element) => {
+      if (element === next) next = next.nextSibling;
+      else this.body.insertBefore(element, next);
+    };
+    for (let index = 0; index < count; index++) {
+      const row = {};
+      for (const field of Object.keys(data)) row[field] = data[field][index];
+      let key = JSON.stringify(this.identity.map((field) => row[field]));
+      while (kept.has(key)) key += "+";
+      if (this.wish.open && count === 1 && this.openKey === null) this.openKey = key;
+      const shown = this.rows.get(key) || this.newRow(key);
+      kept.set(key, shown);
+      this.fill(shown, row);
+      place(shown.element);
+      if (key === this.openKey) {
+        this.fillDetails(shown, row);
+        place(shown.details);
+      } else shown.details.remove();
+    }
+    while (next) {
+      const last = next;
+      next = next.nextSibling;
+      last.remove();
+    }
+    this.rows = kept;
+  }
+
+  newRow(key) {
+    const element = document.createElement("tr"), details = document.createElement("tr");
+    element.className = "row";
+    element.tabIndex = 0;
+    const toggle = () => {
+      if (String(window.getSelection())) return;  // the user copies a text
+      this.openKey = this.openKey === key ? null : key;
+      this.render();
+    };
+    element.addEventListener("click", (event) => event.target.closest("a") || toggle());
+    element.addEventListener("keydown", (event) => event.key === "Enter" && event.target === element && toggle());
+    const cells = this.shown.map((column) => {
+      const cell = document.createElement("td");
+      cell.dataset.title = column.title;
+      cell.style.minWidth = column.form === "text" ? `${Math.round(0.6 * column.width)}px` : "";
+      element.append(cell);
+      return cell;
+    });
+    const whole = document.createElement("td");
+    whole.colSpan = this.shown.length;
+    details.append(whole);
+    return { element, details, whole, cells, values: [] };
+  }
+
+  fill(shown, row) {
+    shown.element.classList.toggle("failed", Boolean(row[this.failed]));
+    this.shown.forEach((column, index) => {
+      const value = row[column.field], cell = shown.cells[index];
+      const text = column.form === "id" && value ? this.short[column.field](value)
+        : rayText(value, column.form, false);
+      if (shown.values[index] === text) return;
+      shown.values[index] = text;
+      cell.className = this.isNumber(column) ? "number" : column.form === "id" ? "id"
+        : column.form === "text" ? "text" : "nowrap";
+      cell.classList.toggle("empty", text === "");
+      cell.classList.toggle("zero", value === 0);
+      cell.classList.toggle("bad", column.field === "failed" && value > 0);
+      cell.replaceChildren(...this.parts(column, value, text));
+    });
+    shown.element.classList.toggle("open", shown.details.isConnected);
+  }
+
+  parts(column, value, text) {
+    const span = document.createElement("span");
+    span.textContent = text;
+    if (column.form === "link" && value) return [this.link(value, column.title)];
+    if (column.form === "text" || column.form === "id") span.title = value;
+    if (column.form === "time") span.title = rayTime(value, true);
+    if (column.form !== "state") return [span];
+    const mark = document.createElement("span"), [sign, colour] = RAY_MARKS[text.toUpperCase()] || ["", ""];
+    mark.textContent = sign && `${sign} `;
+    mark.style.color = colour;
+    return [mark, span];
+  }
+
+  link(address, text) {
+    const link = document.createElement("a");
+    link.href = address;
+    link.textContent = text;
+    return link;
+  }
+
+  fillDetails(shown, row) {
+    shown.element.classList.add("open");
+    const list = document.createElement("dl");
+    const add = (title, ...content) => {
+      const name = document.createElement("dt"), value = document.createElement("dd");
+      name.textContent = title;
+      value.append(...content);
+      list.append(name, value);
+      return value;
+    };
+    for (const column of this.columns) {
+      const value = row[column.field], text = rayText(value, column.form, true);
+      if (!text) continue;
+      if (column.form === "link") add(column.title, this.link(value, column.title));
+      else add(column.title, text).classList.toggle("trace", column.form === "detail");
+    }
+    if (this.page) {
+      const search = encodeURIComponent(String(row[this.identity[0]]));
+      add(this.words.address, this.link(`individual-ray-${this.page}?${this.table}=${search}`, this.words.row));
+    }
+    const before = shown.whole.firstChild;
+    if (before && before.textContent === list.textContent) return;  // what is selected stays so
+    shown.whole.replaceChildren(list);
+  }
+}
+
+customElements.define("ray-table", RayTable);
