@@ -36,6 +36,7 @@ DEAD_BECAUSE = "The actor is dead because "
 _KILLED = "it was killed by `ray.kill`."
 _EXITED = "The actor exited because exit_actor() is called, or __ray_terminate__."
 OWNER_DIED = f"{DEAD_BECAUSE}its owner has died: the driver or actor that made it."
+NO_REFERENCES = "All references to the actor were removed."
 GROUP_REMOVED = "Its placement group was removed."
 _GROUP_REMOVED_BEFORE = exceptions.ActorPlacementGroupRemoved._error_text
 
@@ -66,7 +67,7 @@ def is_expected(error: bytes) -> bool:
     A program ends an actor by `ray.kill`, from inside, with its owner, or with its placement group.
     """
     text = text_of(error)
-    expected = (_KILLED, _EXITED, OWNER_DIED, GROUP_REMOVED, _GROUP_REMOVED_BEFORE)
+    expected = (_KILLED, _EXITED, OWNER_DIED, NO_REFERENCES, GROUP_REMOVED, _GROUP_REMOVED_BEFORE)
     return any(each in text for each in expected)
 
 

@@ -194,7 +194,7 @@ class Actors:
 
     def forget(self, key: str, owner: str) -> None:
         """Remove an actor that has no references any more."""
-        text = "All references to the actor were removed."
+        text = failures.NO_REFERENCES
         if owner not in self._scheduler.clients:
             text = failures.OWNER_DIED
         error = failures.actor_died(text, key)
@@ -242,6 +242,7 @@ class Actors:
         if row.state == "PENDING" and key in self._parts.calls.by_key:
             self._parts.endings.actor_failed(row, self._parts.calls.by_key[key], error)
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
+        self._parts.endings.actor_died(row, error)
         self._parts.submissions.actor_ended(row, error)
         self._parts.groups.collect_soon()
         self._report_to_all(row)

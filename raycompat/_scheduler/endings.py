@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.calls import FailedCall
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from raycompat._scheduler.jobs import Job
     from raycompat._scheduler.parts import Parts
 
+#: Actors that have died, for the page: it shows those of the last minutes.
+_MANY_DEATHS = 200
+
 
 class Endings:
     """Records the calls, actors and jobs that have ended."""
@@ -27,6 +31,8 @@ class Endings:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.history = History()
+        #: The last actors that have died and were not ended by their programs, and when.
+        self.deaths: deque[tuple[float, ActorRow]] = deque(maxlen=_MANY_DEATHS)
         #: The calls of each actor that have ended, by its key, until it is forgotten.
         self.calls_of_actors: dict[str, Function] = {}
 
@@ -161,6 +167,11 @@ class Endings:
         """Record that the constructor of an actor has ended: the actor accepts calls now."""
         now = time.time()
         self._add_constructor(row, call.started or now, now, call, None)
+
+    def actor_died(self, row: ActorRow, error: bytes) -> None:
+        """Record an actor that has died, unless its program has ended it."""
+        if not failures.is_expected(error):
+            self.deaths.append((time.time(), replace(row, about=b"", watchers=set())))
 
     def actor_left(self, row: ActorRow) -> None:
         """Record an actor that is about to be forgotten, as the state API describes it."""

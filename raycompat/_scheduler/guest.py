@@ -81,7 +81,8 @@ class Guest:
         self._is_active = True
         self._of_sessions.append(adapter.keep_values_at_home(self._scheduler))
         self._parts.liveness.start()
-        self._of_sessions.append(self._parts.liveness.stop)
+        self._parts.figures.start()
+        self._of_sessions += [self._parts.liveness.stop, self._parts.figures.stop]
         for worker in self._parts.nodes.info:
             self.node_came(worker)
 

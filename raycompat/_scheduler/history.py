@@ -124,6 +124,9 @@ class History:
     def __init__(self) -> None:
         self._ended: deque[EndedCalls] = deque()
         self._num_ended = 0
+        #: All calls that have failed, and by job the calls that have succeeded and failed.
+        self.num_failed = 0
+        self.by_job: OrderedDict[str, list[int]] = OrderedDict()
         #: The number of calls that were dropped from the table.
         self.num_dropped = 0
         #: The number of failed attempts of each task in the table, by the task's id.
@@ -135,6 +138,7 @@ class History:
 
     def add(self, ended: EndedCalls) -> None:
         """Add ended calls."""
+        self._count(ended)
         function = self._functions.get(ended.name)
         if function is None:
             function = self._functions[ended.name] = Function()
@@ -151,6 +155,14 @@ class History:
             self._failures.update(tasks_of(ended.calls))
         while self._num_ended > MANY_CALLS or len(self._ended) > MANY_SPANS:
             self._drop(self._ended.popleft())
+
+    def _count(self, ended: EndedCalls) -> None:
+        has_failed = ended.failure is not None
+        self.num_failed += ended.count * has_failed
+        self.by_job.setdefault(ended.job, [0, 0])[has_failed] += ended.count
+        self.by_job.move_to_end(ended.job)
+        if len(self.by_job) > _MANY_JOBS:
+            self.by_job.popitem(last=False)
 
     def add_one(self, key: str, start: float, stop: float, **about: Any) -> None:
         """Add one call."""

@@ -74,6 +74,7 @@ from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.endings import Endings
 from raycompat._scheduler.experiments import Experiments
+from raycompat._scheduler.figures import Figures
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.guest import Guest
 from raycompat._scheduler.job_requests import JobRequests
@@ -136,6 +137,7 @@ class Parts:
         self.state = State(self)
         self.metrics = Metrics(self)
         self.experiments = Experiments()
+        self.figures = Figures(self)
         self.key_values = KeyValues()
         self.submissions = Submissions(self)
         self.job_requests = JobRequests(self)

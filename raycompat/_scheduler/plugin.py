@@ -107,4 +107,5 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Stop the checks and remove uploaded packages, because the scheduler ends."""
         self.parts.guest.stop()
         self.parts.liveness.stop()
+        self.parts.figures.stop()
         self.parts.close()

@@ -18,7 +18,7 @@ PAGES = [
     "ray",
     *(
         f"individual-ray-{part}"
-        for part in "cluster tasks actors waiting groups objects experiments logs gpus".split()
+        for part in "cluster jobs tasks actors waiting groups objects nodes experiments logs gpus".split()
     ),
 ]
 
@@ -146,6 +146,55 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     ray.util.remove_placement_group(group)
     wait_until(lambda: not rows(waits, "waiting") and not rows(groups, "groups"))
     wait_until(lambda: {row["state"] for row in rows(actors, "actors")} == {"DEAD"})
+
+
+def test_the_overview_says_in_a_sentence_what_has_failed_and_what_waits(page, wait_until):
+    learner = Learner.options(num_cpus=0, num_gpus=0, name="<b>").remote()
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(learner.fail.remote())
+    shown = page("individual-ray-cluster")
+
+    def died():
+        return [row for row in rows(shown, "failures") if row["what"] == "Learner (<b>)"]
+
+    wait_until(died)
+    (failure,) = died()
+    assert failure["kind"] == "actor died"
+    assert "exit code 1" in failure["error"]
+    assert "died" in (sentence := shown("sentence").text)
+    assert "in the last 5 minutes" in sentence
+    assert "<b>" not in sentence
+    waits = waits_for_a_cpu.options(num_cpus=64, name="too large").remote()
+    wait_until(lambda: "1 call waits for resources" in shown("sentence").text)
+    ray.cancel(waits)
+    wait_until(lambda: "waits" not in shown("sentence").text)
+
+
+def test_the_page_of_jobs_counts_the_calls_of_this_driver(page, wait_until):
+    ray.get([waits_for_a_cpu.remote() for _ in range(10)])
+    shown = page("individual-ray-jobs")
+
+    def mine():
+        return [row for row in rows(shown, "jobs") if row["pid"] == str(os.getpid())]
+
+    wait_until(lambda: mine() and mine()[0]["done"] >= 10)
+    (row,) = mine()
+    assert (row["state"], row["kind"]) == ("RUNNING", "driver")
+    assert row["job"] == ray.get_runtime_context().get_job_id()
+    assert row["actors"] == f"individual-ray-actors?actors={row['job']}"
+    assert 0 < row["seconds"] < 3600
+
+
+def test_the_page_of_nodes_has_this_one(page, wait_until):
+    ray.get(waits_for_a_cpu.remote())
+    shown = page("individual-ray-nodes")
+    wait_until(lambda: rows(shown, "nodes")[0]["processes"])
+    (row,) = rows(shown, "nodes")
+    (node,) = ray.nodes()
+    assert (row["id"], row["state"], row["left"]) == (node["NodeID"], "ALIVE", None)
+    assert row["cpu"].endswith(" of 2")
+    assert row["rss"] > 1_000_000
+    assert time.time() - row["joined"] < 3600
 
 
 def test_a_tab_follows_the_cluster_while_it_is_open(page, wait_until):

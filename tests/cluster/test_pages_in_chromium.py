@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import urllib.error
 import urllib.request
@@ -20,7 +21,7 @@ from raycompat.util.tracking import Experiment
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 
-PARTS = "cluster tasks actors waiting groups objects experiments logs gpus".split()
+PARTS = "cluster jobs tasks actors waiting groups objects nodes experiments logs gpus".split()
 
 #: All text in view, also in the shadow roots of Bokeh.
 TEXT_JS = """deep().filter(shown).flatMap((each) => [...each.childNodes])
@@ -103,7 +104,9 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
     (actor,) = state.list_actors(filters=[("name", "=", "learner")])
     (group,) = state.list_placement_groups(filters=[("name", "=", "evaluation")])
     words = {
-        "cluster": ("Learner (learner)", "evaluation"),
+        "cluster": ("calls of 1 function failed", "ValueError: no", "evaluation"),
+        "jobs": ("RUNNING", "driver", str(os.getpid())),
+        "nodes": ("ALIVE", " of 4", str(ray.nodes()[0]["NodeID"])[:8]),
         "tasks": ("counted", "48", "Learner.step", "20", "ValueError: no"),
         "actors": (actor.actor_id[:8], "\u25cf", "ALIVE", str(actor.pid), " MiB"),
         "waiting": ("counted", "GPU: 2", "hold it: 1 of the actor Learner ({GPU: 1}). End"),
@@ -156,7 +159,7 @@ async def look_at_the_page_with_tabs(browser, base):
         features=[{"name": "prefers-color-scheme", "value": "dark"}],
     )
     await pictures.open_page(browser, f"{base}/ray")
-    await text_of(browser, "Cluster", "Learner (learner)")
+    await text_of(browser, "Overview", "Learner (learner)")
     assert await browser.evaluate(
         "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )
@@ -164,7 +167,7 @@ async def look_at_the_page_with_tabs(browser, base):
         "rgb(24, 24, 24)"
     )
     await browser.evaluate("deep().find((each) => each.matches('.bk-tab')).focus()")
-    for key, code in (("Tab", 9), ("Tab", 9), ("Enter", 13)):
+    for key, code in (*[("Tab", 9)] * 3, ("Enter", 13)):
         for kind in ("rawKeyDown", "keyUp"):
             await browser.send(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code

@@ -18,6 +18,7 @@ from raycompat import _dask_adapter as adapter
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
+from raycompat._scheduler.pages.overview import LastHour, Summary
 from raycompat._scheduler.pages.table_widget import Table
 from raycompat._scheduler.pages.timeline import Timeline
 
@@ -92,16 +93,17 @@ def _amount(row: Row, name: str) -> str:
 
 
 class Cluster:
-    """The bars of all nodes, and below them the running calls."""
+    """Whether the cluster is well, the bars of all nodes, the last hour, and the running calls."""
 
     def __init__(self, parts: Parts) -> None:
-        self._usage, self._running = Usage(parts), Table(parts, "running", tables.running)
-        self.root = column(self._usage.root, self._running.root, sizing_mode="stretch_width")
+        running = Table(parts, "running", tables.running)
+        self._shown = (Summary(parts), Usage(parts), LastHour(parts), running)
+        self.root = column(*(each.root for each in self._shown), sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is there now."""
-        self._usage.update()
-        self._running.update()
+        for each in self._shown:
+            each.update()
 
 
 class Tasks:
@@ -137,7 +139,8 @@ class Objects:
 
 #: The tabs of the page: a name for addresses, the title, and the function that makes the content.
 TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
-    "cluster": ("Cluster", Cluster),
+    "cluster": ("Overview", Cluster),
+    "jobs": ("Jobs", partial(Table, name="jobs", read=tables.jobs)),
     "tasks": ("Tasks", Tasks),
     "actors": (
         "Actors",
@@ -146,6 +149,7 @@ TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
     "objects": ("Objects", Objects),
+    "nodes": ("Nodes", partial(Table, name="nodes", read=tables.nodes)),
     "experiments": ("Experiments", Experiments),
     "logs": ("Logs", Logs),
     "gpus": ("GPUs", partial(Table, name="gpus", read=tables.gpus)),

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
-_SURVEYED = ("functions", "actors", "keepers", "objects")
+_SURVEYED = ("nodes", "functions", "actors", "keepers", "objects")
 
 #: The columns that identify a row of a table; the chosen row is found by them after an update.
 _IDENTITY: dict[str, tuple[str, ...]] = {
+    "failures": ("kind", "what", "at"),
+    "jobs": ("id",),
+    "nodes": ("id",),
     "running": ("node", "kind", "name", "caller"),
     "actors": ("id",),
     "functions": ("name",),
@@ -36,6 +39,47 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
 
 #: The columns of each table: field, title, width, and how its values are shown.
 _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
+    "failures": [
+        ("at", "At", 90, "time"),
+        ("kind", "What", 120, "text"),
+        ("what", "Of", 250, "text"),
+        ("error", "Error", 500, "text"),
+        ("log", "More", 60, "link"),
+        ("traceback", "The whole error", 0, "detail"),
+    ],
+    "jobs": [
+        ("state", "State", 120, "state"),
+        ("program", "Program", 350, "text"),
+        ("kind", "Kind", 90, "text"),
+        ("start", "Since", 90, "time"),
+        ("seconds", "Took so far", 90, "seconds"),
+        ("waiting", "Waiting", 80, "0,0"),
+        ("holding", "Running", 80, "0,0"),
+        ("done", "Done", 80, "0,0"),
+        ("failed", "Failed", 80, "0,0"),
+        ("message", "Why it failed", 300, "text"),
+        ("pid", "Process", 70, "text"),
+        ("ip", "Host", 110, "text"),
+        ("metadata", "Metadata", 100, "text"),
+        ("actors", "Actors", 60, "link"),
+        ("id", "Id", 120, "id"),
+        ("job", "Job id", 0, "detail"),
+    ],
+    "nodes": [
+        ("name", "Name", 180, "text"),
+        ("state", "State", 100, "state"),
+        ("cpu", "CPUs in use", 100, "text"),
+        ("gpu", "GPUs in use", 100, "text"),
+        ("processes", "Processes", 90, "0,0"),
+        ("rss", "Their memory", 100, "bytes"),
+        ("store", "Objects", 100, "bytes"),
+        ("joined", "Since", 90, "time"),
+        ("left", "Left", 90, "time"),
+        ("address", "Address", 180, "text"),
+        ("pid", "Process", 70, "text"),
+        ("labels", "Labels", 200, "text"),
+        ("id", "Id", 120, "id"),
+    ],
     "running": [
         ("node", "Node", 130, "text"),
         ("kind", "Kind", 150, "text"),
@@ -62,6 +106,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("resources", "Resources", 110, "text"),
         ("log", "Log", 50, "link"),
         ("traceback", "The whole error", 0, "detail"),
+        ("job", "Job", 0, "detail"),
         ("id", "Id", 220, "id"),
     ],
     "functions": [
@@ -136,6 +181,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
 
 #: The page on which a table is alone or first, where an address can name one of its rows.
 _PAGES = {
+    "failures": "",  # they leave after minutes
     "running": "cluster",
     "functions": "tasks",
     "keepers": "objects",
@@ -157,10 +203,16 @@ _WORDS = {
 
 
 class Table:
-    """A table: all rows that `read` returns, searched and sorted as the user wants."""
+    """A table: what `read` returns, searched and sorted as the user wants; `most` rows are shown."""
 
-    def __init__(self, parts: Parts, name: str, read: Callable[[Parts], list[Row]]) -> None:
-        self._parts, self._read = parts, read
+    def __init__(
+        self,
+        parts: Parts,
+        name: str,
+        read: Callable[[Parts], list[Row]],
+        most: int = tables.MOST_ROWS,
+    ) -> None:
+        self._parts, self._read, self._most = parts, read, most
         self._fields = [field for field, *_ in _COLUMNS[name]]
         empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED)}
         self.source = ColumnDataSource(empty, name=name)
@@ -195,7 +247,7 @@ class Table:
         found = searched(rows, self._fields, str(wish.get("search") or ""))
         if (field := wish.get("sort")) in self._fields:
             found = arranged(found, str(field), is_descending=bool(wish.get("down")))
-        shown = found[: tables.MOST_ROWS]
+        shown = found[: self._most]
         data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
             self.source.data = data

@@ -16,6 +16,8 @@ from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import where
 
 if TYPE_CHECKING:
+    from raycompat._messages.nodes import NodeInfo
+    from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.calls import Call
     from raycompat._scheduler.parts import Parts
@@ -66,6 +68,182 @@ def usage(parts: Parts) -> list[Row]:
                 }
             )
     return rows
+
+
+def failed(parts: Parts) -> list[Row]:
+    """Return what has failed in the last minutes, the last first: actors, functions, jobs and nodes."""
+    since = time.time() - RECENT_S
+    rows: list[Row] = [
+        {
+            "at": at,
+            "kind": "actor died",
+            "what": f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name,
+            "error": _last_line(actor.error),
+            "traceback": _whole(actor.error),
+            "log": _log_of(actor),
+        }
+        for at, actor in parts.endings.deaths
+        if at > since
+    ]
+    rows += [
+        {
+            "at": function.failed_at,
+            "kind": _counted(function.num_failed, "failed call"),
+            "what": name,
+            "error": function.last_error,
+            "traceback": function.last_traceback,
+            "log": f"individual-ray-tasks?functions={quote(name)}",
+        }
+        for name, function in parts.endings.history.functions.items()
+        if function.failed_at > since
+    ]
+    rows += [
+        {
+            "at": each.ended,
+            "kind": "job failed",
+            "what": each.request.entrypoint,
+            "error": each.message or "",
+            "log": f"individual-ray-jobs?jobs={quote(each.id)}",
+        }
+        for each in parts.submissions.by_id.values()
+        if each.status == "FAILED" and each.ended > since
+    ]
+    rows += [
+        {
+            "at": gone["ended"],
+            "kind": "node left",
+            "what": gone["name"],
+            "error": "",
+            "log": f"individual-ray-nodes?nodes={gone['node_id']}",
+        }
+        for gone in parts.nodes.departed()
+        if gone["ended"] > since
+    ]
+    return sorted(rows, key=lambda row: -row["at"])
+
+
+def sentence(parts: Parts) -> tuple[bool, str]:
+    """Return whether the cluster is well, and one sentence on it. It contains no text of users."""
+    since, found = time.time() - RECENT_S, []
+    died = sum(at > since for at, _ in parts.endings.deaths)
+    functions = sum(each.failed_at > since for each in parts.endings.history.functions.values())
+    left = sum(gone["ended"] > since for gone in parts.nodes.departed())
+    if died:
+        found.append(f"{_counted(died, 'actor')} died")
+    if functions:
+        found.append(f"calls of {_counted(functions, 'function')} failed")
+    if left:
+        found.append(f"{_counted(left, 'node')} left")
+    said = [f"{', '.join(found)} in the last 5 minutes"] if found else []
+    lines = list(parts.dispatcher.lines())
+    waiting = sum(len(line.keys) for line in lines)
+    if lines:
+        first = min(parts.calls.by_key[line.first].since for line in lines)
+        seconds = time.monotonic() - first
+        verb = "waits" if waiting == 1 else "wait"
+        said.append(
+            f"{_counted(waiting, 'call')} {verb} for resources, the first for {seconds:,.0f} s"
+        )
+    groups = sum(1 for _ in parts.groups.waiting())
+    if groups:
+        said.append(f"{_counted(groups, 'placement group')} {'waits' if groups == 1 else 'wait'}")
+    if not parts.nodes.info:
+        return False, "The cluster has no nodes, so no call can run."
+    where = _counted(len(parts.nodes.info), "node")
+    if not said:
+        return True, f"All is well on {where}: nothing has failed in the last 5 minutes."
+    return not found, f"{'; '.join(said)} ({where})."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def jobs(parts: Parts) -> list[Row]:
+    """Return one row for each job: failed ones first, then those that run."""
+    now, by_job = time.time(), parts.endings.history.by_job
+    held = Counter(call.spec["job"] for call in parts.calls.holding.values())
+    waiting: Counter[str] = Counter()
+    for line in parts.dispatcher.lines():  # the calls of a line have one owner
+        waiting[parts.calls.by_key[line.first].spec["job"]] += len(line.keys)
+    rows: list[Row] = []
+    for each in parts.state.cluster.all_jobs():
+        done, num_failed = by_job.get(each["job_id"] or "", (0, 0))
+        driver = each["driver_info"] or {}
+        start, end = ((each[name] or 0) / 1000 for name in ("start_time", "end_time"))
+        is_submitted = each["type"] == "SUBMISSION"
+        rows.append(
+            {
+                "id": each["submission_id"] or each["job_id"],
+                "job": each["job_id"] or "",
+                "state": each["status"],
+                "program": each["entrypoint"],
+                "kind": "submitted" if is_submitted else "driver",
+                "pid": driver.get("pid", ""),
+                "ip": driver.get("node_ip_address", ""),
+                "start": start,
+                "seconds": (end or now) - start if start else None,
+                "waiting": waiting[each["job_id"]],
+                "holding": held[each["job_id"]],
+                "done": done,
+                "failed": num_failed,
+                "message": (each["message"] or "") if each["status"] == "FAILED" else "",
+                "metadata": _listed(each["metadata"]),
+                "actors": f"individual-ray-actors?actors={quote(each['job_id'])}"
+                if each["job_id"]
+                else "",
+                "is_failed": each["status"] == "FAILED" and end > now - RECENT_S,
+            }
+        )
+    order = {"FAILED": 0, "RUNNING": 1, "PENDING": 2}
+    return sorted(rows, key=lambda row: (order.get(row["state"], 3), -row["start"]))
+
+
+def _listed(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name}={value}" for name, value in (values or {}).items())
+
+
+def nodes(parts: Parts) -> list[Row]:
+    """Return one row for each node, and after them one for each that has left, the last first."""
+    findings, own = parts.surveys.refresh(), _bytes_of_callers(parts)
+    rows: list[Row] = []
+    for address in parts.nodes.info:
+        info, found = parts.nodes.current(address), findings.nodes.get(address)
+        total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
+        processes = found["executors"] if found is not None else []
+        rows.append(
+            {
+                **_about_node(info, address),
+                "state": "ALIVE",
+                "cpu": _used(total, free, "CPU"),
+                "gpu": _used(total, free, "GPU"),
+                "store": adapter.stored_bytes(parts.scheduler, address)[0] + own[address],
+                "processes": len(processes),
+                "rss": sum(each.get("rss_bytes") or 0 for each in processes),
+            }
+        )
+    gone = [
+        {**_about_node(each, each["address"]), "state": "DEAD", "left": each["ended"]}
+        for each in reversed(parts.nodes.departed())
+    ]
+    return [*rows, *gone]
+
+
+def _about_node(info: NodeInfo, address: str) -> Row:
+    return {
+        "id": info["node_id"],
+        "name": info["name"],
+        "address": node_name(address),
+        "pid": info["pid"],
+        "joined": info["started"],
+        "labels": _listed({k: v for k, v in info["labels"].items() if v != info["node_id"]}),
+    }
+
+
+def _used(total: ResourceSet, free: ResourceSet, name: str) -> str:
+    units = total.get(name)
+    used = (units - free.get(name)) / UNITS_PER_ONE
+    return f"{used:g} of {units / UNITS_PER_ONE:g}" if units else ""
 
 
 def running(parts: Parts) -> list[Row]:
@@ -134,6 +312,7 @@ def actors(parts: Parts) -> list[Row]:
                 "traceback": _whole(actor.error),
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
                 "log": _log_of(actor),
+                "job": actor.job,
                 "id": key.rpartition("-")[2],
             }
         )

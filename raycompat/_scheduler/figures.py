@@ -1,0 +1,67 @@
+"""The main figures of the cluster over the last hour: one sample every ten seconds, for a page."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.parts import Parts
+
+#: Seconds between two samples, and the samples of an hour.
+PERIOD_S, _MANY = 10.0, 360
+
+
+class Sample(NamedTuple):
+    """The figures at one time, in seconds since 1970."""
+
+    at: float
+    #: Shares of the resources in use, from 0 to 1; NaN for resources that the cluster does not have.
+    cpu: float
+    gpu: float
+    #: Calls that wait for resources, and calls that have failed since the sample before.
+    waiting: int
+    failed: int
+
+
+class Figures:
+    """Takes the samples while a driver is connected."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.samples: deque[Sample] = deque(maxlen=_MANY)
+        self._num_failed = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Start to take samples."""
+        self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._look)
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self.start()
+        self.samples.append(self.now())
+        self._num_failed = self._parts.endings.history.num_failed
+
+    def now(self) -> Sample:
+        """Return the figures of this moment."""
+        ledger = self._parts.ledger
+        total, free = ledger.cluster_total(), ledger.cluster_available()
+
+        def share(name: str) -> float:
+            units = total.get(name)
+            return (units - free.get(name)) / units if units else float("nan")
+
+        return Sample(
+            time.time(),
+            share("CPU"),
+            share("GPU"),
+            sum(len(line.keys) for line in self._parts.dispatcher.lines()),
+            self._parts.endings.history.num_failed - self._num_failed,
+        )
