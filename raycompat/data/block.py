@@ -252,7 +252,7 @@ def unordered(table: Block, keys: Sequence[str], operation: str) -> TypeError:
 
 
 def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> None:
-    """Raise a `ValueError` for columns that a data set does not have.
+    """Raise a `NoColumnError` for columns that a data set does not have.
 
     Parameters
     ----------
@@ -269,7 +269,15 @@ def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> N
     near = [near for name in absent for near in difflib.get_close_matches(str(name), schema, 1)]
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     named = ", ".join(map(repr, absent))
-    raise ValueError(f"{what}: there is no column {named}.{hint} The columns are {list(schema)}.")
+    raise NoColumnError(
+        f"{what}: there is no column {named}.{hint} The columns are {list(schema)}."
+    )
+
+
+class NoColumnError(ValueError, KeyError):
+    """A data set does not have a column; Ray raises either base, so a program may catch either."""
+
+    __str__ = Exception.__str__  # that of KeyError shows the repr of the text
 
 
 class BlockAccessor:

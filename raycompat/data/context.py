@@ -63,6 +63,52 @@ class ExecutionOptions:
             self.resource_limits = ExecutionResources()
 
 
+#: Settings of Ray's executor that change how fast it works and what it logs, and no result: the values
+#: that they have in Ray. A program may set them; nothing here reads them.
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "accurate_map_phase_timing": False,
+    "actor_prefetcher_enabled": False,
+    "decoding_size_estimation": True,
+    "default_hash_shuffle_parallelism": 200,
+    "downstream_capacity_backpressure_ratio": 2.0,
+    "enable_auto_log_stats": False,
+    "enable_dynamic_output_queue_size_backpressure": False,
+    "enable_get_object_locations_for_metrics": False,
+    "enable_operator_progress_bars": True,
+    "enable_per_node_metrics": False,
+    "enable_progress_bar_name_truncation": True,
+    "enable_rich_progress_bars": False,
+    "enable_stats_summary_collection": False,
+    "hash_aggregate_operator_actor_num_cpus_override": None,
+    "hash_shuffle_operator_actor_num_cpus_override": None,
+    "hash_shuffle_reduce_batch_size": 16,
+    "join_operator_actor_num_cpus_override": None,
+    "large_args_threshold": 50 * 2**20,
+    "log_internal_stack_trace": False,
+    "max_hash_shuffle_aggregators": None,
+    "max_hash_shuffle_finalization_batch_size": None,
+    "max_tasks_in_flight_per_actor": None,
+    "memory_usage_poll_interval_s": 1,
+    "min_hash_shuffle_aggregator_wait_time_in_s": 300,
+    "op_resource_reservation_enabled": True,
+    "op_resource_reservation_ratio": 0.5,
+    "per_stage_map_timing": False,
+    "pipeline_push_based_shuffle_reduce_tasks": True,
+    "print_on_execution_start": True,
+    "shuffle_compression": "zstd",
+    "shuffle_input_batch_bytes": 2**30,
+    "streaming_read_buffer_size": 32 * 2**20,
+    "trace_allocations": False,
+    "use_disk_based_hash_shuffle": False,
+    "use_polars": False,
+    "use_polars_sort": False,
+    "use_push_based_shuffle": False,
+    "use_ray_tqdm": True,
+    "verbose_stats_logs": False,
+    "warn_on_driver_memory_usage_bytes": 2 * 2**30,
+}
+
+
 @dataclass
 class DataContext:
     """Settings of the data sets of this process; each data set keeps a copy.
@@ -91,8 +137,10 @@ class DataContext:
 
     Notes
     -----
-    Ray source: ``ray.data.DataContext``, 2.60.0. Differs from Ray: it has the settings that do
-    something here; to set another is an `UnsupportedRayFeatureError`.
+    Ray source: ``ray.data.DataContext``, 2.60.0. Differs from Ray: settings that only make Ray's
+    executor faster, or change what it logs, have no effect (``use_push_based_shuffle``,
+    ``verbose_stats_logs`` for example). To set one that would change results or errors is an
+    `UnsupportedRayFeatureError`.
     """
 
     target_max_block_size: int = 128 * 2**20
@@ -108,13 +156,18 @@ class DataContext:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dataclass_fields__:
+        if name not in self.__dataclass_fields__ and name not in _WITHOUT_EFFECT:
             raise UnsupportedRayFeatureError(
                 f"DataContext.{name}",
-                "it is a setting of Ray's own executor",
+                "it is a setting of Ray's own executor that changes results or errors",
                 f"the settings here are {', '.join(self.__dataclass_fields__)}",
             )
         super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _WITHOUT_EFFECT:
+            return _WITHOUT_EFFECT[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @staticmethod
     def get_current() -> DataContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,8 +16,8 @@ import raycompat as ray
 from raycompat._old.data import keys
 from raycompat._old.data.methods import OldMethods
 from raycompat._surface.modules import names_of
-from raycompat.data import exchange, grouping, plan
-from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns
+from raycompat.data import exchange, grouping, plan, preview
+from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows
 from raycompat.data.columns import Columns
 from raycompat.data.combination import Combination
 from raycompat.data.consumption import Consumption
@@ -30,7 +31,7 @@ from raycompat.data.schema import Schema, united
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.storable import shown_schema, storable
 from raycompat.data.writing import Writing
-from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.exceptions import RayError, UnsupportedRayFeatureError
 
 
 class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
@@ -136,6 +137,41 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         return copy.copy(ds)
 
     def __repr__(self) -> str:
+        known = self._schema if self._schema is not None else known_schema(self._plan)
+        if known is None or not known.names:
+            return self._tree()
+        schema, num_rows = Schema(known), known_rows(self._plan)
+        first, last = self._ends() if isinstance(self._plan, Input) else ([], [])
+        shown = "Dataset isn't materialized"
+        if isinstance(self._plan, Input):
+            shown = f"Showing {len(first) + len(last)} of {num_rows} rows"
+        lines = [] if self._name is None else [f"name: {self._name}"]
+        lines += [
+            f"shape: ({'?' if num_rows is None else num_rows}, {len(known.names)})",
+            preview.table(schema.texts(), first, last),
+            f"({shown})",
+        ]
+        return "\n".join(lines)
+
+    def _ends(self) -> tuple[list[Any], list[Any]]:
+        """Return the first and the last rows, which are in the store: all of few rows."""
+        num_rows = known_rows(self._plan) or 0
+        at_each = num_rows if num_rows <= preview.MAX_ROWS else preview.MAX_ROWS // 2
+        try:
+            tables = (ray.get(bundle.ref) for bundle in self._bundles())
+            first = list(itertools.islice(_rows_of(tables), at_each))
+            tables = (ray.get(bundle.ref) for bundle in reversed([*self._bundles()]))
+            last: list[Any] = []
+            while len(last) < at_each < num_rows:
+                last = [*_rows_of([next(tables)]), *last][-at_each:]
+        except (
+            RayError
+        ):  # the blocks are lost, or the session has ended: the columns are known still
+            return [], []
+        return first, last
+
+    def _tree(self) -> str:
+        """Return the plan as a tree, down to its source."""
         lines = []
         node, level = self._plan, 0
         while not isinstance(node, Input | Read):
@@ -706,6 +742,10 @@ def _names_of_keys(what: str, key: Any) -> list[str]:
             "as a column first, with add_column(name, function)."
         )
     return list(names)
+
+
+def _rows_of(tables: Iterable[Any]) -> Iterator[Any]:
+    return (row for table in tables for row in rows(table))
 
 
 def known_schema(node: Node) -> pa.Schema | None:

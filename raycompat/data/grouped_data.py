@@ -38,7 +38,8 @@ class GroupedData:
         self._num_partitions = num_partitions
 
     def __repr__(self) -> str:
-        return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"
+        key = self._keys[0] if len(self._keys) == 1 else self._keys or None
+        return f"GroupedData(dataset={self._dataset!r}, key={key!r})"
 
     def aggregate(self, *aggs: Any) -> Dataset:
         """Compute aggregations of each group.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from raycompat.data import frames
+from raycompat.data import frames, tensor
 
 
 class Schema:
@@ -49,9 +49,17 @@ class Schema:
         width = max([len("Column"), *map(len, self.names)])
         lines = [f"{'Column':{width}}  Type", f"{'-' * 6:{width}}  ----"]
         lines += [
-            f"{name:{width}}  {type_}" for name, type_ in zip(self.names, self.types, strict=True)
+            f"{name:{width}}  {tensor.type_text(type_) or type_}"
+            for name, type_ in zip(self.names, self.types, strict=True)
         ]
         return "\n".join(lines)
+
+    def texts(self) -> dict[str, str]:
+        """Return the columns, and the text of the type of each."""
+        return {
+            name: tensor.type_text(type_) or getattr(type_, "__name__", str(type_))
+            for name, type_ in zip(self.names, self.types, strict=True)
+        }
 
 
 def united(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 import raycompat as ray
@@ -289,6 +290,15 @@ def _listed(values: Any) -> list[Any]:
     return list(values) if isinstance(values, list | tuple) else [values]
 
 
+def _require(values: Iterable[Any], kinds: Any, function: str, expected: str) -> None:
+    """Raise a `TypeError` for a value that is not of some kinds."""
+    for value in values:
+        if not isinstance(value, kinds):
+            raise TypeError(
+                f"{function}: {value!r} is not {expected}. Give one, or a list of them."
+            )
+
+
 def _split(made: MaterializedDataset, num_blocks: int | None) -> MaterializedDataset:
     return made if num_blocks is None else made.repartition(num_blocks).materialize()
 
@@ -313,8 +323,10 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     -----
     Ray source: ``ray.data.from_pandas``, 2.60.0. No known difference.
     """
+    given = _listed(dfs)
+    _require(given, pd.DataFrame, "from_pandas", "a pandas.DataFrame")
     _connect()
-    return _split(put_blocks(block.of_source(frame) for frame in _listed(dfs)), override_num_blocks)
+    return _split(put_blocks(map(block.of_source, given)), override_num_blocks)
 
 
 def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
@@ -337,12 +349,13 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
     -----
     Ray source: ``ray.data.from_arrow``, 2.60.0. No known difference.
     """
+    given = _listed(tables)
+    _require(given, (pa.Table, bytes), "from_arrow", "a pyarrow.Table, or bytes of one")
     _connect()
     made = [
-        pa.ipc.open_stream(each).read_all() if isinstance(each, bytes) else each
-        for each in _listed(tables)
+        pa.ipc.open_stream(each).read_all() if isinstance(each, bytes) else each for each in given
     ]
-    return _split(put_blocks(made), override_num_blocks)
+    return _split(put_blocks(map(block.to_table, made)), override_num_blocks)
 
 
 def from_numpy(ndarrays: Any) -> MaterializedDataset:

@@ -87,6 +87,13 @@ def is_tensor(type_: pa.DataType) -> bool:
     return isinstance(type_, TensorType | pa.FixedShapeTensorType)
 
 
+def type_text(type_: Any) -> str:
+    """Return the text of a type of arrays in schemas, which is Ray's; none of another type."""
+    if isinstance(type_, pa.FixedShapeTensorType):
+        return f"ArrowTensorTypeV2(shape={tuple(type_.shape)}, dtype={type_.value_type})"
+    return str(type_) if isinstance(type_, TensorType | PickledType) else ""
+
+
 def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
     """Return a column whose rows are the items of `values` along its first axis."""
     if values.ndim > 1:

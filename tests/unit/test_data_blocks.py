@@ -640,9 +640,9 @@ def test_where_functions_run():
             strategy(compute, concurrency, is_class)
 
 
-def test_settings_that_do_nothing_are_refused():
+def test_settings_that_would_change_results_are_refused():
     with pytest.raises(UnsupportedRayFeatureError):
-        DataContext().use_push_based_shuffle = True
+        DataContext().max_errored_blocks = 3
     context = DataContext()
     copied = context.copy()
     copied.target_max_block_size = 1
