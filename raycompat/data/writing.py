@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 import raycompat as ray
 from raycompat.data import block, frames, tensor, tensorflow
@@ -597,7 +598,11 @@ class _JsonWriter(_Writer):
     def __call__(self, table: Block, file: Any) -> None:
         args = {"orient": "records", "lines": True, **self.args()}
         text = io.BytesIO()
-        frames.to_pandas(table).to_json(text, **args)
+        frame = frames.to_pandas(table)
+        for field in table.schema:
+            if pa.types.is_date(field.type):  # pandas cannot write Arrow's dates as JSON
+                frame[field.name] = table[field.name].to_pandas()
+        frame.to_json(text, **args)
         file.write(text.getvalue())
 
 

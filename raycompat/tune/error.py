@@ -14,5 +14,9 @@ class TuneError(Exception):
     """
 
 
+class NoExperimentError(TuneError, ValueError):
+    """A folder is not that of an experiment; Ray raises a `ValueError` there."""
+
+
 #: Names of older Rays.
 __getattr__ = names_of(__name__)

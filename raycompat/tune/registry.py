@@ -35,7 +35,7 @@ def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bo
     Raises
     ------
     TypeError
-        When it is neither.
+        When it is neither, or the name is not a text.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bo
     -----
     Ray source: ``ray.tune.register_trainable``, 2.60.0. No known difference.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"register_trainable: the name {name!r} is not a str.")
     _trainables[name] = trainable_class(trainable, name)
 
 

@@ -241,3 +241,8 @@ def test_an_analysis_needs_a_metric(tune, grid):
 def test_an_analysis_needs_an_experiment(tune, tmp_path):
     with pytest.raises((ValueError, tune.TuneError)):
         tune.ExperimentAnalysis(str(tmp_path))
+
+
+def test_a_folder_without_an_experiment(tune, tmp_path):
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        tune.ExperimentAnalysis(str(tmp_path))

@@ -1,12 +1,15 @@
 """Values stay what they are in each format of batches: each type of Arrow, with and without missing ones."""
 
+import io
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat.data import block, frames
+from raycompat.data import block, frames, writing
 
 #: The largest integer up to which all integers are floats too.
 EXACT = 2**53
@@ -100,6 +103,17 @@ def test_times_of_nanoseconds_stay_so_in_pandas():
     table = pa.table({"a": pa.array([3_600_000_000_001, None], pa.time64("ns"))})
     for arrow_backed in (True, False):
         assert block.to_table(frames.to_pandas(table, arrow_backed)).equals(table)
+
+
+def test_json_has_whole_integers_and_dates_where_values_are_missing():
+    table = pa.table({"i": [1, None], "day": pa.array([1, None], pa.date32())})
+    file = io.BytesIO()
+    writing._JsonWriter({"date_format": "iso"}, None)(table, file)
+    first, second = file.getvalue().decode().splitlines()
+    assert json.loads(first)["i"] == 1
+    assert '"i":1,' in first
+    assert json.loads(first)["day"].startswith("1970-01-02")
+    assert json.loads(second) == {"i": None, "day": None}
 
 
 def test_lists_are_arrays_of_their_type():

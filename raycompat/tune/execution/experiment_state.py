@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from raycompat._storage import Folder, append_whole, is_full, when_there_is_room
-from raycompat.tune.error import TuneError
+from raycompat.tune.error import NoExperimentError
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
@@ -127,13 +127,13 @@ def load_trials(folder: Folder) -> list[Trial]:
 
     Raises
     ------
-    TuneError
+    NoExperimentError
         When the folder has no journal.
     """
     from raycompat.tune.experiment.trial import Trial
 
     if not folder.exists(JOURNAL):
-        raise TuneError(
+        raise NoExperimentError(
             f"{folder.path} is not the folder of an experiment: expected the file {JOURNAL} in it. "
             "Pass the path that ResultGrid.experiment_path has."
         )
