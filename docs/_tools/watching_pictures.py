@@ -60,7 +60,7 @@ MARK_JS = """((x, y, width, height, number) => {{
     left: ${{x - 2}}px; top: ${{y - 2}}px; width: ${{width}}px; height: ${{height}}px;`;
   const label = document.createElement("div");
   label.textContent = number;
-  label.style = `position: absolute; right: 4px; top: 2px; width: 20px; height: 20px;
+  label.style = `position: absolute; left: 4px; top: 2px; width: 20px; height: 20px;
     border-radius: 10px; background: #c2185b; color: white; font: bold 13px/20px sans-serif;
     text-align: center;`;
   frame.append(label);

@@ -41,6 +41,9 @@ _MANY_ROWS = 10_000
 #: The resources of `list` and `get`.
 _RESOURCES = [name.replace("_", "-") for name in SCHEMAS]
 
+#: Those of `get`: Ray gets no event by its id.
+_WITH_IDS = [name for name in _RESOURCES if name != "cluster-events"]
+
 _timeout = click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -129,7 +132,10 @@ def list_(connect: Connect) -> click.Command:
         timeout: int,
         **given: Any,
     ) -> None:
-        """List tasks, actors, objects, nodes, workers and more."""
+        """List tasks, actors, objects, nodes, workers, events of the cluster and more.
+
+        Example: raycompat list tasks --filter state=FAILED --detail
+        """
         options = ListApiOptions(limit, timeout, detail, [_filter(each) for each in filters])
         client = connect(given)
         kind, is_for_readers = _resource(resource), form == "default"
@@ -212,11 +218,14 @@ def get(connect: Connect) -> click.Command:
         cls=StateCommand,
         short_help="Show one task, actor, object or node with all its fields.",
     )
-    @click.argument("resource", type=click.Choice(_RESOURCES))
+    @click.argument("resource", type=click.Choice(_WITH_IDS))
     @click.argument("id", shell_complete=completion.ids(connect))
     @_timeout
     def command(resource: str, id: str, timeout: int, **given: Any) -> None:
-        """Show one row with all its fields."""
+        """Show one row with all its fields.
+
+        Example: raycompat get actors ID
+        """
         found = connect(given).get(_resource(resource), id, GetApiOptions(timeout))
         if found is None:
             raise click.ClickException(f"There is nothing with the id {id!r} among the {resource}.")
@@ -236,7 +245,10 @@ def summary(connect: Connect) -> click.Command:
     @format_option
     @_timeout
     def command(resource: str, form: str, timeout: int, **given: Any) -> None:
-        """Count tasks by name, actors by class, or objects, in each state."""
+        """Count tasks by name, actors by class, or objects, in each state.
+
+        Example: raycompat summary tasks --format json
+        """
         found = connect(given).summary(
             SummaryResource(resource),
             options=SummaryApiOptions(timeout),

@@ -299,6 +299,26 @@ class ObjectState(StateSchema):
     ip: str = field(metadata=_FILTERABLE)
 
 
+@dataclass
+class ClusterEventState(StateSchema):
+    """Something that happened to the cluster: a node, driver or job came or left, or an actor died.
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.common.ClusterEventState``, 2.60.0. `severity` is INFO, WARNING or
+    ERROR. `source_type` is RAYLET for nodes, JOBS for drivers and jobs, and GCS for actors. `time` is
+    the local time of the scheduler's host. `event_id` grows with time. Detail: `custom_fields`, the
+    ids that the event is about. Actors that their program has ended are no events.
+    """
+
+    severity: str = field(metadata=_FILTERABLE)
+    time: str = field(metadata=_PLAIN)
+    source_type: str = field(metadata=_FILTERABLE)
+    message: str = field(metadata=_PLAIN)
+    event_id: str = field(metadata=_FILTERABLE)
+    custom_fields: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+
+
 #: The class of each resource, and the field by which ``get_`` functions look.
 SCHEMAS: dict[str, tuple[type[StateSchema], str]] = {
     "actors": (ActorState, "actor_id"),
@@ -308,4 +328,5 @@ SCHEMAS: dict[str, tuple[type[StateSchema], str]] = {
     "workers": (WorkerState, "worker_id"),
     "tasks": (TaskState, "task_id"),
     "objects": (ObjectState, "object_id"),
+    "cluster_events": (ClusterEventState, "event_id"),
 }

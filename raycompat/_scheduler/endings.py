@@ -171,6 +171,10 @@ class Endings:
     def actor_died(self, row: ActorRow, error: bytes) -> None:
         """Record an actor that has died, unless its program has ended it."""
         if not failures.is_expected(error):
+            name = f"{row.class_name} ({row.name})" if row.name else row.class_name
+            text = f"The actor {name} has died: {failures.last_line(failures.text_of(error))}"
+            actor_id = row.key.rpartition("-")[2]
+            self._parts.events.note("ERROR", "GCS", text, actor_id=actor_id, job_id=row.job)
             self.deaths.append((time.time(), replace(row, about=b"", watchers=set())))
 
     def actor_left(self, row: ActorRow) -> None:

@@ -20,6 +20,7 @@ from raycompat._messages.jobs import (
 )
 from raycompat._messages.nodes import NodeAt
 from raycompat._protocol.resource_set import HEAD_RESOURCE
+from raycompat._protocol.submission import NAMESPACE
 from raycompat._scheduler.functions import Functions
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Jobs:
         jobs = [job for job in self.open.values() if job.client == client]
         for job in jobs:
             job.orphaned, job.ended = True, time.time()
+            self._note(job, "has ended")
             self._parts.experiments.job_ended(job.job)
             self.end_if_done(job)
         if not jobs:
@@ -121,7 +123,13 @@ class Jobs:
         for worker in self._parts.nodes.info:
             adapter.tell_worker(self._scheduler, worker, self._message(opened))
         self._parts.submissions.driver_began(opened)
+        self._note(opened, "has begun")
         self._parts.notify_change()
+
+    def _note(self, job: Job, what: str) -> None:
+        if job.namespace != NAMESPACE:  # the processes that send jobs are drivers too
+            text = f"The driver {job.setup['driver_pid']} of the job {job.job} {what}."
+            self._parts.events.note("INFO", "JOBS", text, job_id=job.job)
 
     def _message(self, job: Job) -> BeginJob:
         # An ended driver reads no output.

@@ -62,6 +62,9 @@ class Nodes:
         """Handle a worker's report that it is a node, with its resources."""
         info = message.info
         self._unfit.pop(worker, None)
+        if worker not in self.info:
+            text = f"The node {info['name']} ({info['ip']}) has joined the cluster."
+            self._parts.events.note("INFO", "RAYLET", text, node_id=info["node_id"])
         self.info[worker] = info
         total = ResourceSet.from_units(info["total"])
         self._parts.ledger.add_node(worker, total, info["gpu_ids"])
@@ -159,6 +162,8 @@ class Nodes:
         parts.dispatcher.soon()
 
     def _note_departed(self, worker: str, info: NodeInfo) -> None:
+        text = f"The node {info['name']} ({info['ip']}) has left the cluster."
+        self._parts.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
         self._departed.append(DepartedNode(**info, address=worker, ended=time.time()))
         self._former_ids.pop(worker, None)
         self._former_ids[worker] = str(info["node_id"])

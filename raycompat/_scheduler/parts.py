@@ -73,6 +73,7 @@ from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.endings import Endings
+from raycompat._scheduler.events import Events
 from raycompat._scheduler.experiments import Experiments
 from raycompat._scheduler.figures import Figures
 from raycompat._scheduler.groups import Groups
@@ -113,6 +114,7 @@ class Parts:
         self.scheduler = scheduler
         #: Set, and replaced, whenever a node, job or actor is added or removed.
         self.changed = asyncio.Event()
+        self.events = Events()
         self.ledger = Ledger()
         self.nodes = Nodes(self)
         self.guest = Guest(self)

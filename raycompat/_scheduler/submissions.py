@@ -316,6 +316,9 @@ class Submissions:
 
     def _end(self, job: Submission, status: str) -> None:
         job.status, job.ended = status, time.time()
+        severity = "ERROR" if status == "FAILED" else "INFO"
+        text = f"The submitted job {job.id} has ended with the status {status}."
+        self._parts.events.note(severity, "JOBS", text, submission_id=job.id)
         job.stops.set()
         job.ends.set()
         self._parts.packages.release(_holder(job))

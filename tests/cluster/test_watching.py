@@ -460,3 +460,38 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(cluster, file, error
         pytest.fail("The block must not run.")
     with pytest.raises(error, match=words):
         ray.init(_report=file)
+
+
+def test_events_say_which_nodes_and_drivers_came_and_which_actors_died(cluster):
+    @ray.remote(num_cpus=0)
+    class Dies:
+        def exit(self):
+            os._exit(3)
+
+    actor = Dies.options(name="fragile").remote()
+    with pytest.raises(ray.exceptions.RayActorError):
+        ray.get(actor.exit.remote())
+    killed = Dies.options(name="killed").remote()
+    ray.get(killed.__ray_ready__.remote())
+    ray.kill(killed)
+    events = json.loads(cluster.must("list", "cluster-events", "--detail", "--format", "json"))
+    node, job = ray.nodes()[0], ray.get_runtime_context().get_job_id()
+    about = [
+        (each["severity"], each["source_type"], each["message"], each["custom_fields"])
+        for each in events
+    ]
+    joined = f"The node {node['NodeName']} ({node['NodeManagerAddress']}) has joined the cluster."
+    assert ("INFO", "RAYLET", joined, {"node_id": node["NodeID"]}) in about
+    begun = f"The driver {os.getpid()} of the job {job} has begun."
+    assert ("INFO", "JOBS", begun, {"job_id": job}) in about
+    (died,) = [each for each in events if "fragile" in each["message"]]
+    assert died["severity"] == "ERROR"
+    assert died["message"].startswith("The actor Dies (fragile) has died: ")
+    assert died["message"].endswith("exit code 3.")
+    assert died["custom_fields"] == {"actor_id": actor._actor_id.hex(), "job_id": job}
+    assert not [each for each in events if "killed" in each["message"]]
+    assert events == sorted(events, key=lambda each: each["event_id"])
+    assert "fragile" in cluster.must("list", "cluster-events", "--filter", "severity=error")
+    done = cluster.run("get", "cluster-events", died["event_id"])
+    assert done.exit_code == 2
+    assert "'cluster-events' is not one of" in done.stderr

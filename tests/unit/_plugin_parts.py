@@ -35,7 +35,12 @@ class Cluster:
         self.parts = Parts(self.scheduler)
         for each in addresses:
             self.parts.ledger.add_node(each, ResourceSet.from_amounts({"CPU": 10}))
-            self.parts.nodes.info[each] = {"node_id": each, "labels": {}}
+            self.parts.nodes.info[each] = {
+                "node_id": each,
+                "labels": {},
+                "name": each,
+                "ip": "10.0.0.1",
+            }
 
     def _send(self, to_clients, to_workers):
         self.sent += [

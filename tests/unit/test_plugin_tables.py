@@ -36,7 +36,7 @@ def in_loop(monkeypatch):
 
 
 def open_job(cluster, client="driver", *, orphaned=False):
-    job = Job(JOB, client, "n", {}, None, orphaned=orphaned)
+    job = Job(JOB, client, "n", {"driver_pid": 1}, None, orphaned=orphaned)
     cluster.parts.jobs.open[JOB] = job
     return job
 
@@ -202,7 +202,8 @@ def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
     def test(cluster):
         table = cluster.parts.nodes
         for number, address in enumerate(["a", "b", "a", "c"]):
-            table._note_departed(address, {"node_id": f"{number}"})
+            info = {"node_id": f"{number}", "name": address, "ip": "10.0.0.1"}
+            table._note_departed(address, info)
         assert [table.id_of(each) for each in "abc"] == ["2", None, "3"]
         assert table.id_of("tcp://node-0") == "tcp://node-0"
         assert table.id_of(None) is None
@@ -352,7 +353,8 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
     def test(cluster):
         cluster.hold("f-1", "driver")
         for number in range(3):
-            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", {"node_id": f"{number}"})
+            info = {"node_id": f"{number}", "name": "gone", "ip": "10.0.0.1"}
+            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info)
         answer = cluster.parts.handlers()[Request.RESOURCES]()
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 

@@ -30,6 +30,7 @@ class State:
         self._objects = Objects(parts)
         self._sources: dict[str, Callable[[], Rows]] = {
             "actors": self.actors.rows,
+            "cluster_events": self.cluster.events,
             "jobs": self.cluster.jobs,
             "nodes": self.cluster.nodes,
             "objects": self._objects.rows,
@@ -42,7 +43,9 @@ class State:
     ) -> dict[str, Any]:
         """Return the rows of a resource that match; or an ``error`` about the filters."""
         try:
-            query = Query(SCHEMAS[resource][0], filters, limit, detail=detail)
+            # Rows are in the order of their ids, which are the first field of most.
+            key = "event_id" if resource == "cluster_events" else None
+            query = Query(SCHEMAS[resource][0], filters, limit, detail=detail, key=key)
         except ValueError as error:
             return {"error": str(error)}
         if resource == "tasks":

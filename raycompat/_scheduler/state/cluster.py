@@ -32,6 +32,11 @@ class Cluster:
         for gone in nodes.departed():
             yield _describe_node(gone, ended=gone["ended"])
 
+    async def events(self) -> Rows:
+        """Iterate over the last events."""
+        for event in list(self._parts.events.rows):
+            yield event
+
     async def jobs(self) -> Rows:
         """Iterate over all jobs."""
         for described in self.all_jobs():

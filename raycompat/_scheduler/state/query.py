@@ -39,9 +39,15 @@ class Query:
     """
 
     def __init__(
-        self, schema: type[StateSchema], filters: Sequence[Any], limit: int, *, detail: bool
+        self,
+        schema: type[StateSchema],
+        filters: Sequence[Any],
+        limit: int,
+        *,
+        detail: bool,
+        key: str | None = None,
     ) -> None:
-        self._key = schema.list_columns()[0]
+        self._key = key or schema.list_columns()[0]
         self._columns = schema.list_columns(detail=detail)
         self._limit = limit
         self._filters = [_checked(schema, *each) for each in filters]

@@ -17,6 +17,7 @@ from raycompat.util.state.api import (
     get_task,
     get_worker,
     list_actors,
+    list_cluster_events,
     list_jobs,
     list_nodes,
     list_objects,
@@ -31,7 +32,7 @@ from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.logs import get_log, list_logs
 
 #: Ray's names that raise when they are used.
-_REFUSED = ("list_cluster_events", "list_runtime_envs")
+_REFUSED = ("list_runtime_envs",)
 
 
 def __getattr__(name: str) -> Any:
@@ -52,6 +53,7 @@ __all__ = [
     "get_task",
     "get_worker",
     "list_actors",
+    "list_cluster_events",
     "list_jobs",
     "list_logs",
     "list_nodes",

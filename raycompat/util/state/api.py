@@ -10,6 +10,7 @@ from raycompat.util.state.common import (
     DEFAULT_LIMIT,
     DEFAULT_RPC_TIMEOUT,
     ActorState,
+    ClusterEventState,
     Filter,
     GetApiOptions,
     JobState,
@@ -104,6 +105,34 @@ def list_actors(
     """
     options = ListApiOptions(limit, timeout, detail, filters)
     return _list(StateResource.ACTORS, address, options, raise_on_missing_output, _explain)
+
+
+def list_cluster_events(
+    address: str | None = None,
+    filters: list[Filter] | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[ClusterEventState]:
+    """Return the last 1,000 events: nodes, drivers and jobs that came and left, and actors that died.
+
+    The parameters and errors are those of `list_tasks`. The oldest event is the first.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import list_cluster_events
+    >>> {event.severity for event in list_cluster_events(filters=[("source_type", "=", "RAYLET")])}
+    {'INFO'}
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.list_cluster_events``, 2.60.0. The events are raycompat's own: see
+    `ClusterEventState`.
+    """
+    options = ListApiOptions(limit, timeout, detail, filters)
+    return _list(StateResource.CLUSTER_EVENTS, address, options, raise_on_missing_output, _explain)
 
 
 def list_objects(

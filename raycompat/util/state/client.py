@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 #: Resources that Ray lists and raycompat does not, with the alternative.
 _REFUSED = {
     StateResource.RUNTIME_ENVS: "list_actors(detail=True) has the environments of actors",
-    StateResource.CLUSTER_EVENTS: "list_nodes and list_workers show nodes and processes that ended",
 }
 
 
@@ -111,7 +110,7 @@ class StateApiClient:
         Of a task that was tried several times, the list of its attempts; of an object, the list of the
         references to it.
         """
-        if resource not in (each for each in StateResource if each not in _REFUSED):
+        if resource in _REFUSED or resource is StateResource.CLUSTER_EVENTS:
             raise ValueError(f"Can't get {resource.name} by id.")
         schema, key = SCHEMAS[resource.value]
         answer = self.ask(
