@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from raycompat._surface import era, gym_finder, missing
+from raycompat._surface import era, gym_finder, missing, old_python
 
 if TYPE_CHECKING:
     from importlib.abc import Loader
@@ -66,6 +66,7 @@ def install_as_ray() -> None:
         )
     sys.meta_path.insert(0, _Finder())
     gym_finder.install()
+    old_python.install()
     vars(sys.modules[_OURS])["__version__"] = era.shown()
     _tell_children()
 

@@ -6,6 +6,7 @@ says how one is made; it travels to the processes that play.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,8 +72,10 @@ class ActingPolicy:
         self.decode = ActionDecoder(plan.action_space, plan.normalize_actions, plan.clip_actions)
         self.filter = make_filter(plan.observation_filter, self.encode.shape)
         self.policy: Policy = plan.policy_class(plan.network, self.decode.layout)
+        #: What it remembers; None for a network without a memory.
+        self.memory = None if plan.network is None else plan.network.memory
 
-    def observe(self, raw: list[Any], update: bool = True) -> Any:
+    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
         """Return observations as the policy takes them.
 
         Parameters
@@ -81,8 +84,43 @@ class ActingPolicy:
             Of the observation space.
         update : bool, default True
             Whether the filter counts them.
+        memories : array, shape (observations, numbers), optional
+            A result of `remembered`. By default, episodes begin.
         """
-        return self.filter(self.encode(raw), update)
+        found = self.filter(self.encode(raw), update)
+        if self.memory is None:
+            return found
+        if memories is None:
+            memories = self.remembered([None] * len(raw), [0.0] * len(raw))
+        return np.concatenate([found.reshape(len(raw), -1), memories], axis=1, dtype=np.float32)
+
+    def remembered(
+        self, memories: Sequence[NDArray[Any] | None], rewards: Sequence[float]
+    ) -> NDArray[Any] | None:
+        """Return what is remembered at some observations; None for a network without a memory.
+
+        Parameters
+        ----------
+        memories : sequence of array
+            What `act` gave at the actions before; None where an episode begins.
+        rewards : sequence of float
+            For these actions.
+        """
+        if self.memory is None:
+            return None
+        begin = self.memory.row
+        found = np.stack([begin if each is None else each for each in memories])
+        if self.memory.sees_reward:
+            known = [r if m is not None else 0.0 for m, r in zip(memories, rewards, strict=True)]
+            found[:, -1] = known
+        return found
+
+    def without_memory(self, observations: NDArray[Any]) -> NDArray[Any]:
+        """Return results of `observe`, of any axes before, without what is remembered."""
+        if self.memory is None:
+            return observations
+        count, axes = int(np.prod(self.encode.shape)), observations.shape[:-1]
+        return observations[..., :count].reshape(*axes, *self.encode.shape)
 
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
@@ -121,7 +159,7 @@ class ActingRule:
         self.initial_state = self._rule.initial_state
         self.choose = self._rule.choose
 
-    def observe(self, raw: list[Any], update: bool = True) -> Any:
+    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
         """Return observations as the rule takes them."""
         return raw if self._encode is None else list(self._encode(raw))
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.rllib.memory import Memory, memory_layer, rows_layer
+
 Weights = list[NDArray[Any]]
 
 #: The values of the option ``fcnet_activation``, in numpy; Keras has the same names.
@@ -70,6 +72,9 @@ class NetworkSpec:
         In place of filters and trunk: returns a Keras model for the observation's shape.
     gives_heads : bool
         Whether that model has the outputs of the heads, in their order, and needs no layers on top.
+    memory : Memory, optional
+        What it remembers. Its inputs are sequences then, see `raycompat.rllib.memory`; and it has the
+        further output ``states``, those after each sequence.
     """
 
     observation_shape: tuple[int, ...]
@@ -79,11 +84,12 @@ class NetworkSpec:
     conv_filters: tuple[tuple[int, int, int], ...] = ()
     custom_trunk: Callable[[tuple[int, ...]], Any] | None = None
     gives_heads: bool = False
+    memory: Memory | None = None
 
     @property
     def is_dense(self) -> bool:
         """Whether all layers are dense."""
-        return not self.conv_filters and self.custom_trunk is None
+        return not self.conv_filters and self.custom_trunk is None and self.memory is None
 
     @property
     def num_parameters(self) -> int:
@@ -223,9 +229,7 @@ class KerasNetwork:
         self._seed = seed
         #: Keras orders weights by the depth of layers; these travel in the order of making.
         self._layers: list[Any] = []
-        inputs = self._keras.Input(spec.observation_shape)
-        trunk = self._trunk(spec, inputs)
-        outputs = {}
+        inputs, trunk, outputs = self._inputs_and_trunk(spec)
         for place, head in enumerate(spec.heads):
             if spec.gives_heads:
                 x = trunk[place]
@@ -242,6 +246,22 @@ class KerasNetwork:
         self._read = _compiled_read(self._variables)
         if spec.is_dense:
             self.set_weights(initial_weights(spec, seed))
+
+    def _inputs_and_trunk(self, spec: NetworkSpec) -> tuple[Any, Any, dict[str, Any]]:
+        """Return the inputs, what the heads are on, and the states where there is a memory."""
+        memory = spec.memory
+        if memory is None:
+            inputs = self._keras.Input(spec.observation_shape)
+            return inputs, self._trunk(spec, inputs), {}
+        num_observed = int(np.prod(spec.observation_shape))
+        inputs = self._keras.Input((None, num_observed + memory.row.size))
+        if spec.gives_heads:
+            *trunk, states = self._trunk(spec, inputs)
+            return inputs, trunk, {"states": states}
+        features = self._trunk(spec, rows_layer(self._keras)(spec.observation_shape)(inputs))
+        layer = self._added(memory_layer(self._keras)(memory, num_observed, self._next_seed()))
+        trunk, states = layer(features, inputs)
+        return inputs, trunk, {"states": states}
 
     def _trunk(self, spec: NetworkSpec, inputs: Any) -> Any:
         layers = self._keras.layers
@@ -277,7 +297,11 @@ class KerasNetwork:
         return self._seed + len(self._layers)
 
     def __call__(self, observations: Any) -> Any:
-        """Return the outputs of each head as tensors of shape (rows, num_outputs)."""
+        """Return the outputs of each head as tensors of shape (rows, num_outputs).
+
+        Of a network with a memory, observations have the shape (sequences, steps, numbers), and the
+        rows of outputs are all steps of the first sequence, of the second one, and so on.
+        """
         return self.model(observations, training=False)
 
     @property
@@ -344,6 +368,7 @@ class KerasForward:
         import tensorflow as tf
 
         self._network = KerasNetwork(spec, seed=0)
+        self._has_memory = spec.memory is not None
         self._forward = tf.function(self._network.__call__, reduce_retracing=True)
 
     def set_weights(self, weights: Weights) -> None:
@@ -352,7 +377,8 @@ class KerasForward:
 
     def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the outputs of each head, of shape (rows, num_outputs)."""
-        return {name: output.numpy() for name, output in self._forward(observations).items()}
+        rows = observations[:, None] if self._has_memory else observations
+        return {name: output.numpy() for name, output in self._forward(rows).items()}
 
 
 def import_keras() -> Any:

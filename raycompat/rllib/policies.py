@@ -20,7 +20,10 @@ class Policy(Protocol):
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
     ) -> tuple[NDArray[Any], Extras]:
-        """Return actions, of shape (rows,) or (rows, numbers), and what to remember of them."""
+        """Return actions, of shape (rows,) or (rows, numbers), and what to remember of them.
+
+        ``memories`` is what a network with a memory has to see beside the next observations.
+        """
 
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
@@ -45,6 +48,7 @@ class StochasticPolicy:
     def __init__(self, network: NetworkSpec, layout: Layout) -> None:
         self._forward = make_forward(network)
         self._layout = layout
+        self._memory = network.memory
         self._has_critic = any(head.name == "value" for head in network.heads)
 
     def act(
@@ -61,6 +65,8 @@ class StochasticPolicy:
         }
         if self._has_critic:
             extras["values"] = outputs["value"][:, 0]
+        if self._memory is not None:
+            extras["memories"] = self._memory.after(outputs["states"], actions)
         return actions, extras
 
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:

@@ -9,9 +9,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.learner import Learner
+from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
 from raycompat.rllib.networks import (
     Head,
     NetworkSpec,
@@ -120,7 +122,71 @@ class PolicySetup:
         spaces = self.observation_space, self.action_space
         gives_value = len(heads) > 1
         source = ModelSource(cls, *spaces, heads[0].num_outputs, self.config.model, gives_value)
-        return NetworkSpec(self.encode.shape, heads, custom_trunk=source, gives_heads=True)
+        states = source.initial_states(self.encode.shape)
+        length = self.config.model["max_seq_len"]
+        return NetworkSpec(
+            self.encode.shape,
+            heads,
+            custom_trunk=source,
+            gives_heads=True,
+            memory=Memory(states, length) if states else None,
+        )
+
+    def memory(self) -> Memory | None:
+        """Return the memory that the model's options ask for; None without one.
+
+        Raises
+        ------
+        ValueError
+            When they ask for two.
+        """
+        model = self.config.model
+        if not (model["use_lstm"] or model["use_attention"]):
+            return None
+        if model["use_lstm"] and model["use_attention"]:
+            raise ValueError(
+                "model: use_lstm and use_attention are both True: expected one of them."
+            )
+        length = model["max_seq_len"]
+        if model["use_attention"]:
+            sizes = AttentionOptions(
+                model["attention_num_transformer_units"],
+                model["attention_dim"],
+                model["attention_num_heads"],
+                model["attention_head_dim"],
+                model["attention_memory_inference"],
+                model["attention_position_wise_mlp_dim"],
+                float(model["attention_init_gru_gate_bias"]),
+            )
+            return attention_memory(sizes, max_length=length)
+        return lstm_memory(
+            model["lstm_cell_size"],
+            max_length=length,
+            actions=self.decode.layout if model["lstm_use_prev_action"] else (),
+            sees_reward=bool(model["lstm_use_prev_reward"]),
+        )
+
+    def refuse_memory(self, algorithm: str) -> None:
+        """Raise where a network is to remember.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the options ask for a memory, or a network of a class has one.
+        """
+        model, cls = self.config.model, self.custom_class()
+        if cls is not None:
+            from raycompat._old.rllib.models.modelv2 import ModelV2
+
+            has_states = cls.get_initial_state is not ModelV2.get_initial_state
+        else:
+            has_states = False
+        if model["use_lstm"] or model["use_attention"] or has_states:
+            raise UnsupportedRayFeatureError(
+                f"A network with a memory in {algorithm}",
+                f"{algorithm} learns from single steps",
+                "use A2C, A3C, APPO, IMPALA or PPO, or the connector FrameStackingEnvToModule",
+            )
 
     def policy_head(self, hiddens: tuple[int, ...] = ()) -> Head:
         """Return the head that gives the parameters of the actions' distribution.
@@ -144,19 +210,23 @@ class PolicySetup:
     def actor_critic_network(self) -> NetworkSpec:
         """Return a network with the heads ``policy`` and ``value``.
 
-        They share layers if the model's option says so, or if there are filters or a custom model.
+        They share layers if the model's option says so, or if there are filters, a memory or a custom
+        model.
         """
-        cls = self.custom_class()
-        if cls is not None:
+        cls, memory = self.custom_class(), self.memory()
+        if cls is not None and memory is None:
             return self.network_of_class(cls, (self.policy_head(), Head("value", 1)))
         body, model = self.body_options(), self.config.model
         hiddens = tuple(model["fcnet_hiddens"])
         shares = bool(
-            model["vf_share_layers"] or body["conv_filters"] or body["custom_trunk"] is not None
+            model["vf_share_layers"]
+            or body["conv_filters"]
+            or body["custom_trunk"] is not None
+            or memory is not None
         )
         own = (() if shares else hiddens) + tuple(model["head_fcnet_hiddens"])
         heads = (self.policy_head(own), Head("value", 1, own, 1.0))
-        return NetworkSpec(heads=heads, trunk=hiddens if shares else (), **body)
+        return NetworkSpec(heads=heads, trunk=hiddens if shares else (), memory=memory, **body)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.networks import Weights
 
@@ -29,7 +31,7 @@ class PolicyOfAlgorithm:
     """
 
     def __init__(self, algorithm: Any, name: str, plan: PolicyPlan) -> None:
-        self._algorithm, self._name = algorithm, name
+        self._algorithm, self._name, self._plan = algorithm, name, plan
         self.observation_space, self.action_space = plan.observation_space, plan.action_space
 
     @property
@@ -44,7 +46,14 @@ class PolicyOfAlgorithm:
         return self._algorithm.config
 
     def compute_single_action(
-        self, obs: Any, state: Any = None, *, explore: bool | None = None, **kwargs: Any
+        self,
+        obs: Any,
+        state: Any = None,
+        prev_action: Any = None,
+        prev_reward: Any = None,
+        *,
+        explore: bool | None = None,
+        **kwargs: Any,
     ) -> tuple[Any, list[Any], dict[str, Any]]:
         """Return the action for one observation, the next states, and what the policy remembers.
 
@@ -53,33 +62,57 @@ class PolicyOfAlgorithm:
         obs : object
             Of the observation space.
         state : list, optional
-            Of a rule of a user, what it returned last.
+            Of a network with a memory, or of a rule of a user: what it returned last.
+        prev_action : object, optional
+            The last action, where the network sees it.
+        prev_reward : float, optional
+            The last reward, where the network sees it.
         explore : bool, optional
             Draw the action, instead of taking the best; by default as the config says.
         **kwargs
             They have no effect: the policy sees the observation alone.
         """
         found: tuple[Any, list[Any], dict[str, Any]] = self._algorithm.compute_single_action(
-            obs, state, policy_id=self._name, explore=explore, full_fetch=True
+            obs,
+            state,
+            prev_action=prev_action,
+            prev_reward=prev_reward,
+            policy_id=self._name,
+            explore=explore,
+            full_fetch=True,
         )
         return found
 
     def compute_actions(
-        self, obs_batch: Sequence[Any], *args: Any, explore: bool | None = None, **kwargs: Any
+        self,
+        obs_batch: Sequence[Any],
+        state_batches: Sequence[Any] | None = None,
+        *args: Any,
+        explore: bool | None = None,
+        **kwargs: Any,
     ) -> tuple[list[Any], list[Any], dict[str, Any]]:
-        """Return the actions for several observations, no states, and an empty dict.
+        """Return the actions for several observations, the next states, and an empty dict.
 
         Parameters
         ----------
         obs_batch : sequence
             Of the observation space.
+        state_batches : sequence of arrays, optional
+            For each state of `get_initial_state` its values for these observations.
         *args, **kwargs
             They have no effect.
         explore : bool, optional
             Draw the actions, instead of taking the best; by default as the config says.
         """
-        actions = [self.compute_single_action(each, explore=explore)[0] for each in obs_batch]
-        return actions, [], {}
+        columns = list(state_batches or ())
+        found = [
+            self.compute_single_action(each, [column[n] for column in columns], explore=explore)
+            for n, each in enumerate(obs_batch)
+        ]
+        nexts = [
+            np.stack(column) for column in zip(*(states for _, states, _ in found), strict=True)
+        ]
+        return [action for action, _, _ in found], nexts, {}
 
     def get_weights(self) -> Weights:
         """Return the weights, a list of arrays; none for a rule of a user."""
@@ -101,5 +134,8 @@ class PolicyOfAlgorithm:
         self._algorithm.weights_changed()
 
     def get_initial_state(self) -> list[Any]:
-        """Return no states: networks have no memory."""
-        return []
+        """Return the states at the beginning of an episode; none for a network without a memory."""
+        network = self._plan.network
+        if network is None:
+            return list(self._plan.make().initial_state())  # type: ignore[union-attr]
+        return [] if network.memory is None else [each.copy() for each in network.memory.initial]

@@ -128,3 +128,59 @@ def n_step_transitions(
     goes_on = ~np.asarray(terminateds, bool)[last, columns]
     discounts = (gamma**lengths * goes_on).astype(np.float32)
     return sums.astype(np.float32), last, discounts
+
+
+def v_trace(
+    rewards: NDArray[Any],
+    values: NDArray[Any],
+    next_values: NDArray[Any],
+    terminateds: NDArray[Any],
+    truncateds: NDArray[Any],
+    ratios: NDArray[Any],
+    gamma: float,
+    lambda_: float = 1.0,
+    clip: float = 1.0,
+    clip_of_policy: float = 1.0,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Return the targets of a critic, and advantages, for steps that an older policy has played.
+
+    Parameters
+    ----------
+    rewards, values, next_values : array of float, shape (steps, environments)
+        As in `generalized_advantages`.
+    terminateds, truncateds : array of bool, shape (steps, environments)
+        How the episode ended with this step.
+    ratios : array of float, shape (steps, environments)
+        How much likelier the action is by the policy that learns than by the one that played.
+    gamma : float, 0 to 1
+        The discount of rewards, for each step.
+    lambda_ : float, 0 to 1
+        0 trusts the critic after one step, 1 the rewards.
+    clip, clip_of_policy : float
+        The largest ratio that counts, for targets and for advantages.
+
+    Returns
+    -------
+    targets, advantages : array of float32, shape (steps, environments)
+
+    Notes
+    -----
+    Espeholt et al., "IMPALA: scalable distributed deep-RL" (arXiv 1802.01561), equation 1 and section
+    4.2: :math:`v_s - V(x_s) = \delta_s + \gamma c_s (v_{s+1} - V(x_{s+1}))`. Where all ratios are 1,
+    targets less values are the generalized advantages.
+    """
+    goes_on = 1.0 - np.asarray(terminateds, np.float32)
+    same_episode = goes_on * (1.0 - np.asarray(truncateds, np.float32))
+    clipped = np.minimum(ratios, clip)
+    deltas = clipped * (rewards + gamma * next_values * goes_on - values)
+    errors = np.zeros_like(deltas, dtype=np.float32)
+    following = np.zeros(deltas.shape[1:], np.float32)
+    for step in range(len(deltas) - 1, -1, -1):
+        cut = lambda_ * np.minimum(ratios[step], 1.0)
+        following = deltas[step] + gamma * cut * same_episode[step] * following
+        errors[step] = following
+    targets = (values + errors).astype(np.float32)
+    next_targets = np.array(next_values, np.float32)
+    next_targets[:-1] = np.where(same_episode[:-1] > 0, targets[1:], next_targets[:-1])
+    surprise = rewards + gamma * next_targets * goes_on - values
+    return targets, (np.minimum(ratios, clip_of_policy) * surprise).astype(np.float32)

@@ -143,6 +143,18 @@ class ActionDecoder:
             begin += width
         return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
 
+    def encoded(self, action: Any) -> NDArray[Any]:
+        """Return one action of the environment as numbers: choices are one-hot vectors.
+
+        Parameters
+        ----------
+        action : object
+            Of the space.
+        """
+        values = _values_of(self.space, action)
+        pairs = zip(self._leaves, values, strict=True)
+        return np.concatenate([leaf.encoded(value) for leaf, value in pairs], dtype=np.float32)
+
 
 class _Choice:
     """Actions of a Discrete space."""
@@ -153,6 +165,10 @@ class _Choice:
 
     def __call__(self, actions: NDArray[Any]) -> list[Any]:
         return [int(action) + self._start for action in actions.reshape(-1)]
+
+    def encoded(self, action: Any) -> NDArray[Any]:
+        found: NDArray[Any] = np.eye(self.parts[0].size)[int(action) - self._start]
+        return found
 
 
 class _Choices:
@@ -165,6 +181,11 @@ class _Choices:
     def __call__(self, actions: NDArray[Any]) -> list[Any]:
         shaped = actions.reshape(len(actions), *(self._space.shape or ()))
         return list((shaped.astype(np.int64) + self._starts).astype(self._space.dtype))
+
+    def encoded(self, action: Any) -> NDArray[Any]:
+        chosen = (np.asarray(action) - self._starts).reshape(-1).astype(np.int64)
+        pairs = zip(self.parts, chosen, strict=True)
+        return np.concatenate([np.eye(part.size)[each] for part, each in pairs])
 
 
 class _Numbers:
@@ -184,6 +205,13 @@ class _Numbers:
         if self._clips:
             shaped = np.clip(shaped, space.low, space.high)
         return list(shaped.astype(space.dtype))
+
+    def encoded(self, action: Any) -> NDArray[Any]:
+        space, numbers = self._space, np.asarray(action, np.float32)
+        if self._normalizes:
+            numbers = 2 * (numbers - space.low) / (space.high - space.low) - 1
+        found: NDArray[Any] = numbers.reshape(-1)
+        return found
 
 
 def _leaf(leaf: Any, whole: Any, normalize: bool, clip: bool) -> _Choice | _Choices | _Numbers:
@@ -208,6 +236,17 @@ def _leaves_of(space: Any) -> list[Any]:
     if isinstance(space, spaces.Dict):
         return [leaf for each in space.spaces.values() for leaf in _leaves_of(each)]
     return [space]
+
+
+def _values_of(space: Any, action: Any) -> list[Any]:
+    """Return the parts of an action, for `_leaves_of` the space."""
+    if isinstance(space, spaces.Tuple):
+        pairs = list(zip(space.spaces, action, strict=True))
+    elif isinstance(space, spaces.Dict):
+        pairs = [(each, action[name]) for name, each in space.spaces.items()]
+    else:
+        return [action]
+    return [value for each, own in pairs for value in _values_of(each, own)]
 
 
 def _nested(space: Any, values: Iterator[Any]) -> Any:

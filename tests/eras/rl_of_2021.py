@@ -1,6 +1,7 @@
 """In the style of Ray 0.8 to 2.2: ``import gym``, trainers, and ``tune.run`` with an algorithm's name."""
 
 import argparse
+from collections import Iterable  # noqa: UP035
 
 import gym
 import numpy as np
@@ -9,11 +10,13 @@ from gym.envs.registration import register
 from gym.spaces import Box, Discrete
 from ray import tune
 from ray.rllib.agents.callbacks import DefaultCallbacks
+from ray.rllib.agents.impala import ImpalaTrainer
 from ray.rllib.agents.ppo import PPOTrainer
 from ray.rllib.models import ModelCatalog
 from ray.rllib.models.tf.misc import normc_initializer
 from ray.rllib.models.tf.tf_modelv2 import TFModelV2
 from ray.rllib.models.torch.misc import SlimFC
+from ray.rllib.models.torch.recurrent_net import RecurrentNetwork
 from ray.rllib.models.torch.torch_modelv2 import TorchModelV2
 from ray.rllib.utils.framework import try_import_tf, try_import_torch
 from ray.rllib.utils.test_utils import check_learning_achieved
@@ -155,6 +158,49 @@ def models():
     print("Models:", {name: (len(each), all(each)) for name, each in changed.items()})
 
 
+class Recurrent(RecurrentNetwork, nn.Module):
+    """A gated recurrent unit in PyTorch."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        nn.Module.__init__(self)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.cell = nn.GRU(obs_space.shape[0], 8, batch_first=True)
+        self.outputs, self.values = SlimFC(8, num_outputs), SlimFC(8, 1)
+
+    def get_initial_state(self):
+        return [torch.zeros(8)]
+
+    def forward_rnn(self, inputs, state, seq_lens):
+        self._features, after = self.cell(inputs, state[0].unsqueeze(0))
+        return self.outputs(self._features), [after.squeeze(0)]
+
+    def value_function(self):
+        return self.values(self._features).reshape(-1)
+
+
+def memories():
+    ModelCatalog.register_custom_model("recurrent", Recurrent)
+    of_impala = {"use_lstm": True, "lstm_cell_size": 8, "lstm_use_prev_action_reward": True}
+    shapes = {}
+    for trainer, model in ((PPOTrainer, {"custom_model": "recurrent"}), (ImpalaTrainer, of_impala)):
+        config = {**COMMON, "env": Corridor, "model": {"max_seq_len": 4, **model}}
+        if trainer is PPOTrainer:
+            config.update(sgd_minibatch_size=32, num_sgd_iter=1)
+        else:
+            config.update(
+                rollout_fragment_length=8, broadcast_interval=1, min_time_s_per_reporting=0
+            )
+        trained = trainer(config=config)
+        assert np.isfinite(trained.train()["info"]["learner"]["default_policy"]["policy_loss"])
+        state = trained.get_policy().get_initial_state()
+        action, after, _ = trained.compute_action(
+            np.zeros(1), state, prev_action=1, prev_reward=0.5
+        )
+        assert isinstance(after, Iterable) and action in (0, 1)
+        shapes[trainer.__name__] = [each.shape for each in after]
+    print("Memories:", shapes)
+
+
 def by_name(args):
     register_env("doubled", lambda config: Doubled(Corridor(config)))
     results = tune.run(
@@ -178,4 +224,5 @@ if __name__ == "__main__":
     made()
     trainer(parser.parse_args())
     models()
+    memories()
     by_name(parser.parse_args())

@@ -86,6 +86,7 @@ EXPECTED = {
         Callback: 2.0 True
         Action: True
         Models: {'layers': (6, True), 'modules': (6, True)}
+        Memories: {'PPOTrainer': [(8,)], 'ImpalaTrainer': [(8,), (8,)]}
         Best: True
         """,
     "rl_of_several_agents": """

@@ -15,7 +15,12 @@ from raycompat.rllib.filters import MeanStdFilter, RunningStatistics, make_filte
 from raycompat.rllib.networks import Head, NetworkSpec, NumpyForward, initial_weights
 from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer, SumTree
 from raycompat.rllib.results import EndedEpisode, EpisodeStatistics, ResultDict
-from raycompat.rllib.returns import discounted_sums, generalized_advantages, n_step_transitions
+from raycompat.rllib.returns import (
+    discounted_sums,
+    generalized_advantages,
+    n_step_transitions,
+    v_trace,
+)
 from raycompat.rllib.schedules import check_schedule, scheduled
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.rllib.utils.error import UnsupportedSpaceException
@@ -53,6 +58,30 @@ def test_a_truncated_episode_has_the_value_of_its_last_observation():
 def test_with_lambda_1_advantages_are_sums_of_rewards_minus_values():
     # 1 + 2/2 + 3/4 - 10, with no value after the end.
     assert advantages(terminated=[2], lambda_=1.0)[0] == pytest.approx(1 + 1 + 0.75 - 10)
+
+
+def test_v_trace_of_the_policy_that_played_is_its_advantages():
+    rng = np.random.default_rng(1)
+    rewards, values, nexts = rng.normal(size=(3, 6, 2)).astype(np.float32)
+    ends = np.zeros((6, 2), bool)
+    terminateds, truncateds = ends.copy(), ends.copy()
+    terminateds[2, 0] = truncateds[3, 1] = True
+    nexts[:-1] = np.where((terminateds | truncateds)[:-1], nexts[:-1], values[1:])
+    of_steps = rewards, values, nexts, terminateds, truncateds
+    targets, _ = v_trace(*of_steps, np.ones((6, 2)), 0.9, lambda_=0.8)
+    expected = generalized_advantages(*of_steps, 0.9, 0.8)
+    assert np.allclose(targets - values, expected, atol=1e-5)
+
+
+def test_v_trace_by_hand():
+    column = lambda *numbers: np.array(numbers, np.float32)[:, None]  # noqa: E731
+    none = np.zeros((2, 1), bool)
+    targets, advantages = v_trace(
+        column(1, 1), column(1, 2), column(2, 4), none, none, column(3, 0.5), 0.5
+    )
+    # The ratio 3 counts as 1. Of the second step's error, 0.5 * (1 + 0.5 * 4 - 2), a half is discounted.
+    assert targets[:, 0].tolist() == [1 + 1 + 0.25, 2.5]
+    assert advantages[:, 0].tolist() == [1 + 0.5 * 2.5 - 1, 0.5 * (1 + 0.5 * 4 - 2)]
 
 
 def test_discounted_sums():

@@ -113,8 +113,7 @@ def test_what_does_not_happen_here_is_refused():
     ):
         with pytest.raises(UnsupportedRayFeatureError):
             change(PPOConfig()).validate()
-    with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
-        A3CConfig().update_from_dict({"use_lstm": True})
+    assert A3CConfig().update_from_dict({"use_lstm": True}).model["use_lstm"]
     with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
         PPOConfig().callbacks(on_create_policy=print)
     with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
@@ -128,7 +127,8 @@ def test_what_does_not_happen_here_is_refused():
         ({"output": "/tmp/out"}, "recorded steps"),
         ({"input": "/tmp/in"}, "recorded steps"),
         ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),
-        ({"model": {"use_lstm": True}}, "have no memory"),
+        ({"model": {"attention_use_n_prev_actions": 1}}, "Attention is on observations"),
+        ({"opt_type": "rmsprop"}, "optimizer is Adam"),
         ({"model": {"post_fcnet_hiddens": [8]}}, "Register a function"),
         ({"num_atoms": 51}, "not its distribution"),
     ],
@@ -149,7 +149,7 @@ def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
             "log_level": "INFO",
             "remote_worker_envs": True,
             "exploration_config": {"type": "StochasticSampling"},
-            "model": {"use_lstm": False, "max_seq_len": 5},
+            "model": {"use_lstm": False, "lstm_use_prev_action_reward": False},
             "framework": "torch",
         }
     )
@@ -162,7 +162,7 @@ def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
     assert len(said) == len(set(said))
     assert "log_level" in caplog.text
     assert "learn in TensorFlow" in caplog.text
-    assert "'use_lstm'" not in caplog.text
+    assert "'lstm_use_prev_action_reward' is called 'lstm_use_prev_action'" in caplog.text
     with pytest.raises(ValueError, match="multi_agent: unknown options 'polices'"):
         config.multi_agent(polices={})
 

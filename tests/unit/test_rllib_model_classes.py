@@ -215,10 +215,6 @@ def test_norms_in_pytorch():
 
 
 def test_what_networks_cannot_have():
-    class WithMemory(FullyConnectedNetwork):
-        def get_initial_state(self):
-            return [np.zeros(4)]
-
     class WithLoss(FullyConnectedNetwork):
         def custom_loss(self, policy_loss, loss_inputs):
             return 2 * policy_loss
@@ -227,13 +223,11 @@ def test_what_networks_cannot_have():
         def forward(self, input_dict, state, seq_lens):
             return input_dict["obs"][:, :2], state
 
-    with pytest.raises(UnsupportedRayFeatureError, match="no memory"):
-        layer(WithMemory)
     with pytest.raises(UnsupportedRayFeatureError, match=r"WithLoss\.custom_loss"):
         layer(WithLoss)
     with pytest.raises(NotImplementedError, match="no method value_function"):
         layer(WithoutCritic)(np.zeros((1, 3), np.float32))
-    assert [is_class(each) for each in (WithMemory, TorchModelV2, dict, print)] == [
+    assert [is_class(each) for each in (WithLoss, TorchModelV2, dict, print)] == [
         True,
         True,
         False,

@@ -9,7 +9,9 @@ from raycompat._surface import era
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.agents import ppo
 from raycompat.rllib.algorithms.a3c import A2C
+from raycompat.rllib.algorithms.appo import APPOConfig
 from raycompat.rllib.algorithms.dqn import DQN
+from raycompat.rllib.algorithms.impala import IMPALAConfig
 from raycompat.rllib.algorithms.ppo import PPO, PPOConfig
 from raycompat.rllib.algorithms.registry import get_algorithm_class
 
@@ -29,6 +31,9 @@ def name(path):
         ("algorithms.ppo.ppo.PPO", PPO),
         ("algorithms.a2c.A2C", A2C),
         ("algorithms.dqn.dqn.DQN", DQN),
+        ("algorithms.impala.impala.IMPALAConfig", IMPALAConfig),
+        ("algorithms.impala.ImpalaConfig", IMPALAConfig),
+        ("algorithms.appo.appo.APPOConfig", APPOConfig),
         ("agents.callbacks.DefaultCallbacks", name("callbacks.RLlibCallback")),
         ("env.EnvContext", name("env.env_context.EnvContext")),
     ],
@@ -55,6 +60,14 @@ def test_agents_by_name():
     assert name("agents.registry.get_trainer_class")("PPO") is ppo.PPOTrainer
     assert name("agents.registry.get_trainer_class")("APEX") is name("agents.dqn.ApexTrainer")
     assert name("agents.registry.get_trainer_class")("PG") is name("agents.pg.PGTrainer")
+    for path in (
+        "agents.impala.ImpalaTrainer",
+        "agents.ppo.APPOTrainer",
+        "agents.ppo.appo.APPOTrainer",
+    ):
+        found = name("agents.registry.get_trainer_class")("APPO" if "ppo" in path else "IMPALA")
+        assert name(path) is found
+    assert name("agents.impala.DEFAULT_CONFIG")["train_batch_size"] == 500
     assert name("agent.get_agent_class")("PPO") is name("ppo.PPOAgent")
     with pytest.raises(ValueError, match="'PPPO' does not exist"):
         name("agents.registry.get_agent_class")("PPPO")
@@ -81,9 +94,8 @@ def test_simple_q_is_of_2013():
     [
         ("algorithms.SAC", "It is an algorithm that raycompat does not have"),
         ("algorithms.sac.SACConfig", "It is an algorithm that raycompat does not have"),
-        ("agents.impala.ImpalaTrainer", "It is an algorithm that raycompat does not have"),
         ("env.ExternalMultiAgentEnv", "one agent"),
-        ("models.tf.recurrent_net.RecurrentNetwork", "Keras"),
+        ("models.tf.attention_net.GTrXLNet", "Keras"),
         ("policy.torch_policy.TorchPolicy", "machinery"),
         ("connectors.agent.pipeline.AgentConnectorPipeline", "functions of observations"),
         ("offline.dataset_reader.DatasetReader", "recorded"),
@@ -137,14 +149,14 @@ def test_frameworks_are_found_or_none(monkeypatch):
 
 
 def test_algorithms_that_are_not_here_say_which_are():
-    for lacking in ("IMPALA", "SAC", "contrib/MADDPG"):
-        with pytest.raises(UnsupportedRayFeatureError, match=f"{lacking}.*A2C, A3C, DQN, ES, PPO"):
+    for lacking in ("TD3", "SAC", "contrib/MADDPG"):
+        with pytest.raises(UnsupportedRayFeatureError, match=f"{lacking}.*A2C, A3C, APPO, DQN, ES"):
             get_algorithm_class(lacking)
     from raycompat.tune.registry import get_trainable_cls
 
     assert get_trainable_cls("PG") is get_algorithm_class("PG")
-    with pytest.raises(UnsupportedRayFeatureError, match="APPO"):
-        get_trainable_cls("APPO")
+    with pytest.raises(UnsupportedRayFeatureError, match="MARWIL"):
+        get_trainable_cls("MARWIL")
 
 
 def test_keys_of_results_have_names():

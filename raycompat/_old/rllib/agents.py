@@ -33,7 +33,7 @@ def get_agent_class(alg: str) -> type[Any]:
     Parameters
     ----------
     alg : str
-        "A2C", "A3C", "APEX", "DQN", "ES", "PG" or "PPO".
+        "A2C", "A3C", "APEX", "APPO", "DQN", "ES", "IMPALA", "PG" or "PPO".
 
     Raises
     ------
@@ -49,7 +49,7 @@ def get_trainer_class(alg: str) -> type[Any]:
     Parameters
     ----------
     alg : str
-        "A2C", "A3C", "APEX", "DQN", "ES", "PG", "PPO" or "SimpleQ".
+        "A2C", "A3C", "APEX", "APPO", "DQN", "ES", "IMPALA", "PG", "PPO" or "SimpleQ".
 
     Raises
     ------
@@ -59,15 +59,17 @@ def get_trainer_class(alg: str) -> type[Any]:
     return _in_its_old_form(alg, "Trainer")
 
 
+#: Algorithms that have a module in `raycompat.rllib.agents`, and the names of others' classes.
+_WITH_A_MODULE = ("A2C", "A3C", "DQN", "ES", "PPO")
+_STEMS = {"APEX": "Apex", "IMPALA": "Impala"}
+
+
 def _in_its_old_form(name: str, form: str) -> type[Any]:
-    if name in ALGORITHMS:
+    if name in _WITH_A_MODULE:
         module, stem = f"raycompat.rllib.agents.{ALGORITHMS[name]}", name
     else:
         get_algorithm_class(name)  # raises for what is no algorithm, and warns of removed ones
-        module, stem = (
-            "raycompat._old.rllib.trainers",
-            name.capitalize() if name == "APEX" else name,
-        )
+        module, stem = "raycompat._old.rllib.trainers", _STEMS.get(name, name)
     found: type[Any] = getattr(importlib.import_module(module), f"{stem}{form}")
     return found
 

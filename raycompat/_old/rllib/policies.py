@@ -38,6 +38,8 @@ class PolicyClass:
 
 _ALGORITHMS = {
     "A3C": "A3C",
+    "AsyncPPO": "APPO",
+    "VTrace": "IMPALA",
     "DQN": "DQN",
     "PG": "PG",
     "PPO": "PPO",

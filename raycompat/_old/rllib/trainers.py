@@ -1,4 +1,4 @@
-"""Trainers of ``ray.rllib.agents`` for the algorithms that Ray has removed."""
+"""Trainers of ``ray.rllib.agents`` for algorithms that have no module there."""
 
 from raycompat._old.rllib.algorithms import (
     PG,
@@ -9,23 +9,37 @@ from raycompat._old.rllib.algorithms import (
     SimpleQConfig,
 )
 from raycompat.rllib.agents.trainers import agent_class, defaults_of_trainers
+from raycompat.rllib.algorithms.appo import APPO, APPOConfig
+from raycompat.rllib.algorithms.impala import IMPALA, IMPALAConfig
 
 #: The options, by the names of that time.
 APEX_DEFAULT_CONFIG = defaults_of_trainers(ApexDQNConfig())
+APPO_DEFAULT_CONFIG = defaults_of_trainers(APPOConfig())
+IMPALA_DEFAULT_CONFIG = defaults_of_trainers(IMPALAConfig())
 PG_DEFAULT_CONFIG = defaults_of_trainers(PGConfig())
 SIMPLE_Q_DEFAULT_CONFIG = defaults_of_trainers(SimpleQConfig())
 ApexAgent = agent_class(ApexDQN, "ApexAgent", __name__)
 ApexTrainer = agent_class(ApexDQN, "ApexTrainer", __name__)
+APPOAgent = agent_class(APPO, "APPOAgent", __name__)
+APPOTrainer = agent_class(APPO, "APPOTrainer", __name__)
+ImpalaAgent = agent_class(IMPALA, "ImpalaAgent", __name__)
+ImpalaTrainer = agent_class(IMPALA, "ImpalaTrainer", __name__)
 PGAgent = agent_class(PG, "PGAgent", __name__)
 PGTrainer = agent_class(PG, "PGTrainer", __name__)
 SimpleQTrainer = agent_class(SimpleQ, "SimpleQTrainer", __name__)
 
 __all__ = [
     "APEX_DEFAULT_CONFIG",
+    "APPO_DEFAULT_CONFIG",
+    "IMPALA_DEFAULT_CONFIG",
     "PG_DEFAULT_CONFIG",
     "SIMPLE_Q_DEFAULT_CONFIG",
+    "APPOAgent",
+    "APPOTrainer",
     "ApexAgent",
     "ApexTrainer",
+    "ImpalaAgent",
+    "ImpalaTrainer",
     "PGAgent",
     "PGTrainer",
     "SimpleQTrainer",

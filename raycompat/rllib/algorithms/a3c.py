@@ -25,6 +25,7 @@ from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import Columns, Runner, RunnerState, Sample
 from raycompat.rllib.learner import check_finite, compiled_for_any_rows
+from raycompat.rllib.memory import Memory, learned_steps, outputs_for
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import generalized_advantages
@@ -46,8 +47,8 @@ class A3CConfig(AlgorithmConfig):
 
     Notes
     -----
-    Ray source: ``ray.rllib.algorithms.a3c.A3CConfig``, 2.7.2; Ray has removed it since. Differs from
-    Ray: recurrent networks are not options.
+    Ray source: ``ray.rllib.algorithms.a3c.A3CConfig``, 2.7.2; Ray has removed it since. No known
+    difference.
     """
 
     TRAINING: ClassVar = {
@@ -125,7 +126,9 @@ def actor_critic_loss(
     }
 
 
-def learned_batch(samples: list[Columns], gamma: float, lambda_: float) -> Columns:
+def learned_batch(
+    samples: list[Columns], gamma: float, lambda_: float, memory: Memory | None = None
+) -> Columns:
     """Return the valid steps of samples in one, with advantages and targets."""
     parts = []
     for columns in samples:
@@ -140,8 +143,8 @@ def learned_batch(samples: list[Columns], gamma: float, lambda_: float) -> Colum
         )
         targets = advantages + columns["values"]
         named = {**columns, "advantages": advantages, "targets": targets}
-        parts.append({name: named[name][columns["valid"]] for name in _LEARNED})
-    return {name: np.concatenate([part[name] for part in parts]) for name in _LEARNED}
+        parts.append(learned_steps(named, _LEARNED, memory))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,9 @@ class GradientRunner(Runner):
     def _gradient(
         self, name: str, columns: Columns, state: RunnerState, options: GradientOptions
     ) -> Gradient:
-        batch = learned_batch([columns], options.gamma, options.lambda_)
+        network = self.spec.policies[name].network
+        assert network is not None, "a rule has no gradient"
+        batch = learned_batch([columns], options.gamma, options.lambda_, network.memory)
         self._networks[name].set_weights(state.weights[name])
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
         gradients, parts = self._gradients[name](batch, *coefficients)
@@ -221,8 +226,8 @@ def compiled_gradients(network: KerasNetwork, layout: Layout) -> Any:
 
     def gradients(batch: dict[str, Any], vf_loss_coeff: Any, entropy_coeff: Any) -> Any:
         with tf.GradientTape() as tape:
-            outputs = network(batch["observations"])
-            loss, parts = actor_critic_loss(outputs, batch, layout, vf_loss_coeff, entropy_coeff)
+            outputs, steps = outputs_for(network, batch)
+            loss, parts = actor_critic_loss(outputs, steps, layout, vf_loss_coeff, entropy_coeff)
         return tape.gradient(loss, network.variables), parts
 
     return compiled_for_any_rows(gradients)
@@ -255,16 +260,21 @@ class ActorCriticLearner(KerasLearner):
         settings = self.config
         entropy_coeff = scheduled(settings.entropy_coeff, num_steps)
         return GradientOptions(
-            settings.gamma, settings.lambda_, settings.vf_loss_coeff, entropy_coeff
+            settings.gamma, settings.get("lambda_", 1.0), settings.vf_loss_coeff, entropy_coeff
         )
 
     def learn(self, parts: list[Columns], num_steps: int) -> dict[str, float]:
         """Apply the gradient of all steps of samples."""
         options = self.options(num_steps)
-        batch = learned_batch(parts, options.gamma, options.lambda_)
+        batch = self.batch(parts)
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
         gradients, found = self._gradients(batch, *coefficients)
         return self.apply((gradients, {k: float(v) for k, v in found.items()}), num_steps)
+
+    def batch(self, parts: list[Columns]) -> Columns:
+        """Return the valid steps of samples in one, with advantages and targets."""
+        settings = self.config
+        return learned_batch(parts, settings.gamma, settings.lambda_, self.network.memory)
 
     def apply(self, gradient: tuple[Any, dict[str, float]], num_steps: int) -> dict[str, float]:
         """Change the network by a gradient; return the parts of the loss, and the gradient's norm."""

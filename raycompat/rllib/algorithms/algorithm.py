@@ -23,7 +23,7 @@ from raycompat._old.gym.adapters import of_today
 from raycompat._old.rllib.sample_batch import SampleBatch
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
-from raycompat.rllib.acting import ActingRule, PolicyPlan
+from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
 from raycompat.rllib.callbacks.callbacks import overridden
@@ -271,7 +271,7 @@ class Algorithm(Trainable):
                 self._call_hooks(
                     "on_learn_on_batch",
                     policy=self.get_policy(name),
-                    train_batch=_batch_of(parts),
+                    train_batch=_batch_of(parts, self._acting[name]),
                     result=result,
                 )
         return found
@@ -543,6 +543,8 @@ class Algorithm(Trainable):
         observation: Any,
         state: Any = None,
         *,
+        prev_action: Any = None,
+        prev_reward: Any = None,
         policy_id: str = POLICY_ID,
         explore: bool | None = None,
         full_fetch: bool = False,
@@ -554,7 +556,12 @@ class Algorithm(Trainable):
         observation : object
             Of the policy's observation space.
         state : list, optional
-            Of a rule of a user, what it returned last.
+            Of a network with a memory, or of a rule of a user: what it returned last. Default: an
+            episode begins.
+        prev_action : object, optional
+            The last action, where the network sees it.
+        prev_reward : float, optional
+            The last reward, where the network sees it.
         policy_id : str, default "default_policy"
             Which policy acts.
         explore : bool, optional
@@ -578,17 +585,24 @@ class Algorithm(Trainable):
             raise ValueError(
                 f"policy_id={policy_id!r}: the policies of this algorithm are {sorted(self._acting)}."
             )
-        observations = acting.observe([observation], update=False)
         if isinstance(acting, ActingRule):
+            observations = acting.observe([observation], update=False)
             states = [acting.initial_state() if state is None else list(state)]
             actions, states = acting.choose(observations, states, explore)
             return (actions[0], states[0], {}) if full_fetch or state is not None else actions[0]
+        memory, memories = acting.memory, None
+        if memory is not None and state:
+            past = None if prev_action is None else acting.decode.encoded(prev_action)
+            memories = memory.before(state, past, prev_reward)
+        observations = acting.observe([observation], update=False, memories=memories)
         acting.policy.set_weights(self.learners[policy_id].get_weights())
         acting.policy.set_exploration(self.exploration())
         found, extras = acting.act(observations, self._rng, explore)
+        left = extras.pop("memories", None)
         action = acting.decode(found)[0]
         if full_fetch or state is not None:
-            return action, [], {name: column[0] for name, column in extras.items()}
+            following = [] if memory is None or left is None else memory.parted(left[0])
+            return action, following, {name: column[0] for name, column in extras.items()}
         return action
 
     def compute_action(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
@@ -868,8 +882,14 @@ _IN_BATCHES = {
 }
 
 
-def _batch_of(parts: list[Columns]) -> SampleBatch:
+def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> SampleBatch:
     """Return the valid steps of samples as a batch for callbacks, which cannot be changed."""
+    assert isinstance(acting, ActingPolicy), "nothing is learned of a rule"
+    observed = ("observations", "next_observations")
+    parts = [
+        {n: acting.without_memory(each) if n in observed else each for n, each in columns.items()}
+        for columns in parts
+    ]
     names = set.intersection(*(set(each) for each in parts)) - {"valid"}
     made = SampleBatch(
         {

@@ -13,11 +13,10 @@ from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import (
     IN_DICTS,
-    OF_MODELS,
     RENAMED,
-    carried_out,
     is_without_effect,
     learns_in,
+    options_of_model,
     with_new_names,
 )
 from raycompat.rllib.callbacks.callbacks import (
@@ -139,7 +138,27 @@ MODEL: dict[str, Any] = {
     "head_fcnet_hiddens": [],
     "custom_model": None,
     "custom_model_config": {},
+    "max_seq_len": 20,
+    "use_lstm": False,
+    "lstm_cell_size": 256,
+    "lstm_use_prev_action": False,
+    "lstm_use_prev_reward": False,
+    "use_attention": False,
+    "attention_num_transformer_units": 1,
+    "attention_dim": 64,
+    "attention_num_heads": 1,
+    "attention_head_dim": 32,
+    "attention_memory_inference": 50,
+    "attention_position_wise_mlp_dim": 32,
+    "attention_init_gru_gate_bias": 2.0,
 }
+
+#: Options of a network that are numbers of layers, steps or numbers.
+_SIZES_OF_MODEL = (
+    "max_seq_len",
+    "lstm_cell_size",
+    *(name for name in MODEL if name.startswith("attention_") and name[-4:] != "bias"),
+)
 
 _POSITIVE_INTEGERS = (
     "num_envs_per_env_runner",
@@ -291,7 +310,12 @@ class AlgorithmConfig:
             ``fcnet_hiddens`` (list of int, default [256, 256]), ``fcnet_activation`` (default "tanh"),
             ``conv_filters`` (list of [filters, side, step]), ``vf_share_layers`` (bool),
             ``free_log_std`` (bool: deviations of actions that do not depend on observations),
-            ``custom_model``.
+            ``custom_model``. ``use_lstm`` (bool): a long short-term memory of ``lstm_cell_size`` (int,
+            default 256) cells above the dense layers, which may see the last action and reward
+            (``lstm_use_prev_action``, ``lstm_use_prev_reward``). ``use_attention`` (bool): a gated
+            transformer in its place, which attends to ``attention_memory_inference`` (int, default 50)
+            steps. Networks with a memory learn from sequences of ``max_seq_len`` (int, default 20)
+            steps.
         """
         return self._set("training", options)
 
@@ -522,7 +546,7 @@ class AlgorithmConfig:
         is_choice = isinstance(value, Mapping) and "grid_search" in value
         if name in ("model", "replay_buffer_config") and not is_choice:
             known = getattr(self, name)
-            given = carried_out(OF_MODELS, value) if name == "model" else dict(value)
+            given = options_of_model(value) if name == "model" else dict(value)
             self._refuse_unknown(name, given, known)
             value = {**known, **given}
         setattr(self, name, value)
@@ -671,6 +695,11 @@ class AlgorithmConfig:
                 f"model: fcnet_activation={self.model['fcnet_activation']!r}: expected one of "
                 f"{sorted(ACTIVATIONS)}."
             )
+        for name in _SIZES_OF_MODEL:
+            if not _is_positive_integer(self.model[name]):
+                raise ValueError(
+                    f"model: {name}={self.model[name]!r}: expected an integer of 1 or more."
+                )
 
     def _check_numbers(self) -> None:
         for name in _SCHEDULES:

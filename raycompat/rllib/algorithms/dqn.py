@@ -205,9 +205,10 @@ class DQNLearner(KerasLearner):
         """Return a trunk with a head for advantages, and one for the value if they duel."""
         if not setup.decode.is_choice:
             raise UnsupportedSpaceException(
-                f"DQN cannot choose from {setup.action_space!r}: expected a Discrete space. PPO, A2C, "
-                "A3C and ES take boxes."
+                f"DQN cannot choose from {setup.action_space!r}: expected a Discrete space. PPO, "
+                "APPO, IMPALA, A2C, A3C and ES take boxes."
             )
+        setup.refuse_memory("DQN")
         settings = setup.config
         hiddens = tuple(settings.hiddens)
         heads = [Head("advantage", setup.decode.layout[0].size, hiddens, 0.1)]

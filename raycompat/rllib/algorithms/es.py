@@ -212,6 +212,7 @@ class ESLearner(PolicyLearner):
     def network_of(cls, setup: PolicySetup) -> NetworkSpec:
         """Return a policy alone."""
         hiddens = tuple(setup.config.model["fcnet_hiddens"])
+        setup.refuse_memory("ES")
         spec = NetworkSpec(heads=(setup.policy_head(),), trunk=hiddens, **setup.body_options())
         if not spec.is_dense:
             raise UnsupportedSpaceException(

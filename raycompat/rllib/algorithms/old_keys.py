@@ -59,6 +59,7 @@ RENAMED = {
 #: The rows of options that are not carried out here, and of those of a network.
 _OPTIONS = "ray.rllib.algorithms.algorithm_config.AlgorithmConfig"
 OF_MODELS = "ray.rllib.models.MODEL_DEFAULTS"
+_PAST = "lstm_use_prev_action_reward"
 
 #: Options that `AlgorithmConfig.to_dict` writes under the names that dicts of options have.
 IN_DICTS = {"lambda_": "lambda", "framework_str": "framework"}
@@ -134,6 +135,17 @@ def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
         else:
             _take_note(name, value, row)
     return found
+
+
+def options_of_model(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a network that are carried out here, by their names of today."""
+    found = dict(given)
+    if _PAST in found:  # until 2020
+        both = found.pop(_PAST)
+        for name in ("lstm_use_prev_action", "lstm_use_prev_reward"):
+            found.setdefault(name, both)
+            _say(_PAST, name)
+    return carried_out(OF_MODELS, found)
 
 
 def is_without_effect(name: str) -> bool:
@@ -231,8 +243,7 @@ def _exploration_config(found: dict[str, Any], value: Any, given: Mapping[str, A
 
 
 def _use_lstm(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
-    if value:
-        raise UnsupportedRayFeatureError("use_lstm=True", alternative="stack observations instead")
+    _put(found, "model.use_lstm", bool(value))
     return "model"
 
 

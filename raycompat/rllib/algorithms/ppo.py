@@ -22,6 +22,7 @@ from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_entropy, tf_kl_divergence, tf_log_probability
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
+from raycompat.rllib.memory import Memory, learned_steps, outputs_for
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import generalized_advantages
@@ -204,9 +205,12 @@ class PPOLearner(KerasLearner):
             "kl": self._kl_coeff,
         }
         rate = scheduled(settings.lr, num_steps)
-        batch = ppo_batch(parts, settings)
-        rows = len(batch["actions"])
-        order = minibatches(rows, settings.minibatch_size, settings.num_epochs, rng)
+        memory = self.network.memory
+        batch = self.batch(parts)
+        rows, size = len(batch["actions"]), settings.minibatch_size
+        if memory is not None:  # rows are sequences
+            size = max(1, size // memory.max_length)
+        order = minibatches(rows, size, settings.num_epochs, rng)
         self.learner.set_learning_rate(rate)
         found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
         statistics = {name: float(value) for name, value in found.items()}
@@ -222,6 +226,10 @@ class PPOLearner(KerasLearner):
             "kl_divergence": statistics["mean_kl_loss"],
             "kl_coefficient": coefficients["kl"],
         }
+
+    def batch(self, parts: list[Columns]) -> Columns:
+        """Return the valid steps of samples in one, with advantages and targets."""
+        return ppo_batch(parts, self.config, self.network.memory)
 
     def get_state(self) -> dict[str, Any]:
         """Return the weights, the optimizer and the divergence's coefficient."""
@@ -257,7 +265,7 @@ class PPO(Algorithm):
             }
 
 
-def ppo_batch(parts: list[Columns], settings: Any) -> Columns:
+def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None) -> Columns:
     """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1.
 
     Parameters
@@ -266,9 +274,11 @@ def ppo_batch(parts: list[Columns], settings: Any) -> Columns:
         The columns of each sample, see `Sample`.
     settings : PPOConfig
         Its ``gamma``, ``lambda_``, ``use_gae`` and ``use_critic`` count.
+    memory : Memory, optional
+        Of the network: steps are in sequences then.
     """
     gamma, lambda_ = settings.gamma, settings.lambda_ if settings.use_gae else 1.0
-    valid = []
+    found = []
     for columns in parts:
         values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
         nexts = columns["next_values"] * bool(settings.use_critic)
@@ -276,12 +286,18 @@ def ppo_batch(parts: list[Columns], settings: Any) -> Columns:
         advantages = generalized_advantages(
             columns["rewards"], values, nexts, *ends, gamma, lambda_
         )
-        named = {**columns, "advantages": advantages, "targets": advantages + values}
-        valid.append({name: named[name][columns["valid"]] for name in _LEARNED})
-    batch = {name: np.concatenate([part[name] for part in valid]) for name in _LEARNED}
+        found.append({**columns, "advantages": advantages, "targets": advantages + values})
+    return normalized_batch(found, memory)
+
+
+def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
+    """Return the valid steps of samples with advantages in one, these of mean 0 and deviation 1."""
+    valid = [learned_steps(each, _LEARNED, memory) for each in parts]
+    batch = {name: np.concatenate([part[name] for part in valid]) for name in valid[0]}
     advantages = batch["advantages"]
-    deviation = max(1e-4, float(advantages.std()))
-    batch["advantages"] = (advantages - advantages.mean()) / deviation
+    known = advantages[batch["mask"]] if memory is not None else advantages
+    deviation = max(1e-4, float(known.std()))
+    batch["advantages"] = (advantages - known.mean()) / deviation
     return batch
 
 
@@ -327,8 +343,8 @@ def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
     def learn_once(rows: Any, batch: dict[str, Any], coefficients: dict[str, Any]) -> Any:
         minibatch = {name: tf.gather(column, rows) for name, column in batch.items()}
         with tf.GradientTape() as tape:
-            outputs = learner.network(minibatch["observations"])
-            loss, parts = ppo_loss(outputs, minibatch, coefficients, options)
+            outputs, steps = outputs_for(learner.network, minibatch)
+            loss, parts = ppo_loss(outputs, steps, coefficients, options)
         norm = learner.apply(tape.gradient(loss, learner.network.variables))
         return {**parts, "gradients_norm": norm}
 

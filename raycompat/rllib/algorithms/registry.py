@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from raycompat.rllib.algorithms.algorithm import Algorithm
 
 #: The modules of `raycompat.rllib.algorithms` by the names of the algorithms.
-ALGORITHMS = {"A2C": "a3c", "A3C": "a3c", "DQN": "dqn", "ES": "es", "PPO": "ppo"}
+ALGORITHMS = {
+    "A2C": "a3c",
+    "A3C": "a3c",
+    "APPO": "appo",
+    "DQN": "dqn",
+    "ES": "es",
+    "IMPALA": "impala",
+    "PPO": "ppo",
+}
 
 #: The classes of algorithms that Ray has removed, by the names of the algorithms.
 REMOVED = {"APEX": "ApexDQN", "PG": "PG", "SimpleQ": "SimpleQ"}
@@ -26,7 +34,6 @@ LACKING = (
     "ALPHAZERO",
     "APEX_DDPG",
     "APEX-DDPG",
-    "APPO",
     "ARS",
     "BANDITLINTS",
     "BANDITLINUCB",
@@ -43,7 +50,6 @@ LACKING = (
     "DREAMERV3",
     "DT",
     "DYNA",
-    "IMPALA",
     "IQL",
     "LEELACHESSZERO",
     "MADDPG",
@@ -81,7 +87,8 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     Parameters
     ----------
     name : str
-        "A2C", "A3C", "DQN", "ES" or "PPO"; of older Rays also "APEX", "PG" and "SimpleQ".
+        "A2C", "A3C", "APPO", "DQN", "ES", "IMPALA" or "PPO"; of older Rays
+        also "APEX", "PG" and "SimpleQ".
 
     Raises
     ------

@@ -88,6 +88,7 @@ class EnvRunner(Runner):
             observations = self._observations
             assert observations is not None
             actions, extras = self._acting.act(observations, self._rng, explore)
+            left = extras.pop("memories", None)
             row = self._step(self._acting.decode(actions), episodes)
             rows.append(row)
             for name, value in {
@@ -96,8 +97,9 @@ class EnvRunner(Runner):
                 **extras,
             }.items():
                 columns.setdefault(name, []).append(value)
-            self._observations = self._acting.observe(self._raw)
-            nexts.append(self._with_finals(self._observations, row))
+            memories = self._remembered(left, row, begins=True)
+            self._observations = self._acting.observe(self._raw, memories=memories)
+            nexts.append(self._with_finals(self._observations, row, left))
         stacked = {name: np.stack(values) for name, values in columns.items()}
         stacked["rewards"] = self._clipped(np.stack([row.rewards for row in rows]))
         stacked["terminateds"] = np.stack([row.terminateds for row in rows])
@@ -146,11 +148,13 @@ class EnvRunner(Runner):
         num_envs = self.spec.num_envs
         left = [num_episodes // num_envs + (i < num_episodes % num_envs) for i in range(num_envs)]
         done: list[EndedEpisode] = []
+        memories = None
         while any(left):
-            observations = self._acting.observe(self._raw, update=False)
-            actions, _ = self._acting.act(observations, self._rng, explore)
+            observations = self._acting.observe(self._raw, update=False, memories=memories)
+            actions, extras = self._acting.act(observations, self._rng, explore)
             ended: dict[int, EndedEpisode] = {}
-            self._step(self._acting.decode(actions), [], ended)
+            row = self._step(self._acting.decode(actions), [], ended)
+            memories = self._remembered(extras.get("memories"), row, begins=True)
             for place, episode in ended.items():
                 if left[place]:
                     left[place] -= 1
@@ -239,13 +243,27 @@ class EnvRunner(Runner):
     def _length_of(self, place: int) -> int:
         return int(self._lengths[place])
 
-    def _with_finals(self, observations: NDArray[Any], row: _Row) -> NDArray[Any]:
+    def _remembered(self, left: NDArray[Any] | None, row: _Row, begins: bool) -> Any:
+        """Return what the policy remembers after a step; where an episode `begins`, its beginning."""
+        if left is None:
+            return None
+        memories = [None if begins and n in row.finals else each for n, each in enumerate(left)]
+        return self._acting.remembered(memories, row.rewards.tolist())
+
+    def _with_finals(
+        self, observations: NDArray[Any], row: _Row, left: NDArray[Any] | None
+    ) -> NDArray[Any]:
         """Return the observations after a step; for ended episodes, their own last ones."""
         if not row.finals:
             return observations
         nexts = observations.copy()
-        finals = self._acting.observe(list(row.finals.values()), update=False)
-        nexts[list(row.finals)] = finals
+        places = list(row.finals)
+        memories = self._remembered(left, row, begins=False)
+        nexts[places] = self._acting.observe(
+            list(row.finals.values()),
+            update=False,
+            memories=None if memories is None else memories[places],
+        )
         return nexts
 
     def _next_values(

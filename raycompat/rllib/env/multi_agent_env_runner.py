@@ -69,6 +69,8 @@ class AgentTrack:
         What it acts by next; None while it does not act.
     state : list, optional
         What the rule of a user remembers of the episode.
+    memory : array, optional
+        What a network with a memory remembers since its last action.
     early : float
         Rewards from before its next action.
     value, length : float, int
@@ -83,6 +85,7 @@ class AgentTrack:
     open: AgentStep | None = None
     observation: Any = None
     state: list[Any] | None = None
+    memory: NDArray[Any] | None = None
     early: float = 0.0
     value: float = 0.0
     length: int = 0
@@ -151,6 +154,14 @@ class _Seen:
     @property
     def has_ended(self) -> bool:
         return self.terminated or self.truncated
+
+
+def _remembered(policy: ActingPolicy | ActingRule, tracks: list[AgentTrack]) -> Any:
+    """Return what a policy remembers of what some agents did; None without a memory."""
+    if isinstance(policy, ActingRule):
+        return None
+    rewards = [track.early if track.open is None else track.open.reward for track in tracks]
+    return policy.remembered([track.memory for track in tracks], rewards)
 
 
 class MultiAgentEnvRunner(Runner):
@@ -319,11 +330,13 @@ class MultiAgentEnvRunner(Runner):
                 continue
             observations = np.stack([track.observation for _, track in tracks])
             chosen, extras = policy.act(observations, self._rng, explore)
+            left = extras.pop("memories", None)
             columns = {"observations": observations, "actions": chosen, **extras}
             for row, (action, (place, track)) in enumerate(
                 zip(policy.decode(chosen), tracks, strict=True)
             ):
                 track.act({name: column[row] for name, column in columns.items()})
+                track.memory = None if left is None else left[row]
                 actions[place][track.agent] = action
         return actions
 
@@ -382,7 +395,9 @@ class MultiAgentEnvRunner(Runner):
                 observed = [each for each in own if each.is_observed]
                 encoded = iter(
                     policy.observe(
-                        [each.observation for each in observed], update and not has_ended
+                        [each.observation for each in observed],
+                        update and not has_ended,
+                        _remembered(policy, [each.track for each in observed]),
                     )
                     if observed
                     else ()

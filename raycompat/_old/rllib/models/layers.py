@@ -60,6 +60,12 @@ class ModelSource:
         kind = _torch_layer if isinstance(model, TorchModelV2) else _keras_layer
         return kind(import_keras())(self, model, shape)
 
+    def initial_states(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return the states of a network for encoded observations of a shape; () without a memory."""
+        if self.cls.get_initial_state is ModelV2.get_initial_state:
+            return ()
+        return tuple(map(_as_state, self._model(shape).get_initial_state()))
+
     def _model(self, shape: tuple[int, ...]) -> ModelV2:
         own = dict(self.options["custom_model_config"])
         given = (_encoded(self.space, shape), self.action_space, self.num_outputs)
@@ -72,20 +78,38 @@ class ModelSource:
             own = {}
         return self.cls(*given, config, "model", **own)
 
-    def run(self, model: ModelV2, flat: Any, reshape: Callable[..., Any]) -> list[Any]:
+    def run(self, model: ModelV2, inputs: Any, shape: tuple[int, ...], ops: Any) -> list[Any]:
         """Return the outputs of a network, of shape (rows, num_outputs), and (rows, 1) of a critic.
+
+        Of a network with a memory, also the states after the sequences that are the inputs.
+
+        Parameters
+        ----------
+        model : ModelV2
+        inputs : tensor
+        shape : tuple of int
+            Of an encoded observation.
+        ops : object
+            Its functions make tensors: ``keras.ops``, or `_TorchOps`.
 
         Raises
         ------
         ValueError
-            When it gives another number of outputs or values.
+            When it gives another number of outputs, values or states.
         """
-        rows, *shape = flat.shape
+        initial = model.get_initial_state()
+        flat, lengths = inputs, None
+        states: list[Any] = []
+        if initial:
+            flat, states, lengths = self._sequences(
+                inputs, shape, list(map(_as_state, initial)), ops
+            )
+        rows, reshape = flat.shape[0], ops.reshape
         given = {
             "obs": _restored(self.space, flat, reshape),
             "obs_flat": reshape(flat, (-1, math.prod(shape))),
         }
-        outputs, _ = ModelV2.__call__(model, given)
+        outputs, after = ModelV2.__call__(model, given, states, lengths)
         name = type(model).__name__
         _check_size(f"{name}.forward", outputs, rows, self.num_outputs)
         found = [reshape(outputs, (-1, self.num_outputs))]
@@ -93,18 +117,71 @@ class ModelSource:
             values = model.value_function()
             _check_size(f"{name}.value_function", values, rows, 1)
             found.append(reshape(values, (-1, 1)))
+        if initial:
+            if len(after) != len(initial):
+                raise ValueError(
+                    f"{name}.forward returned {len(after)} states: expected {len(initial)}, as "
+                    "get_initial_state returns."
+                )
+            sizes = [math.prod(each.shape[1:]) for each in states]
+            flat_states = [reshape(each, (-1, n)) for each, n in zip(after, sizes, strict=True)]
+            found.append(ops.concatenate(flat_states, -1))
         return found
+
+    @staticmethod
+    def _sequences(
+        inputs: Any, shape: tuple[int, ...], initial: list[Any], ops: Any
+    ) -> tuple[Any, list[Any], Any]:
+        """Return the observations of sequences as rows, their first states, and their lengths."""
+        begin = math.prod(shape)
+        flat = ops.reshape(inputs[..., :begin], (-1, *shape))
+        states = []
+        for each in initial:
+            own = inputs[:, 0, begin : begin + each.size]
+            states.append(ops.reshape(own, (-1, *each.shape)))
+            begin += each.size
+        num, length = ops.shape(inputs)[:2]
+        return flat, states, ops.full((num,), length, dtype="int32")
+
+
+class _TorchOps:
+    """The functions of ``keras.ops`` that a network is run with, in PyTorch."""
+
+    @staticmethod
+    def shape(tensor: Any) -> tuple[int, ...]:
+        return tuple(tensor.shape)
+
+    @staticmethod
+    def reshape(tensor: Any, shape: tuple[int, ...]) -> Any:
+        return tensor.reshape(shape)
+
+    @staticmethod
+    def concatenate(tensors: list[Any], axis: int) -> Any:
+        import torch
+
+        return torch.cat(tensors, axis)
+
+    @staticmethod
+    def full(shape: tuple[int, ...], value: int, dtype: str) -> Any:
+        import torch
+
+        return torch.full(shape, value, dtype=getattr(torch, dtype))
+
+
+def _as_state(state: Any) -> Any:
+    """Return a state of a network, an array or a tensor, as an array of float32."""
+    detach = getattr(state, "detach", None)
+    return np.asarray(state if detach is None else detach().cpu().numpy(), np.float32)
 
 
 def _not_taken(cls: type[ModelV2], names: Iterable[str]) -> tuple[str, ...]:
     """Return which names a class with parameters of its own lacks; a class without reads the config."""
-    parameters = inspect.signature(cls).parameters
-    has_own = len(parameters) > _NUM_GIVEN
-    return tuple(name for name in names if has_own and name not in parameters)
+    own = set(inspect.signature(cls).parameters) - _GIVEN
+    return tuple(name for name in names if own and name not in own)
 
 
-#: Spaces, number of outputs, config and name: what each class is made with.
-_NUM_GIVEN = 5
+#: What each class is made with.
+_GIVEN = set(inspect.signature(ModelV2).parameters) | {"given"}
 
 
 @functools.cache
@@ -167,13 +244,13 @@ def _keras_layer(keras: Any) -> Any:
 
         def __init__(self, source: ModelSource, model: ModelV2, shape: tuple[int, ...]) -> None:
             super().__init__()
-            self._source, self._network = source, model
+            self._source, self._network, self._shape = source, model, shape
             #: Keras tracks the layers and variables of a list.
             self.parts = _parts_of(model, (keras.layers.Layer, keras.Variable), set())
 
         def call(self, inputs: Any) -> Any:
             with tf.GradientTape() as tape:
-                found = self._source.run(self._network, inputs, keras.ops.reshape)
+                found = self._source.run(self._network, inputs, self._shape, keras.ops)
             self._check_variables(tape.watched_variables())
             return found
 
@@ -218,20 +295,25 @@ class _Computation:
     source : ModelSource
     model : TorchModelV2, which is a torch.nn.Module
         It computes as in evaluation: without dropout, and with the first statistics of its batches.
+    shape : tuple of int
+        Of an encoded observation.
     """
 
-    def __init__(self, source: ModelSource, model: Any) -> None:
-        self._source, self._model = source, model.eval()
+    def __init__(self, source: ModelSource, model: Any, shape: tuple[int, ...]) -> None:
+        self._source, self._model, self._shape = source, model.eval(), shape
         self.parameters = list(model.parameters())
         # TensorFlow may compute two batches at a time, and a network remembers its last one.
         self._lock = threading.Lock()
 
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Compute once for observations of a shape: errors of a later call come from TensorFlow."""
+    def check(self) -> None:
+        """Compute once for zeros: errors of a later call come from TensorFlow."""
         import torch
 
+        states = self._model.get_initial_state()
+        num_states = sum(_as_state(each).size for each in states)
+        shape = (2, 3, math.prod(self._shape) + num_states) if states else (2, *self._shape)
         with torch.no_grad():
-            self._source.run(self._model, torch.zeros((2, *shape)), torch.reshape)
+            self._source.run(self._model, torch.zeros(shape), self._shape, _TorchOps)
 
     def forward(self, inputs: Any, *weights: Any) -> Any:
         """Return the outputs for observations."""
@@ -260,7 +342,7 @@ class _Computation:
         with torch.no_grad():
             for parameter, weight in zip(self.parameters, weights, strict=True):
                 parameter.copy_(torch.tensor(weight))
-        return self._source.run(self._model, torch.tensor(inputs), torch.reshape)
+        return self._source.run(self._model, torch.tensor(inputs), self._shape, _TorchOps)
 
 
 def _array(gradient: Any, parameter: Any) -> Any:
@@ -276,9 +358,11 @@ def _torch_layer(keras: Any) -> Any:
 
         def __init__(self, source: ModelSource, model: Any, shape: tuple[int, ...]) -> None:
             super().__init__()
-            self._network, self._computation = model, _Computation(source, model)
-            self._computation.check(shape)
+            self._network, self._computation = model, _Computation(source, model, shape)
+            self._computation.check()
             self._sizes = [source.num_outputs, *([1] if source.gives_value else [])]
+            states = model.get_initial_state()
+            self._num_states = sum(_as_state(each).size for each in states)
             self._own = [self._variable(each) for each in self._computation.parameters]
 
         def _variable(self, parameter: Any) -> Any:
@@ -292,7 +376,10 @@ def _torch_layer(keras: Any) -> Any:
             return list(tf.custom_gradient(self._outputs)(inputs, *[w.value for w in self._own]))
 
         def _outputs(self, inputs: Any, *weights: Any) -> Any:
-            shapes = [(inputs.shape[0], size) for size in self._sizes]
+            rows = None if self._num_states else inputs.shape[0]
+            shapes = [(rows, size) for size in self._sizes]
+            if self._num_states:
+                shapes.append((inputs.shape[0], self._num_states))
             outputs = _called(self._computation.forward, [inputs, *weights], shapes)
 
             def gradient(*upstream: Any) -> Any:

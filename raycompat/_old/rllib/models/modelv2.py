@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -23,13 +24,15 @@ class ModelV2:
     model_config : dict
         The option ``model``.
     name : str
-    framework : str
+    framework : str, optional
 
     Notes
     -----
-    Ray source: ``ray.rllib.models.modelv2.ModelV2``, 2.60.0. Differs from Ray: a network has no
-    memory, and no loss of its own.
+    Ray source: ``ray.rllib.models.modelv2.ModelV2``, 2.60.0. Differs from Ray: a network has no loss
+    of its own.
     """
+
+    _framework: ClassVar[str] = "tf"
 
     def __init__(
         self,
@@ -38,26 +41,29 @@ class ModelV2:
         num_outputs: int | None,
         model_config: Mapping[str, Any],
         name: str,
-        framework: str = "tf",
+        framework: str | None = None,
     ) -> None:
         self.obs_space, self.action_space = obs_space, action_space
         self.num_outputs, self.model_config = num_outputs, model_config
-        self.name, self.framework = name, framework
+        self.name, self.framework = name, framework or self._framework
         self._last_output: Any = None
 
     def forward(
         self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
     ) -> tuple[Any, list[Any]]:
-        """Return the outputs for observations, and no states.
+        """Return the outputs for observations, and the states after them.
 
         Parameters
         ----------
         input_dict : dict of tensors
             ``obs``, in the form of the environment's space; ``obs_flat``, of shape (rows, numbers);
             ``is_training``.
-        state : list
-            Empty.
-        seq_lens : None
+        state : list of tensors, each of shape (sequences, ...)
+            Of a network with a memory: the states before the sequences; else empty. The rows of
+            ``obs`` are all steps of the first sequence, of the second one, and so on.
+        seq_lens : tensor of int32, shape (sequences,)
+            The steps of each sequence, equally many. Steps after the end of an episode are among them;
+            nothing is learned from these. None without a memory.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method forward.")
 
@@ -68,7 +74,10 @@ class ModelV2:
         )
 
     def get_initial_state(self) -> list[Any]:
-        """Return no states: networks have no memory."""
+        """Return the states at the beginning of an episode: none, for a network without a memory.
+
+        A network with a memory returns a list of arrays, each without an axis of rows.
+        """
         return []
 
     def custom_loss(self, policy_loss: Any, loss_inputs: Any) -> Any:
@@ -106,16 +115,7 @@ class ModelV2:
 class TFModelV2(ModelV2):
     """A network of Keras layers, models and variables, which are its attributes: see `ModelV2`."""
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-    ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name, "tf")
-        self._registered: list[Any] = []
+    _framework = "tf"
 
     def register_variables(self, variables: Any) -> None:
         """Add variables of Keras that are in none of the attributes.
@@ -124,44 +124,62 @@ class TFModelV2(ModelV2):
         ----------
         variables : iterable of keras.Variable
         """
-        self._registered.extend(variables)
+        vars(self).setdefault("_registered", []).extend(variables)
 
 
 class TorchModelV2(ModelV2):
     """A network of PyTorch; a subclass derives from ``torch.nn.Module``, too: see `ModelV2`."""
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-    ) -> None:
-        ModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name, "torch")
+    _framework = "torch"
 
 
-class DistributionalQTFModel(TFModelV2):
+class RecurrentModel(ModelV2):
+    """What networks with a memory have in common. Subclasses write `forward_rnn`: see `ModelV2`."""
+
+    def forward(
+        self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
+    ) -> tuple[Any, list[Any]]:
+        """Return the outputs, a row for each step, and the states after the sequences."""
+        inputs = self._in_sequences(input_dict["obs_flat"], seq_lens)
+        outputs, states = self.forward_rnn(inputs, state, seq_lens)
+        return self._in_rows(outputs), states
+
+    def forward_rnn(self, inputs: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+        """Return the outputs for sequences, and the states after them.
+
+        Parameters
+        ----------
+        inputs : tensor, shape (sequences, steps, numbers)
+        state : list of tensors, each of shape (sequences, ...)
+        seq_lens : tensor of int32, shape (sequences,)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method forward_rnn.")
+
+    def _in_sequences(self, flat: Any, seq_lens: Any) -> Any:
+        raise NotImplementedError
+
+    def _in_rows(self, outputs: Any) -> Any:
+        raise NotImplementedError
+
+
+class BelowValues(ModelV2):
     """The layers below the values of actions; DQN puts its own on top.
 
     Parameters
     ----------
-    obs_space, action_space, num_outputs, model_config, name
-        As in `ModelV2`.
+    *given
+        As `ModelV2` takes them.
     **options
         Of the layers on top. They have no effect: the options of DQN say the same.
     """
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-        **options: Any,
-    ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+    def __init__(self, *given: Any, **options: Any) -> None:
+        own = inspect.signature(ModelV2).parameters
+        super().__init__(*given, **{name: v for name, v in options.items() if name in own})
+
+
+class DistributionalQTFModel(BelowValues, TFModelV2):
+    """The layers below the values of actions, of Keras: see `BelowValues`."""
 
 
 def check_kind(model: ModelV2) -> None:
@@ -170,13 +188,9 @@ def check_kind(model: ModelV2) -> None:
     Raises
     ------
     UnsupportedRayFeatureError
-        When the network has a memory, or a loss of its own.
+        When the network has a loss of its own.
     """
     name = type(model).__name__
-    if model.get_initial_state():
-        raise UnsupportedRayFeatureError(
-            f"{name}.get_initial_state", "Networks have no memory", "stack observations instead"
-        )
     if type(model).custom_loss is not ModelV2.custom_loss:
         raise UnsupportedRayFeatureError(
             f"{name}.custom_loss", "The loss of an algorithm is its own", "use its config's options"

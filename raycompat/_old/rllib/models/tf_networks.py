@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from raycompat._old.rllib.models.modelv2 import TFModelV2
+from raycompat._old.rllib.models.modelv2 import RecurrentModel, TFModelV2
 from raycompat.rllib.networks import default_filters, import_keras
 
 
@@ -30,7 +30,20 @@ def normc_initializer(std: float = 1.0) -> Callable[..., Any]:
 class _Layers(TFModelV2):
     """A Keras model with outputs and values."""
 
-    base_model: Any
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        inputs, trunk, critic = self._layers()
+        dense = import_keras().layers.Dense
+        if self.num_outputs is None:
+            self.num_outputs, outputs = int(trunk.shape[-1]), trunk
+        else:
+            outputs = dense(self.num_outputs, kernel_initializer=normc_initializer(0.01))(trunk)
+        values = dense(1, kernel_initializer=normc_initializer(0.01))(critic)
+        self.base_model = import_keras().Model(inputs, [outputs, values])
+
+    def _layers(self) -> tuple[Any, Any, Any]:
+        """Return the inputs, and the layers below the outputs and below the values."""
+        raise NotImplementedError
 
     def forward(
         self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
@@ -46,33 +59,15 @@ class _Layers(TFModelV2):
         """Return the values that `forward` remembered."""
         return import_keras().ops.reshape(self._values, (-1,))
 
-    def _finish(self, inputs: Any, trunk: Any, critic: Any) -> None:
-        """Put the last layers on the two trunks."""
-        dense = import_keras().layers.Dense
-        if self.num_outputs is None:
-            self.num_outputs, outputs = int(trunk.shape[-1]), trunk
-        else:
-            outputs = dense(self.num_outputs, kernel_initializer=normc_initializer(0.01))(trunk)
-        values = dense(1, kernel_initializer=normc_initializer(0.01))(critic)
-        self.base_model = import_keras().Model(inputs, [outputs, values])
-
 
 class FullyConnectedNetwork(_Layers):
     """Dense layers: see `ModelV2`."""
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-    ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        inputs = import_keras().Input((int(np.prod(obs_space.shape)),))
+    def _layers(self) -> tuple[Any, Any, Any]:
+        inputs = import_keras().Input((int(np.prod(self.obs_space.shape)),))
         trunk = self._hidden(inputs)
-        shares = model_config.get("vf_share_layers", False)
-        self._finish(inputs, trunk, trunk if shares else self._hidden(inputs))
+        shares = self.model_config.get("vf_share_layers", False)
+        return inputs, trunk, trunk if shares else self._hidden(inputs)
 
     def _hidden(self, x: Any) -> Any:
         activation = self.model_config.get("fcnet_activation", "tanh")
@@ -88,20 +83,21 @@ class FullyConnectedNetwork(_Layers):
 class VisionNetwork(_Layers):
     """Filters for images, which the critic shares: see `ModelV2`."""
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-    ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
-        layers = import_keras().layers
-        inputs = x = import_keras().Input(obs_space.shape)
-        for filters, side, step in model_config.get("conv_filters") or default_filters(
-            obs_space.shape
-        ):
+    def _layers(self) -> tuple[Any, Any, Any]:
+        layers, shape = import_keras().layers, self.obs_space.shape
+        inputs = x = import_keras().Input(shape)
+        for filters, side, step in self.model_config.get("conv_filters") or default_filters(shape):
             x = layers.Conv2D(filters, side, step, "same", activation="relu")(x)
         trunk = layers.Dense(256, "relu")(layers.Flatten()(x))
-        self._finish(inputs, trunk, trunk)
+        return inputs, trunk, trunk
+
+
+class RecurrentNetwork(RecurrentModel, TFModelV2):
+    """A network of Keras layers with a memory. Subclasses write `forward_rnn`: see `ModelV2`."""
+
+    def _in_sequences(self, flat: Any, seq_lens: Any) -> Any:
+        ops = import_keras().ops
+        return ops.reshape(flat, (ops.shape(seq_lens)[0], -1, flat.shape[-1]))
+
+    def _in_rows(self, outputs: Any) -> Any:
+        return import_keras().ops.reshape(outputs, (-1, self.num_outputs))

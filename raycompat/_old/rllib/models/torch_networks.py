@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from raycompat._old.rllib.models.modelv2 import TorchModelV2
+from raycompat._old.rllib.models.modelv2 import BelowValues, RecurrentModel, TorchModelV2
 from raycompat._old.rllib.utils import try_import_torch
 
 torch, nn = try_import_torch()
@@ -74,24 +74,17 @@ class SlimFC(_Module):
 class FullyConnectedNetwork(TorchModelV2, _Module):
     """Dense layers: see `ModelV2`."""
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-    ) -> None:
+    def __init__(self, *given: Any) -> None:
         _Module.__init__(self)
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        TorchModelV2.__init__(self, *given)
         self._hidden_layers, width = self._hidden()
-        shares = model_config.get("vf_share_layers", False)
+        shares = self.model_config.get("vf_share_layers", False)
         self._critic_layers = None if shares else self._hidden()[0]
         self._logits = None
-        if num_outputs is None:
+        if self.num_outputs is None:
             self.num_outputs = width
         else:
-            self._logits = SlimFC(width, num_outputs, normc_initializer(0.01))
+            self._logits = SlimFC(width, self.num_outputs, normc_initializer(0.01))
         self._value_branch = SlimFC(width, 1, normc_initializer(0.01))
 
     def _hidden(self) -> tuple[Any, int]:
@@ -119,25 +112,19 @@ class FullyConnectedNetwork(TorchModelV2, _Module):
         return self._value_branch(features).squeeze(1)
 
 
-class DQNTorchModel(TorchModelV2, _Module):
-    """The layers below the values of actions; DQN puts its own on top.
+class RecurrentNetwork(RecurrentModel, TorchModelV2):
+    """A network of PyTorch with a memory. Subclasses write `forward_rnn`: see `ModelV2`."""
 
-    Parameters
-    ----------
-    obs_space, action_space, num_outputs, model_config, name
-        As in `ModelV2`.
-    **options
-        Of the layers on top. They have no effect: the options of DQN say the same.
-    """
+    def _in_sequences(self, flat: Any, seq_lens: Any) -> Any:
+        return flat.float().reshape(len(seq_lens), -1, flat.shape[-1])
 
-    def __init__(
-        self,
-        obs_space: Any,
-        action_space: Any,
-        num_outputs: int | None,
-        model_config: Mapping[str, Any],
-        name: str,
-        **options: Any,
-    ) -> None:
+    def _in_rows(self, outputs: Any) -> Any:
+        return outputs.reshape(-1, self.num_outputs)
+
+
+class DQNTorchModel(BelowValues, TorchModelV2, _Module):
+    """The layers below the values of actions, of PyTorch: see `BelowValues`."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
         _Module.__init__(self)
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        BelowValues.__init__(self, *given, **options)

@@ -26,7 +26,13 @@ class DefaultModelConfig:
         Sizes of further dense layers of the policy and of the value function.
     vf_share_layers : bool, default True
         Whether the value function has the layers of the policy, except its last one.
-    head_fcnet_activation, use_lstm, max_seq_len, lstm_cell_size, log_std_clip_param : optional
+    use_lstm : bool, default False
+        Whether there is a long short-term memory above the dense layers.
+    max_seq_len : int, default 20
+        The most steps of a sequence that a network with a memory learns from.
+    lstm_cell_size : int, default 256
+        The number of cells of the memory.
+    head_fcnet_activation, log_std_clip_param : optional
         Only the values that ask for nothing are taken.
 
     Notes
@@ -43,7 +49,7 @@ class DefaultModelConfig:
     head_fcnet_hiddens: Sequence[int] = field(default_factory=list)
     vf_share_layers: bool = True
     head_fcnet_activation: str | None = None
-    use_lstm: bool | None = None
-    max_seq_len: int | None = None
-    lstm_cell_size: int | None = None
+    use_lstm: bool = False
+    max_seq_len: int = 20
+    lstm_cell_size: int = 256
     log_std_clip_param: float | None = None
