@@ -35,7 +35,7 @@ NOTEBOOKS := docs/tasks
 LANGUAGES := en zh_CN
 
 .PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-typed docs-notebook docs-messages docs-translate docs-browser \
-	docs-serve changelog conformance-ray nightly chaos fault-walk soak bench clean
+	docs-serve changelog conformance-ray nightly replay chaos fault-walk soak bench clean
 
 help:  ## show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
@@ -207,6 +207,11 @@ nightly: setup  ## run the long tests: 2,000 random programs, new ones each time
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s -m nightly
 	$(MAKE) docs-typed PAGE=--all
 	$(MAKE) docs-notebook PAGE=--all
+
+# The same order of sets in each process makes a seed the same history.
+replay: setup  ## show a history of the simulated cluster step by step: make replay SEED=17
+	@test -n "$(SEED)" || { echo "SEED is missing, for example: make replay SEED=17"; exit 1; }
+	PYTHONHASHSEED=0 .venv/bin/python tests/simulation/simulate.py --replay $(SEED)
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right
 	.venv/bin/python tests/nightly/chaos.py

@@ -1,0 +1,99 @@
+"""Faults that are put into the product by hand: a simulation is worth what it finds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+from unittest import mock
+
+from raycompat._node.calls import Calls as NodeCalls
+from raycompat._node.leases import Leases as NodeLeases
+from raycompat._scheduler.actor_directory import ActorDirectory
+from raycompat._scheduler.actors import Actors
+from raycompat._scheduler.calls import Calls
+from raycompat._scheduler.dispatcher import Dispatcher
+from raycompat._scheduler.functions import Functions
+from raycompat._scheduler.groups import Groups
+from raycompat._scheduler.jobs import Jobs
+from raycompat._scheduler.leases import Leases
+from raycompat._scheduler.ledger import Capacity, Ledger
+from raycompat._scheduler.lines import Lines
+from raycompat._scheduler.objects import Objects
+from raycompat._scheduler.pins import Pins
+
+#: Makes a context in which the product has the fault.
+Mutation = Callable[[], AbstractContextManager[Any]]
+
+
+def _without(owner: type, name: str) -> Mutation:
+    """Return the fault that a method does nothing."""
+    return lambda: mock.patch.object(owner, name, lambda *_, **__: None)
+
+
+def _every_other(owner: type, name: str) -> Mutation:
+    """Return the fault that every other call of a method has no effect."""
+
+    @contextmanager
+    def fault() -> Iterator[None]:
+        method, count = getattr(owner, name), [0]
+
+        def sometimes(*arguments: Any, **options: Any) -> Any:
+            count[0] += 1
+            return method(*arguments, **options) if count[0] % 2 else None
+
+        with mock.patch.object(owner, name, sometimes):
+            yield
+
+    return fault
+
+
+def _release_keeps_gpus() -> AbstractContextManager[Any]:
+    give = Ledger._back
+
+    def back(self: Ledger, holding: Any) -> dict[str, int]:
+        return {name: units for name, units in give(self, holding).items() if name != "GPU"}
+
+    return mock.patch.object(Ledger, "_back", back)
+
+
+def _gpus_always_fit() -> AbstractContextManager[Any]:
+    fits = Capacity.fits
+
+    def fits_anyhow(self: Capacity, request: Any) -> bool:
+        others = type(request)({n: u for n, u in request.items() if n != "GPU"})
+        return fits(self, others)
+
+    return mock.patch.object(Capacity, "fits", fits_anyhow)
+
+
+#: The faults by name.
+MUTATIONS: dict[str, Mutation] = {
+    "no call starts after a release": _every_other(Dispatcher, "soon"),
+    "an ended call keeps its resources": _without(Calls, "_release"),
+    "released GPUs stay held": _release_keeps_gpus,
+    "a GPU is given twice": _gpus_always_fit,
+    "the name of a dead actor stays taken": _without(ActorDirectory, "_free_name"),
+    "a node ignores a revoked lease": _without(NodeLeases, "revoke"),
+    "a node ignores the end of a call": _without(NodeCalls, "end"),
+    "the report of free accelerators has no effect": _without(Calls, "freed"),
+    "a CPU that was lent is not taken back": _without(Ledger, "take_back_cpu"),
+    "a call in a line is not withdrawn": _without(Dispatcher, "withdraw"),
+    "a removed group keeps its calls": lambda: mock.patch.object(Calls, "in_group", lambda *_: []),
+    "groups outlive their creators": _without(Groups, "_collect"),
+    "the bundles of a node that left count as placed": _without(Groups, "node_left"),
+    "nobody is told that a group is ready": _without(Groups, "_tell_all"),
+    "the calls of a client that left go on by lease": _without(Calls, "client_left"),
+    "promises of a client that left are not broken": _without(Objects, "_break_promises_of"),
+    "pins are not dropped": _without(Pins, "drop"),
+    "values without references are not removed": _without(Objects, "discard"),
+    "values given to a node that left are forgotten": _without(Objects, "node_left"),
+    "a lease that ended is not reported": _without(Leases, "ended"),
+    "no lease is revoked": _without(Leases, "_revoke"),
+    "an ended actor is not reported": _without(Actors, "_report_to_all"),
+    "actors of a client that left live on": _without(Actors, "client_left"),
+    "a cancelled call is not cancelled on its node": _without(NodeCalls, "cancel"),
+    "code of functions stays": _without(Functions, "end_job"),
+    "an ended job stays on its nodes": _without(Jobs, "end_if_done"),
+    "a line that became empty stays": _without(Lines, "_take_off"),
+}

@@ -1,0 +1,697 @@
+"""Nodes: Dask's own state machine of a worker, raycompat's own tasks, leases and actors, model processes.
+
+Only what is outside of them is a model: executors, segments, and the transfer of values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Coroutine
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from connections import Connection, Pipe
+from distributed.protocol.pickle import dumps, loads
+from distributed.sizeof import sizeof
+from distributed.worker import _worker_cvar
+from distributed.worker_state_machine import (
+    AcquireReplicasEvent,
+    BaseWorker,
+    ComputeTaskEvent,
+    ExecuteFailureEvent,
+    ExecuteSuccessEvent,
+    FreeKeysEvent,
+    GatherDepNetworkFailureEvent,
+    GatherDepSuccessEvent,
+    PauseEvent,
+    RefreshWhoHasEvent,
+    RemoveReplicasEvent,
+    RemoveWorkerEvent,
+    RescheduleEvent,
+    RetryBusyWorkerEvent,
+    StateMachineEvent,
+    UnpauseEvent,
+    WorkerState,
+)
+from virtual_time import CLOCK
+
+from raycompat import _dask_adapter as adapter
+from raycompat._messages.actors import RestartActor
+from raycompat._messages.base import handled
+from raycompat._messages.calls import (
+    Blocked,
+    CancelCall,
+    CancelDirect,
+    Credit,
+    End,
+    GrantCall,
+    Unblocked,
+)
+from raycompat._messages.executors import (
+    Abandon,
+    BeginLease,
+    Failed,
+    Interrupt,
+    KillIfRunning,
+    LeaseServed,
+    NotRunning,
+    Run,
+    Succeeded,
+)
+from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded
+from raycompat._messages.leases import Revoke
+from raycompat._messages.nodes import NodeReady
+from raycompat._messages.objects import Discard, NotAdopted
+from raycompat._node.actors import Actors
+from raycompat._node.calls import Calls
+from raycompat._node.executor_pool import ExecutorDied, describe_exit
+from raycompat._node.leases import Leases
+from raycompat._node.numbers import Numbers
+from raycompat._node.tasks import Tasks
+from raycompat._protocol import failures, task_bodies
+from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.values import (
+    CallFailed,
+    SegmentLink,
+    SegmentValue,
+    from_wire,
+)
+
+if TYPE_CHECKING:
+    from world import World
+
+#: Messages of Dask's scheduler to its workers, and the events of the state machine that they are.
+_EVENTS = {
+    "compute-task": ComputeTaskEvent,
+    "free-keys": FreeKeysEvent,
+    "remove-replicas": RemoveReplicasEvent,
+    "acquire-replicas": AcquireReplicasEvent,
+    "refresh-who-has": RefreshWhoHasEvent,
+    "remove-worker": RemoveWorkerEvent,
+}
+
+#: How a killed process ends.
+_KILLED = -9
+
+
+class Store:
+    """The segments of a node. Files are only their names, in a set of the world."""
+
+    def __init__(self, world: World, host: str) -> None:
+        self._segments = world.segments
+        self.host = host
+        self._kept: dict[str, SegmentValue] = world.kept
+        self._number = 0
+
+    def write(self, writer: str, size: int) -> tuple[Any, ...]:
+        """Let a process write a large value; return its wire."""
+        self._number += 1
+        path = f"{self.host}/{writer}/{self._number}"
+        self._segments[path] = writer
+        return ("segment", path, size, self.host, ())
+
+    def adopt(self, wire: tuple[Any, ...]) -> Any:
+        """Store a value, as `_node.object_store` does."""
+        value = from_wire(wire)
+        if not isinstance(value, SegmentLink):
+            return value
+        if value.path in self._kept:
+            return self._kept[value.path]
+        if value.path not in self._segments:
+            raise FileNotFoundError(value.path)
+        return self._keep(value)
+
+    def _keep(self, link: SegmentLink) -> SegmentValue:
+        kept = self._kept[link.path] = SegmentValue(link, self._remove)
+        return kept
+
+    def _remove(self, path: str) -> None:
+        self._segments.pop(path, None)
+
+    def receive(self, value: Any) -> Any:
+        """Store the copy of a value of another node."""
+        if not isinstance(value, SegmentValue):
+            return value
+        if value.link.host == self.host:
+            return value
+        path = self.write("copy", value.link.size)[1]
+        return self._keep(SegmentLink(path, value.link.size, self.host, value.link.refs))
+
+    def discard(self, message: Discard) -> None:
+        """Remove a value without references, unless a node stores it."""
+        value = from_wire(message.wire)
+        if isinstance(value, SegmentLink) and value.path not in self._kept:
+            self._remove(value.path)
+
+    def clean_up_after(self, writer: str) -> None:
+        """Remove the segments of an ended process that no node stores."""
+        for path, by in list(self._segments.items()):
+            if by == writer and path not in self._kept:
+                self._remove(path)
+
+
+class Executor:
+    """A process that runs calls. What a call does is in its payload, which is JSON."""
+
+    def __init__(self, pool: Pool, kind: tuple[Any, ...], pid: int) -> None:
+        self.kind, self.pid = kind, pid
+        self.name = f"{pool.node.name}/{pid}"
+        self.calls_begun, self.idle_since = 0, 0.0
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.alive, self.is_ending = True, False
+        self.owns = self.is_spent = False
+        self.ended_for_memory = ""
+        self.logs = SimpleNamespace(begin=lambda name, key: None)
+        self._pool = pool
+        self._world = pool.node.world
+        self._outcomes: dict[str, asyncio.Future[Any]] = {}
+        self._inbox = Pipe(self._world.network, self._take)
+        self._outbox = Pipe(self._world.network, self._answered)
+        #: The call that runs, what ends it, and whether it lends its CPU.
+        self._running: str | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        #: The lease that is served.
+        self.lease: Serving | None = None
+
+    # --- the node's end -------------------------------------------------------------------------
+
+    def send(self, message: Any) -> None:
+        self._inbox.send(message)
+
+    async def call(self, key: str, message: Any) -> Any:
+        outcome = self._outcomes[key] = asyncio.get_running_loop().create_future()
+        self.calls_begun += 1
+        self.send(message)
+        if not self.alive:
+            code = await asyncio.shield(self.ended)
+            raise ExecutorDied(describe_exit(code), code)
+        try:
+            return await outcome
+        finally:
+            self._outcomes.pop(key, None)
+
+    def leave(self, *, soon: bool = True) -> None:
+        """End after the calls that it has."""
+        self.is_ending = True
+        self._inbox.send("leave")
+
+    def end(self) -> None:
+        """End soon, also during a call."""
+        self.is_ending = True
+        self._inbox.send("end")
+
+    def _answered(self, message: Any) -> None:
+        if isinstance(message, Blocked | Unblocked):
+            self._pool.node.tell(message)
+        elif isinstance(message, tuple):
+            self._pool.node.leases.begun(message[1])
+        else:
+            outcome = self._outcomes.get(message.key)
+            if outcome is not None and not outcome.done():
+                outcome.set_result(message)
+
+    # --- the process ----------------------------------------------------------------------------
+
+    def _take(self, message: Any) -> None:
+        if not self.alive:
+            return
+        if message == "end" or (message == "leave" and self._running is None):
+            self.die(0)
+        elif isinstance(message, Run):
+            self._run(message)
+        elif isinstance(message, BeginLease):
+            self.lease = Serving(self, message)
+            self._outbox.send(("leased", message.key))
+        elif isinstance(message, KillIfRunning):
+            if self.lease is not None and self.lease.running == message.call:
+                self.die(_KILLED)
+            else:
+                self._outbox.send(NotRunning(message.question))
+        elif isinstance(message, Interrupt):
+            self._interrupt(message.key)
+        elif isinstance(message, Revoke | Abandon) and self.lease is not None:
+            if isinstance(message, Abandon) and self.lease.running is not None:
+                self.die(0)
+            else:
+                self.lease.leave()
+
+    def _run(self, message: Run) -> None:
+        does = json.loads(message.payload)
+        self._world.note(f"{self.name} runs {message.key}")
+        self._running = message.key
+        later = asyncio.get_running_loop().call_later
+        lasts_s = does["lasts_s"]
+        if does.get("blocks"):
+            begin, end = Blocked(message.key), Unblocked(message.key)
+            self._timers.append(later(lasts_s * 0.3, self._outbox.send, begin))
+            self._timers.append(later(lasts_s * 0.8, self._outbox.send, end))
+        self._timers.append(later(lasts_s, self._finish, message, does))
+
+    def _finish(self, message: Run, does: dict[str, Any]) -> None:
+        self._timers.clear()
+        key, how = message.key, does["how"]
+        is_actor = message.actor is not None
+        if how == "crashes" or (how == "crashes once" and does["state"] not in self._world.seen):
+            self._world.seen.add(does["state"])
+            self.die(1)
+            return
+        self._running = key if is_actor and how != "fails" else None
+        if how == "fails":
+            error = failures.crashed(message.name, "failed as planned")
+            self._outbox.send(Failed(key, error, "as planned"))
+        else:
+            size = does.get("size", 0)
+            wire = ("inline", b"value", ())
+            if size:
+                wire = self._pool.node.store.write(self.name, size)
+            self._outbox.send(Succeeded(key, [] if is_actor else [wire], ()))
+
+    def _interrupt(self, key: str) -> None:
+        if self.lease is not None:
+            self.lease.interrupt(key)
+        elif self._running == key and self._timers:
+            self._stop_timers()
+            self._running = None
+            self._outbox.send(Failed(key, failures.cancelled(key), "cancelled"))
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def answer_lease(self, key: str) -> None:
+        self.lease = None
+        self._outbox.send(LeaseServed(key, is_complete=True))
+
+    def die(self, code: int) -> None:
+        """End the process; the node hears of it soon."""
+        if not self.alive:
+            return
+        self._world.note(f"{self.name} ends with {code}")
+        self.alive = False
+        self._stop_timers()
+        self._inbox.cut()
+        if self.lease is not None:
+            self.lease.lose()
+            self.lease = None
+        at = max(CLOCK.now + self._world.network.delay(), self._outbox.arrives_last)
+        asyncio.get_running_loop().call_at(at + 1e-6, self._reaped, code)
+
+    def _reaped(self, code: int) -> None:
+        self._outbox.cut()
+        self._pool.forget(self)
+        if not self.ended.done():
+            self.ended.set_result(code)
+        for outcome in self._outcomes.values():
+            if not outcome.done():
+                outcome.set_exception(ExecutorDied(describe_exit(code), code))
+
+    @property
+    def runs(self) -> str | None:
+        """The call, lease or actor that uses this process."""
+        return self._running or (self.lease.key if self.lease is not None else None)
+
+
+class Serving:
+    """A lease in its executor: it runs the calls of one caller, one after the other."""
+
+    def __init__(self, executor: Executor, message: BeginLease) -> None:
+        self.key = message.key
+        self._executor = executor
+        self._world = executor._world
+        self._world.sockets[message.socket] = self
+        self._socket = message.socket
+        self._to_caller: Pipe | None = None
+        self._from_caller: Pipe | None = None
+        self._waiting: list[dict[str, Any]] = []
+        self.running: str | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+
+    def connect(self, receive: Any) -> Pipe:
+        """Connect a caller; return the pipe for its calls."""
+        self._to_caller = Pipe(self._world.network, receive)
+        self._from_caller = Pipe(self._world.network, self._take)
+        return self._from_caller
+
+    def _take(self, message: Any) -> None:
+        if message == "return":
+            self.leave()
+        elif message == "lost":
+            self._to_caller = None
+        else:
+            self._waiting.append(message)
+            self._next()
+
+    def _next(self) -> None:
+        if self.running is not None:
+            return
+        if self._is_leaving:
+            self._tell(("returned", [each["key"] for each in self._waiting]))
+            self._waiting.clear()
+            self._end()
+        elif self._waiting:
+            call = self._waiting.pop(0)
+            self.running = call["key"]
+            self._world.note(f"{self._executor.name} runs {self.running} by {self.key}")
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(call["lasts_s"], self._finish, call)
+
+    def _finish(self, call: dict[str, Any]) -> None:
+        if call["how"] == "crashes":
+            self._executor.die(1)
+            return
+        self._tell(("done" if call["how"] == "returns" else "failed", call["key"]))
+        self.running = None
+        self._next()
+
+    def interrupt(self, key: str) -> None:
+        """Cancel a call."""
+        if self.running == key and self._timer is not None:
+            self._timer.cancel()
+            self._tell(("failed", key))
+            self.running = None
+            self._next()
+
+    def _tell(self, message: Any) -> None:
+        if self._to_caller is not None:
+            self._to_caller.send(message)
+
+    def leave(self) -> None:
+        """End after the running call."""
+        self._is_leaving = True
+        self._next()
+
+    def _end(self) -> None:
+        self._world.sockets.pop(self._socket, None)
+        self._tell(("bye",))
+        self._executor.answer_lease(self.key)
+
+    def lose(self) -> None:
+        """End with the process."""
+        self._world.sockets.pop(self._socket, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tell(("lost",))
+
+
+class Pool:
+    """The executors of a node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.living: dict[int, Executor] = {}
+        self._idle: list[Executor] = []
+        self._random = Random(f"{node.world.seed} {node.name}")
+        self._num_started = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def background(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def start_executor(self, kind: tuple[Any, ...], setup: Any, prepared: Any) -> Executor:
+        await asyncio.sleep(self._random.choice([0.002, 0.03, 0.3]))
+        self._num_started += 1
+        executor = Executor(self, kind, 100 + self._num_started)
+        self.living[executor.pid] = executor
+        return executor
+
+    async def acquire(
+        self, kind: tuple[Any, ...], setup: Any, prepared: Any, *, fresh: bool = False
+    ) -> Executor:
+        for executor in self._idle:
+            if not fresh and executor.kind == kind and executor.alive:
+                self._idle.remove(executor)
+                return executor
+        return await self.start_executor(kind, setup, prepared)
+
+    def release(self, executor: Executor, *, spent: bool) -> None:
+        if not executor.alive or executor.is_ending:
+            return
+        if executor.kind[0] not in self.node.jobs.setups:
+            self.kill(executor)
+        elif spent:
+            executor.leave(soon=False)
+        else:
+            self._idle.append(executor)
+
+    def is_idle(self, executor: Executor) -> bool:
+        return executor in self._idle
+
+    def kill(self, executor: Executor) -> None:
+        executor.is_ending = True
+        if executor in self._idle:
+            self._idle.remove(executor)
+        delay_s = self.node.world.network.delay()
+        asyncio.get_running_loop().call_later(delay_s, executor.die, _KILLED)
+
+    def end(self, executor: Executor) -> None:
+        executor.end()
+        if executor in self._idle:
+            self._idle.remove(executor)
+
+    def end_job(self, job: str) -> None:
+        for executor in [each for each in self.living.values() if each.kind[0] == job]:
+            self.end(executor)
+
+    def forget(self, executor: Executor) -> None:
+        self.living.pop(executor.pid, None)
+        if executor in self._idle:
+            self._idle.remove(executor)
+        self.node.store.clean_up_after(executor.name)
+
+    def close(self) -> None:
+        """End all processes with the node."""
+        for executor in list(self.living.values()):
+            executor.die(_KILLED)
+        for task in self._tasks:
+            task.cancel()
+
+
+class Jobs:
+    """The jobs that a node knows."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.setups: dict[str, Any] = {}
+
+    def begin(self, message: BeginJob) -> None:
+        self.setups[message.job] = message.setup
+
+    def end(self, message: JobEnded) -> None:
+        setup = self.setups.get(message.job)
+        if setup is not None:
+            self._node.store.clean_up_after(f"driver-{setup['driver_pid']}")
+        if message.for_good:
+            self.setups.pop(message.job, None)
+            self._node.pool.end_job(message.job)
+
+    async def prepare(self, grant: Any) -> tuple[Any, Any]:
+        await asyncio.sleep(0)
+        return self.setups[grant["job"]], None
+
+    @staticmethod
+    def kind(grant: Any) -> tuple[Any, ...]:
+        return (grant["job"], grant["runtime_env"])
+
+
+class Node(BaseWorker):
+    """A Dask worker that is a node."""
+
+    def __init__(self, world: World, number: int, amounts: dict[str, float]) -> None:
+        self.world, self.number = world, number
+        self.name = f"node-{number}"
+        self.address = f"tcp://10.0.0.{number}:1000"
+        self.ip = f"10.0.0.{number}"
+        self.amounts = amounts
+        self.is_paused = self.is_stopped = self.is_dead = False
+        self.worker = self  # the name by which parts of a node know their worker
+        self.batched_stream = self
+        self.sockets: dict[str, str] = {}
+        self.numbers = Numbers({})
+        self.store = Store(world, f"host-{number}")
+        self.pool = Pool(self)
+        self.jobs = Jobs(self)
+        self.calls = Calls(self)  # type: ignore[arg-type]
+        self.tasks = Tasks(self)  # type: ignore[arg-type]
+        self.leases = Leases(self)  # type: ignore[arg-type]
+        self.actors = Actors(self)  # type: ignore[arg-type]
+        self._executing: set[asyncio.Task[Any]] = set()
+        state = WorkerState(
+            nthreads=int(amounts["CPU"]),
+            address=self.address,
+            plugins={"raycompat": self},  # type: ignore[dict-item]
+            validate=False,
+        )
+        super().__init__(state)
+        task_bodies.runners[self] = self  # type: ignore[index]
+        self._handlers = dict(
+            [
+                handled(BeginJob, self.jobs.begin),
+                handled(JobEnded, self.jobs.end),
+                handled(ForgetFunctions, lambda message: None),
+                handled(CancelCall, self.calls.cancel),
+                handled(CancelDirect, self.calls.cancel_direct),
+                handled(Credit, self.calls.credit),
+                handled(GrantCall, self.calls.grant),
+                handled(End, self.calls.end),
+                handled(Revoke, self.leases.revoke),
+                handled(RestartActor, self.actors.restart),
+                handled(Discard, self.store.discard),
+            ]
+        )
+        self.connection = Connection(world.network, self.address, self._on_message, self.die)
+
+    def announce(self) -> None:
+        """Join the cluster."""
+        self.tell(
+            NodeReady(
+                {
+                    "node_id": f"{self.number:056x}",
+                    "version": "simulated",
+                    "total": ResourceSet.from_amounts(self.amounts).units(),
+                    "gpu_ids": [],
+                    "ip": self.ip,
+                    "name": self.name,
+                    "hostname": self.name,
+                    "pid": self.number,
+                    "started": CLOCK.now,
+                    "host": self.store.host,
+                    "place": (),
+                    "labels": {},
+                }
+            )
+        )
+
+    def tell(self, message: Any) -> None:
+        """Send a message to the scheduler."""
+        adapter.tell_scheduler(self, message)  # type: ignore[arg-type]
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send what Dask or raycompat has written."""
+        if not self.is_dead:
+            self.connection.send(message)
+
+    batched_send = send
+
+    def _on_message(self, message: dict[str, Any]) -> None:
+        if self.is_dead:
+            return
+        operation = message.pop("op")
+        if operation == "close":
+            self.die()
+        elif operation in _EVENTS:
+            if "run_spec" in message:
+                message["run_spec"] = loads(dumps(message["run_spec"].data))
+            self.handle_stimulus(_EVENTS[operation](**message))
+        elif operation in self._handlers:
+            self._handlers[operation](**message)
+
+    # --- Dask's state machine -------------------------------------------------------------------
+
+    def transition(self, key: str, start: str, finish: str, **_: Any) -> None:
+        """Start a coroutine at once, as `_node.membership` does."""
+        if finish == "ready" and adapter.is_coroutine_of(self, key, task_bodies.__name__):  # type: ignore[arg-type]
+            asyncio.get_running_loop().call_soon(adapter.start_if_ready, self, key)
+
+    async def execute(self, key: Any, *, stimulus_id: str) -> StateMachineEvent:
+        if self.is_dead:
+            return RescheduleEvent(key=key, stimulus_id=stimulus_id)
+        task = self.state.tasks[key]
+        run_id, spec, start = task.run_id, task.run_spec, CLOCK.now
+        values = {each.key: self.state.data[each.key] for each in task.dependencies}
+        token = _worker_cvar.set(self)  # type: ignore[arg-type]
+        try:
+            value = spec(values)
+            if spec.is_coro:
+                value = await value
+        except CallFailed as error:
+            return ExecuteFailureEvent.from_exception(
+                error, key=key, run_id=run_id, start=start, stop=CLOCK.now, stimulus_id=stimulus_id
+            )
+        finally:
+            _worker_cvar.reset(token)
+        return ExecuteSuccessEvent(
+            key=key,
+            run_id=run_id,
+            value=value,
+            start=start,
+            stop=CLOCK.now,
+            nbytes=sizeof(value),
+            type=type(value),
+            stimulus_id=stimulus_id,
+        )
+
+    async def gather_dep(
+        self, worker: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
+    ) -> StateMachineEvent:
+        await asyncio.sleep(self.world.network.delay())
+        other = self.world.node_at(worker)
+        about = {"worker": worker, "total_nbytes": total_nbytes, "stimulus_id": stimulus_id}
+        if other is None or other.is_stopped:
+            return GatherDepNetworkFailureEvent(**about)
+        stored = other.state.data
+        found = {key: self.store.receive(stored[key]) for key in to_gather if key in stored}
+        return GatherDepSuccessEvent(**about, data=found)
+
+    async def retry_busy_worker_later(self, worker: str) -> StateMachineEvent:
+        await asyncio.sleep(0.15)
+        return RetryBusyWorkerEvent(worker=worker, stimulus_id="retry")
+
+    def digest_metric(self, name: Any, value: float) -> None:
+        pass
+
+    # --- the bodies of Dask's tasks -------------------------------------------------------------
+
+    async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        return await self.tasks.run(key, payload, values)
+
+    async def run_lease(self, key: str) -> Any:
+        return await self.leases.run(key)
+
+    async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+        return await self.actors.run(key, payload, values)
+
+    def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
+        try:
+            return self.store.adopt(wire)
+        except FileNotFoundError as error:
+            owner_died = failures.owner_died(key)
+            self.tell(NotAdopted(key, owner_died))
+            raise CallFailed(owner_died, "the value of a put is lost") from error
+
+    def collect_garbage_soon(self) -> None:
+        """Do nothing: values are removed with their last reference."""
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def pause(self, *, paused: bool) -> None:
+        """Accept no tasks for a while, as with too little memory."""
+        if self.is_paused == paused or self.is_dead:
+            return
+        self.is_paused = paused
+        event = PauseEvent if paused else UnpauseEvent
+        status = "paused" if paused else "running"
+        self.send({"op": "worker-status-change", "status": status, "stimulus_id": status})
+        self.handle_stimulus(event(stimulus_id=status))
+
+    def die(self, keep: int = 0) -> None:
+        """End with all processes; `keep` of the last messages still arrive."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self.world.note(f"{self.name} dies")
+        self.jobs.setups.clear()
+        self.pool.close()
+        self.connection.hang_up(keep)
+        for task in self._async_instructions:
+            task.cancel()
+        self.state.data.clear()
+        for path in [
+            each for each in self.world.segments if each.startswith(f"{self.store.host}/")
+        ]:
+            self.world.segments.pop(path)

@@ -1,0 +1,106 @@
+"""Runs histories of a simulated cluster: ``simulate.py 0 200``, or ``simulate.py --replay 17``.
+
+Set ``PYTHONHASHSEED=0``, so that a seed means the same history in every process.
+
+A history that breaks an invariant is shrunk to the steps that matter, and printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+from dataclasses import replace
+
+import virtual_time  # noqa: F401  (first: Dask reads the clock when it is imported)
+
+# isort: split
+import mutations
+from histories import Outcome, Plan, plan_of, run, shrink
+
+
+def _explain(seed: int, plan: Plan, outcome: Outcome) -> str:
+    """Return a text about a history that failed: its shortest form, and each step of it."""
+    shortest = shrink(plan, lambda each: run(each).error)
+    again = run(shortest)
+    steps = "\n".join(
+        f"  {number}: {step.kind} after {step.after_s:.4f} s"
+        for number, step in enumerate(shortest.steps)
+    )
+    history = "\n".join(again.history)
+    return (
+        f"The history of the seed {seed} breaks an invariant:\n{outcome.error}\n\n"
+        f"It still fails with {len(shortest.steps)} of {len(plan.steps)} steps:\n{steps}\n"
+        f"{again.error}\n\n{history}\n\nTo see it again: make replay SEED={seed}"
+    )
+
+
+def _run_all(seeds: range) -> int:
+    num_steps = num_messages = 0
+    begin_s = virtual_time.cpu_seconds()
+    for seed in seeds:
+        plan = plan_of(str(seed))
+        outcome = run(plan)
+        num_steps += outcome.num_steps
+        num_messages += outcome.num_messages
+        if outcome.error:
+            print(_explain(seed, plan, outcome))
+            return 1
+    took_s = virtual_time.cpu_seconds() - begin_s
+    print(
+        f"{len(seeds)} histories hold: {num_messages} messages, {num_steps} of them to the "
+        f"scheduler, {num_messages / took_s:,.0f} a second of CPU time"
+    )
+    return 0
+
+
+def _replay(seed: str) -> int:
+    plan = plan_of(seed)
+    outcome = run(plan)
+    print("\n".join(outcome.history))
+    if not outcome.error:
+        print("All invariants hold.")
+        return 0
+    print(_explain(int(seed), plan, outcome))
+    return 1
+
+
+def _try_mutations(seeds: range) -> int:
+    """Put each fault into the code; print after how many histories it is found."""
+    missed = 0
+    for name, mutation in mutations.MUTATIONS.items():
+        with mutation():
+            found = next((seed for seed in seeds if run(plan_of(str(seed))).error), None)
+        missed += found is None
+        print(
+            f"{name}: {'not found' if found is None else f'found by the seed {found}'}", flush=True
+        )
+    print(f"{len(mutations.MUTATIONS) - missed} of {len(mutations.MUTATIONS)} found")
+    return missed
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int, nargs="?", default=0)
+    parser.add_argument("last", type=int, nargs="?", default=200)
+    parser.add_argument("--replay", metavar="SEED")
+    parser.add_argument("--mutations", action="store_true")
+    arguments = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        parser.error(
+            "set PYTHONHASHSEED=0: sets of strings have another order in each process else"
+        )
+    logging.disable(logging.WARNING)
+    run(replace(plan_of("0"), steps=()))  # imports what is imported late
+    gc.freeze()
+    if arguments.replay is not None:
+        return _replay(arguments.replay)
+    seeds = range(arguments.first, arguments.last)
+    return _try_mutations(seeds) if arguments.mutations else _run_all(seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

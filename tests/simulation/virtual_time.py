@@ -1,0 +1,62 @@
+"""Virtual time: an event loop that never waits. Import this module before Dask and raycompat.
+
+The order of callbacks is that of asyncio, because the product relies on it. What varies from history to
+history are the delays of the network and of the simulated processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+
+#: Seconds since 1970 at which each history begins, and the start of the monotonic clock.
+_BEGAN_S, _MONOTONIC_S = 1_800_000_000.0, 1_000.0
+
+
+class _Clock:
+    """The clock of this process. Each history starts it again."""
+
+    now = 0.0
+
+
+CLOCK = _Clock()
+
+
+def use_virtual_time() -> None:
+    """Let this process read the clock of the simulation, also as seconds since 1970."""
+    time.time = lambda: _BEGAN_S + CLOCK.now
+    time.monotonic = lambda: _MONOTONIC_S + CLOCK.now
+
+
+class NothingScheduled(Exception):
+    """The event loop would wait for ever."""
+
+
+class _Selector(selectors.SelectSelector):
+    """A selector that moves the clock instead of waiting. No file is ever ready."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise NothingScheduled
+        CLOCK.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in virtual time."""
+
+    def __init__(self) -> None:
+        super().__init__(_Selector())
+        CLOCK.now = 0.0
+
+    def time(self) -> float:
+        return CLOCK.now
+
+
+def cpu_seconds() -> float:
+    """Return the real CPU time of this process."""
+    return time.process_time()
+
+
+use_virtual_time()

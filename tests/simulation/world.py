@@ -1,0 +1,377 @@
+"""One simulated cluster: Dask's scheduler with raycompat's plugin, nodes and drivers, in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import logging
+import random
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from virtual_time import CLOCK  # first: Dask reads the clock when it is imported
+
+# isort: split
+import distributed
+import distributed.scheduler
+from connections import Network, Stream
+from distributed.core import Status
+from distributed.scheduler import TaskState
+from drivers import Actor, Driver, Held
+from nodes import Node
+
+from raycompat import _dask_adapter as adapter
+from raycompat._protocol import task_bodies
+from raycompat._protocol.values import SegmentValue
+from raycompat._scheduler.actors import DETACHED
+from raycompat._scheduler.plugin import SchedulerPlugin
+
+distributed.scheduler.BatchedSend = Stream  # type: ignore[misc]
+adapter.publish_metrics = lambda collect: None
+
+#: Seconds of virtual time in which all that can end has ended.
+_SETTLE_S = 60.0
+
+#: What a worker reports to Dask.
+_METRICS = {
+    "bandwidth": {"total": 1e8, "workers": {}, "types": {}},
+    "digests_total_since_heartbeat": {},
+    "managed_bytes": 0,
+    "spilled_bytes": {"memory": 0, "disk": 0},
+    "memory": 0,
+    "cpu": 0,
+    "time": 0.0,
+    "event_loop_interval": 0.0,
+    "task_counts": {},
+    "transfer": {},
+}
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class _Scheduler(distributed.Scheduler):
+    """Dask's scheduler without a web server."""
+
+    def start_http_server(self, *args: Any, **kwargs: Any) -> None:
+        router = SimpleNamespace(rules=[])
+        self.http_application = SimpleNamespace(applications=[], default_router=router)
+        self.http_server = SimpleNamespace()
+
+    def coerce_address(self, addr: Any, resolve: bool = True) -> str:
+        return str(addr)
+
+
+class _Errors(logging.Handler):
+    """Collects what the product logs as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.records: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record) if record.exc_info else record.getMessage()
+        self.records.append(text)
+
+
+class World:
+    """One cluster. Use it in a `VirtualLoop`."""
+
+    def __init__(self, seed: str, *, validate: bool = False) -> None:
+        self.seed = seed
+        self.random = Random(f"{seed} world")
+        self.network = Network(seed)
+        self.history: list[str] = []
+        #: The segments of all hosts with their writers, and those that nodes own.
+        self.segments: dict[str, str] = {}
+        self.kept: WeakValueDictionary[str, SegmentValue] = WeakValueDictionary()
+        self.sockets: dict[str, Any] = {}
+        #: The calls that have crashed once, and what each call was to do.
+        self.seen: set[str] = set()
+        self.planned: dict[str, str] = {}
+        self.nodes: list[Node] = []
+        self.drivers: list[Driver] = []
+        self.has_faults = False
+        self._background: set[asyncio.Task[Any]] = set()
+        self.errors = _Errors()
+        self.num_steps = 0
+        random.seed(f"{seed} dask")
+        uuid.uuid4 = lambda: uuid.UUID(int=self.random.getrandbits(128))  # type: ignore[assignment]
+        TaskState._run_id_iterator = itertools.count()
+        adapter._order = itertools.count()
+        self.scheduler = _Scheduler(dashboard=False, validate=validate, needs_workdir=False)
+        self.scheduler.status = Status.running
+        self.plugin = SchedulerPlugin()
+        self.plugin.start(self.scheduler)
+        self.scheduler.plugins[task_bodies.PLUGIN_NAME] = self.plugin
+        self.scheduler.worker_plugins[task_bodies.PLUGIN_NAME] = b""
+        self.parts = self.plugin.parts
+        asyncio.get_running_loop().set_exception_handler(self._on_exception)
+
+    def _on_exception(self, loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Broken):
+            raise error
+        logging.getLogger("simulation").error("%s", context["message"], exc_info=error)
+
+    def note(self, text: str) -> None:
+        """Write a line of the history."""
+        self.history.append(f"{CLOCK.now:9.4f} {text}")
+
+    def chance(self, share: float) -> bool:
+        """Return True in this share of cases."""
+        return self.random.random() < share
+
+    def background(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Run a coroutine of the simulation."""
+        task = asyncio.ensure_future(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def ask(self, request: Callable[[], Awaitable[Any]]) -> Any:
+        """Send a request to the scheduler over a separate connection; return its answer."""
+        await asyncio.sleep(self.network.delay())
+        answer = await request()
+        await asyncio.sleep(self.network.delay())
+        return answer
+
+    # --- members --------------------------------------------------------------------------------
+
+    def add_node(self, amounts: dict[str, float]) -> Node:
+        """Start a node."""
+        node = Node(self, len(self.nodes) + 1, amounts)
+        self.nodes.append(node)
+        node.connection.before_reading = self._before_reading(node.name)
+        self.note(f"{node.name} joins with {amounts}")
+        self.background(
+            self.scheduler.add_worker(
+                node.connection,  # type: ignore[arg-type]
+                address=node.address,
+                status="running",
+                server_id=node.name,
+                nthreads=int(amounts["CPU"]),
+                name=node.name,
+                resolve_address=False,
+                now=0.0,
+                resources={},
+                memory_limit=2**30,
+                metrics=_METRICS,
+                services={},
+                local_directory="",
+                versions={},
+                nanny="",
+                extra={},
+                stimulus_id="joins",
+            )
+        )
+        node.announce()
+        return node
+
+    def add_driver(self) -> Driver:
+        """Start a driver."""
+        driver = Driver(self, len(self.drivers) + 1)
+        self.drivers.append(driver)
+        driver.connection.before_reading = self._before_reading(driver.client)
+        self.background(self.scheduler.add_client(driver.connection, driver.client, {}))  # type: ignore[arg-type]
+        driver.begin()
+        return driver
+
+    def _before_reading(self, sender: str) -> Callable[[dict[str, Any]], None]:
+        def check(message: dict[str, Any]) -> None:
+            self.num_steps += 1
+            self.check()
+            about = message.get("key") or message.get("group") or ""
+            if message["op"] == "raycompat-submit":
+                about = ", ".join(each["key"] for each in message["calls"])
+            self.note(
+                f"the scheduler reads {message['op'].removeprefix('raycompat-')} {about} of {sender}"
+            )
+
+        return check
+
+    def node_at(self, address: str) -> Node | None:
+        """Return the living node at an address."""
+        return next((n for n in self.nodes if n.address == address and not n.is_dead), None)
+
+    def living_nodes(self) -> list[Node]:
+        """Return the nodes that have not died."""
+        return [each for each in self.nodes if not each.is_dead]
+
+    def living_drivers(self) -> list[Driver]:
+        """Return the drivers that have not ended."""
+        return [each for each in self.drivers if not each.is_gone]
+
+    # --- invariants -----------------------------------------------------------------------------
+
+    def answered(self, held: Held) -> None:
+        """Check an answer."""
+        if self.has_faults or not held.error or held.is_cancelled:
+            return
+        how = self.planned.get(held.key)
+        if held.kind == "call" and how == "returns" and "failed as planned" not in held.error:
+            if "placement group" in held.error.lower() or "NodeAffinity" in held.error:
+                return
+            raise Broken(f"{held.key} has failed without a fault: {held.error}")
+
+    def check(self) -> None:
+        """Check what holds after each step."""
+        if self.errors.records:
+            raise Broken(f"The scheduler has logged an error: {self.errors.records[0]}")
+        ledger, calls = self.parts.ledger, self.parts.calls
+        # Each holding has one owner.
+        owners: Counter[int] = Counter()
+        for call in calls.holding.values():
+            if call.holding is not None:
+                owners[id(call.holding)] += 1
+        for lingering in calls._lingering.values():
+            owners.update(map(id, lingering))
+        for group in self.parts.groups.all():
+            owners.update(id(each) for each in group.holdings if each is not None)
+        held = {id(each): each for each in ledger._held}
+        for each, count in owners.items():
+            if count > 1:
+                raise Broken(f"{held.get(each)} has {count} owners")
+        for each, holding in held.items():
+            if each not in owners:
+                raise Broken(f"No call or group owns {holding}")
+        # Free and held resources add up.
+        for node_id, capacity in ledger._nodes.items():
+            used: Counter[str] = Counter()
+            for holding, place in ledger._held.items():
+                if place is capacity:
+                    used.update(ledger._back(holding))
+            for name, units in capacity.total.items():
+                if used[name] + capacity.free[name] != units:
+                    raise Broken(
+                        f"{node_id}: {name} is {units}, and {used[name]} held and "
+                        f"{capacity.free[name]} free"
+                    )
+                if capacity.free[name] < 0 and name != "CPU":
+                    raise Broken(f"{node_id}: {name} was given twice")
+        for key, call in calls.holding.items():
+            if calls.by_key.get(key) is not call:
+                raise Broken(f"{key} holds resources and is not known")
+        for (_, name), key in self.parts.actors._directory._names.items():
+            row = self.parts.actors.rows.get(key)
+            if row is None or row.name != name:
+                raise Broken(f"The name {name} belongs to {key}, which does not exist")
+
+        self._check_machines()
+
+    def _check_machines(self) -> None:
+        """Check that no accelerator runs two calls, by the processes themselves."""
+        for node in self.living_nodes():
+            used: Counter[int] = Counter()
+            for running in node.calls.granted.values():
+                if running.executor is not None and running.executor.alive:
+                    for index, units in running.grant["gpus"]:
+                        used[index] += units
+            for index, units in used.items():
+                if units > 10_000:
+                    raise Broken(f"{node.name}: {units} units of the GPU {index} are used")
+
+    async def settle(self) -> None:
+        """Let everything end that ends by itself."""
+        await asyncio.sleep(_SETTLE_S)
+        self.check()
+
+    def check_quiet(self) -> None:
+        """Check that all requests are answered, and that nothing waits that fits."""
+        parts, running = self.parts, adapter.running_workers(self.scheduler)
+        for line in parts.dispatcher.lines():
+            if parts.placer.acquire(line.first, line.shape) is not None:
+                raise Broken(f"{line.first} waits, but its {line.shape[1]} is free")
+        for group in parts.groups.waiting():
+            wish = group.wish()
+            if parts.ledger.reserve(wish.bundles, wish.strategy, only=running, beside=wish.beside):
+                raise Broken(f"The group {group.id} waits, but its bundles are free")
+        waiting = {key for line in parts.dispatcher.lines() for key in line.keys}
+        for driver in self.living_drivers():
+            for held in driver.held.values():
+                if held.is_answered or held.is_dropped:
+                    continue
+                if held.key in waiting or self._waits_for(held.key, waiting):
+                    continue
+                if isinstance(held, Actor) and not held.is_watched:
+                    continue
+                raise Broken(f"{driver.client} has no answer to {held.key}")
+            for actor in driver.held.values():
+                if not isinstance(actor, Actor) or not actor.is_watched or actor.is_dropped:
+                    continue
+                row = parts.actors.rows.get(actor.key)
+                if row is not None and row.state != actor.state:
+                    raise Broken(f"{actor.key} is {row.state}, its owner thinks {actor.state}")
+            for group in driver.groups.values():
+                row = parts.groups._rows.get(group.id)
+                if group.is_awaited and not group.is_ready and (row is None or not row.is_waiting):
+                    raise Broken(f"{driver.client} was not told of the group {group.id}")
+
+    def _waits_for(self, key: str, waiting: set[str]) -> bool:
+        task = self.scheduler.tasks.get(key)
+        return task is not None and any(
+            each.key in waiting or self._waits_for(each.key, waiting)
+            for each in task.dependencies
+            if each.state not in ("memory", "erred")
+        )
+
+    def check_empty(self) -> None:
+        """Check that nothing is left of drivers that have ended."""
+        gc.collect()
+        parts = self.parts
+        left = {name: found for name, found in parts.inventory().items() if found}
+        left |= {
+            name: found
+            for name, found in {
+                "jobs": parts.jobs.open,
+                "lines": [line.first for line in parts.dispatcher.lines()],
+                "holdings": parts.ledger._held,
+                "lingering": parts.calls._lingering,
+                "computed": parts.calls._computed,
+                "by owner": parts.calls._by_owner,
+                "by group": parts.calls._by_group,
+                "holding": parts.calls.holding,
+                "names": parts.actors._directory._names,
+                "given": parts.objects._given,
+                "awaited": parts.objects._awaited,
+                "unneeded": parts.objects._unneeded,
+                "lent": parts.ledger._lent,
+                "bundles": parts.ledger._bundles,
+                "pressed": parts.leases._pressed,
+                "functions": parts.jobs.functions._functions,
+                "calls of functions": parts.jobs.functions._num_calls,
+                "of functions without caller": parts.jobs.functions._without_caller,
+                "segments": self.segments,
+                "detached": self.scheduler.clients.get(DETACHED)
+                and self.scheduler.clients[DETACHED].wants_what,
+            }.items()
+            if found
+        }
+        for node in self.living_nodes():
+            left |= {
+                f"{name} of {node.name}": found
+                for name, found in {
+                    "calls": node.calls.granted,
+                    "actors": node.actors.by_key,
+                    "sockets": node.sockets,
+                    "jobs": node.jobs.setups,
+                    "executors": node.pool.living,
+                    "tasks": node.state.tasks,
+                    "values": node.state.data,
+                }.items()
+                if found
+            }
+        if left:
+            raise Broken(f"At rest something is left: {left}")
+
+    def close(self) -> None:
+        """End the parts of the scheduler."""
+        self.parts.guest.stop()
+        self.parts.liveness.stop()
+        self.parts.close()
