@@ -29,6 +29,8 @@ SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 # Pages that each build types as a reader does; `make nightly` types all.
 TYPED := docs/index docs/quickstart docs/tasks docs/from_ray docs/from_dask docs/watching
 CATALOGUES := _build/gettext locale zh_CN
+# Where the site will be, for example https://example.org/raycompat; search engines get addresses with it.
+DOCS_URL :=
 # Notebooks that each build runs; `make nightly` runs all.
 NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
@@ -150,7 +152,7 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	.venv/bin/python docs/_tools/run_notebooks.py _build/html/en $(NOTEBOOKS)
 
 docs-en docs-zh_CN: docs-%: setup
-	$(SPHINX) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
+	$(SPHINX) $(if $(DOCS_URL),-D html_baseurl=$(DOCS_URL:/=)/$*/) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
 	$(SPHINX) -D language=$* $(SHARED) -d _build/doctrees/$* -b doctest . _build/doctest/$*
 
 docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights

@@ -14,7 +14,7 @@ import math
 import statistics
 from pathlib import Path
 
-from put_get_by_size import RULE, line, text
+from put_get_by_size import FONTS, RULE, line, text
 
 #: The picture's measures, in pixels.
 LEFT, WIDTH, ROW, TOP = 300, 900, 20, 40
@@ -51,7 +51,7 @@ def picture(figures: dict[str, tuple[float, float]]) -> str:
 
     view = f'viewBox="0 0 {WIDTH} {bottom + 20}" role="img" aria-label="Ratios, by line"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {view}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {view} font-family="{FONTS}">',
         text(
             LEFT, 16, "times better than Ray 2.60 (rates: more; seconds, memory: less)", weight=600
         ),

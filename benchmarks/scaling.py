@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from put_get_by_size import line, text
+from put_get_by_size import FONTS, line, text
 
 import raycompat as ray
 from raycompat.cluster_utils import Cluster
@@ -163,7 +163,7 @@ RULE = "#808890"
 def draw(figures: Figures) -> str:
     """Return the picture: three panels."""
     view = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="How calls scale"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {view}>']
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {view} font-family="{FONTS}">']
     panels = [
         ("rate by calls in flight", "calls/s by calls in flight", 40_000.0, "{:,.0f}"),
         ("efficiency by duration (ms)", "share of CPU time used, by ms a call", 1.0, "{:.0%}"),

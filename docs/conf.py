@@ -22,16 +22,19 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "api_links",
     "bilingual",
+    "breaks",
     "complete",
     "docstrings",
     "entries",
     "generated",
     "notebooks",
     "releases",
+    "sources",
     "timed",
 ]
 # Sphinx's gettext builder looks for relative ones elsewhere than its html builder does.
@@ -98,7 +101,7 @@ html_js_files = ["bilingual.js"]
 html_title = "raycompat"
 html_favicon = str(DOCS / "_static" / "icon.svg")
 html_static_path = [str(DOCS / "_static")]
-html_copy_source = False
+html_show_sourcelink = False  # `sections.html` links to it
 html_use_index = False
 html_domain_indices = False
 html_last_updated_fmt = None

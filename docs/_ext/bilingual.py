@@ -58,12 +58,15 @@ def switcher(
 ) -> None:
     """Give a page's template the links to the same page in each language."""
     up = "../" * (pagename.count("/") + 1)
+    # Search engines take whole addresses only.
+    site = app.config.html_baseurl.removesuffix(f"{app.config.language}/")
     context["languages"] = [
         {
             "name": name,
             "lang": lang,
             "current": folder == app.config.language,
             "href": f"{up}{folder}/{pagename}.html",
+            "alternate": f"{site or up}{folder}/{pagename}.html",
         }
         for folder, (name, lang) in LANGUAGES.items()
     ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 #: A parameter and its type, as napoleon writes them, up to the description.
 _PARAMETER = re.compile(r"^(.*\*\*(?:\\\*|[^*])+\*\*(?: \(\*.*?\*\))?) -- ")
 #: The type of a result, up to the description.
-_RESULT = re.compile(r"^(\s*(?::returns:)?\s*\*[^*]+\*) -- ")
+_RESULT = re.compile(r"^(\s*(?::(?:returns|Yields):)?\s*(?:\* )?\*[^*]+\*) -- ")
 
 
 def examples_are_tests(
@@ -34,9 +35,18 @@ def dashes(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: lis
     lines[:] = [_RESULT.sub(r"\1 – ", _PARAMETER.sub(r"\1 – ", line)) for line in lines]
 
 
+def dash_of_errors(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Set the dash before the description of an error, where Sphinx has two hyphens."""
+    if app.builder.format == "html":
+        for text in list(doctree.findall(nodes.Text)):
+            if text == " -- " and isinstance(text.parent, nodes.paragraph):
+                text.parent.replace(text, nodes.Text(" – "))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     # After napoleon, which runs at 500.
     app.connect("autodoc-process-docstring", examples_are_tests, priority=600)
     app.connect("autodoc-process-docstring", dashes, priority=600)
+    app.connect("doctree-resolved", dash_of_errors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -51,7 +51,9 @@ def source(name: str, language: str, words: dict[str, str]) -> str:
 def translated(label: str, words: dict[str, str]) -> str:
     """Return a label with each of its lines translated."""
     lines = label.split("\\n")
-    return "\\n".join(line if SAME.fullmatch(line) else words[line] for line in lines)
+    return "\\n".join(
+        words[line] if line in words or not SAME.fullmatch(line) else line for line in lines
+    )
 
 
 def draw(name: str, words: dict[str, str]) -> None:
