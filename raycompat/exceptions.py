@@ -76,7 +76,23 @@ logger = logging.getLogger("ray.exceptions")
 
 
 class RayError(Exception):
-    """Base class of every error that the framework itself raises."""
+    """Base class of every error that the framework itself raises.
+
+    Examples
+    --------
+    One clause for whatever goes wrong with a call, or with the cluster:
+
+    >>> @ray.remote
+    ... def divide(number):
+    ...     return 1 / number
+    >>> def value_or_none(reference):
+    ...     try:
+    ...         return ray.get(reference)
+    ...     except ray.exceptions.RayError:
+    ...         return None
+    >>> [value_or_none(divide.remote(number)) for number in (2, 0)]
+    [0.5, None]
+    """
 
     #: Template of `str`, in which {0} is the error; when empty, `str` shows the arguments.
     _error_text: ClassVar[str] = ""
@@ -119,6 +135,17 @@ class UnsupportedRayFeatureError(RayError, NotImplementedError):
         The name or option, as the user wrote it.
     reason, alternative : str, optional
         Why it is not supported, and what to do instead: one sentence each.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... def work():
+    ...     return 1
+    >>> try:
+    ...     work.options(_labels={"zone": "a"})
+    ... except ray.exceptions.UnsupportedRayFeatureError as error:
+    ...     print("_labels" in str(error))
+    True
     """
 
     def __init__(self, feature: str, reason: str = "", alternative: str = "") -> None:
@@ -182,6 +209,19 @@ class RayTaskError(RayError):
         The ``repr`` of the actor, if it was an actor's method.
     actor_id : str, optional
         The actor's id, in hex.
+
+    Examples
+    --------
+    The error is also an instance of the class that the call raised:
+
+    >>> @ray.remote
+    ... def parse(text):
+    ...     return int(text)
+    >>> try:
+    ...     ray.get(parse.remote("twelve"))
+    ... except ValueError as error:
+    ...     print(isinstance(error, ray.exceptions.RayTaskError), error.cause)
+    True invalid literal for int() with base 10: 'twelve'
     """
 
     def __init__(
@@ -467,7 +507,21 @@ class CrossLanguageError(RayError):
 
 
 class TaskCancelledError(RayError):
-    """The task was cancelled, before or while it ran."""
+    """The task was cancelled, before or while it ran.
+
+    Examples
+    --------
+    >>> @ray.remote(num_cpus=3)
+    ... def never():
+    ...     return "three CPUs are more than this cluster has"
+    >>> reference = never.remote()
+    >>> ray.cancel(reference)
+    >>> try:
+    ...     ray.get(reference)
+    ... except ray.exceptions.TaskCancelledError:
+    ...     print("cancelled")
+    cancelled
+    """
 
     def __init__(self, task_id: object = None, error_message: str | None = None) -> None:
         self.task_id = task_id
@@ -490,7 +544,20 @@ class LocalRayletDiedError(RayError):
 
 
 class WorkerCrashedError(RayError):
-    """The process died while it ran the task."""
+    """The process died while it ran the task.
+
+    Examples
+    --------
+    >>> import os
+    >>> @ray.remote(max_retries=0)
+    ... def crash():
+    ...     os._exit(1)
+    >>> try:
+    ...     ray.get(crash.remote())
+    ... except ray.exceptions.WorkerCrashedError:
+    ...     print("the process has ended")
+    the process has ended
+    """
 
     def __str__(self) -> str:
         first = "A worker died unexpectedly while executing this task."
@@ -519,6 +586,22 @@ class RayActorError(RayError):
         Whether the constructor raised.
     preempted : bool, default False
         Whether the actor's node was preempted.
+
+    Examples
+    --------
+    One clause for an actor that is dead, and for one that is about to restart:
+
+    >>> @ray.remote
+    ... class Broken:
+    ...     def __init__(self):
+    ...         raise ValueError("no such file")
+    ...     def ping(self):
+    ...         return "pong"
+    >>> try:
+    ...     ray.get(Broken.remote().ping.remote())
+    ... except ray.exceptions.RayActorError as error:
+    ...     print(type(error).__name__, "no such file" in str(error))
+    ActorDiedError True
     """
 
     BASE_ERROR_MSG: ClassVar[str] = "The actor failed before it finished the call."
@@ -579,6 +662,22 @@ class ActorDiedError(RayActorError):
     ----------
     cause : RayTaskError or ActorDiedErrorContext, optional
         The error of its constructor, or how its process ended.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Counter:
+    ...     def next(self):
+    ...         return 1
+    >>> counter = Counter.remote()
+    >>> ray.get(counter.next.remote())
+    1
+    >>> ray.kill(counter)
+    >>> try:
+    ...     ray.get(counter.next.remote())
+    ... except ray.exceptions.ActorDiedError as error:
+    ...     print("ray.kill" in str(error))
+    True
     """
 
     BASE_ERROR_MSG: ClassVar[str] = "The actor died unexpectedly, before it finished the call."
@@ -613,11 +712,42 @@ class AsyncioActorExit(RayError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """The actor has ``max_pending_calls`` calls waiting already."""
+    """The actor has ``max_pending_calls`` calls waiting already.
+
+    Examples
+    --------
+    >>> import time
+    >>> @ray.remote(max_pending_calls=1)
+    ... class Slow:
+    ...     def work(self):
+    ...         time.sleep(0.2)
+    >>> slow = Slow.remote()
+    >>> first = slow.work.remote()
+    >>> try:
+    ...     slow.work.remote()
+    ... except ray.exceptions.PendingCallsLimitExceeded:
+    ...     ray.get(first)
+    ...     ray.get(slow.work.remote())
+    """
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
-    """Another actor has the name in this namespace."""
+    """Another actor has the name in this namespace.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Store:
+    ...     pass
+    >>> store = Store.options(name="store").remote()
+    >>> try:
+    ...     Store.options(name="store").remote()
+    ... except ray.exceptions.ActorAlreadyExistsError:
+    ...     print("the name is taken")
+    the name is taken
+    >>> same = Store.options(name="store", get_if_exists=True).remote()
+    >>> ray.kill(store)
+    """
 
     _error_text = "{0.error_message}"
 
@@ -637,7 +767,22 @@ class ActorHandleNotFoundError(ValueError, RayError):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """``get`` has waited for its whole ``timeout``."""
+    """``get`` has waited for its whole ``timeout``.
+
+    Examples
+    --------
+    >>> import time
+    >>> @ray.remote
+    ... def nap():
+    ...     time.sleep(0.4)
+    ...     return "awake"
+    >>> reference = nap.remote()
+    >>> try:
+    ...     ray.get(reference, timeout=0.1)
+    ... except ray.exceptions.GetTimeoutError:
+    ...     print("the call continues:", ray.get(reference))
+    the call continues: awake
+    """
 
 
 class PlasmaObjectNotAvailable(RayError):
@@ -778,7 +923,26 @@ class RuntimeEnvSetupError(RayError):
 
 
 class TaskPlacementGroupRemoved(RayError):
-    """The task's placement group was removed."""
+    """The task's placement group was removed.
+
+    Examples
+    --------
+    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> import time
+    >>> @ray.remote
+    ... def work():
+    ...     time.sleep(60)
+    >>> group = ray.util.placement_group([{"CPU": 1}])
+    >>> strategy = PlacementGroupSchedulingStrategy(group)
+    >>> reference = work.options(scheduling_strategy=strategy, max_retries=0).remote()
+    >>> ready = ray.get(group.ready(), timeout=10)
+    >>> ray.util.remove_placement_group(group)
+    >>> try:
+    ...     ray.get(reference)
+    ... except ray.exceptions.TaskPlacementGroupRemoved:
+    ...     print("the group is gone")
+    the group is gone
+    """
 
     _error_text = "The task did not run to its end: its placement group has been removed."
 

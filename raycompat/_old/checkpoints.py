@@ -36,7 +36,15 @@ class OldForms:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
-        """Return a checkpoint with the values of a dict."""
+        """Return a checkpoint with the values of a dict.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint.from_dict({"epoch": 3})
+        >>> checkpoint.to_dict()
+        {'epoch': 3}
+        """
         forms.used(_IN_MEMORY, refusal=AttributeError)
         made: Checkpoint = _in_memory()(data)
         return made
@@ -70,7 +78,15 @@ class OldForms:
         return cls.from_dict(pickle.loads(data))
 
     def to_bytes(self) -> bytes:
-        """Return the dict of the checkpoint as bytes."""
+        """Return the dict of the checkpoint as bytes.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> data = Checkpoint.from_dict({"epoch": 3}).to_bytes()
+        >>> Checkpoint.from_bytes(data).to_dict()
+        {'epoch': 3}
+        """
         return bytes(cloudpickle.dumps(self.to_dict()))
 
     @classmethod
@@ -126,7 +142,17 @@ class OldForms:
         return None
 
     def set_preprocessor(self, preprocessor: Any) -> None:
-        """Add a preprocessor to the checkpoint."""
+        """Add a preprocessor to the checkpoint.
+
+        Examples
+        --------
+        >>> from raycompat.data.preprocessors import StandardScaler
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint.from_dict({"epoch": 3})
+        >>> checkpoint.set_preprocessor(StandardScaler(["height"]))
+        >>> checkpoint.get_preprocessor()
+        StandardScaler(columns=['height'], ...)
+        """
         forms.used(_PREPROCESSOR, refusal=AttributeError)
         self._folder.write(  # type: ignore[attr-defined]
             PREPROCESSOR_FILE, cloudpickle.dumps(preprocessor)

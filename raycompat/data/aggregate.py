@@ -405,6 +405,21 @@ class AggregateFn(PythonAggregation):
     finalize : callable, optional
         ``finalize(state)`` returns the result. Default: the state.
 
+    Examples
+    --------
+    The longest word of each group:
+
+    >>> from raycompat.data.aggregate import AggregateFn
+    >>> longest = AggregateFn(
+    ...     init=lambda key: "",
+    ...     accumulate_row=lambda best, row: max(best, row["word"], key=len),
+    ...     merge=lambda one, other: max(one, other, key=len),
+    ...     name="longest",
+    ... )
+    >>> rows = [{"n": 1, "word": "a"}, {"n": 1, "word": "long"}, {"n": 2, "word": "as"}]
+    >>> ray.data.from_items(rows).groupby("n").aggregate(longest).take_all()
+    [{'n': 1, 'longest': 'long'}, {'n': 2, 'longest': 'as'}]
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.AggregateFn``, 2.60.0. Differs from Ray: ``init`` is given None for
@@ -462,6 +477,27 @@ class AggregateFnV2(PythonAggregation):
         The column that `aggregate_block` reads.
     ignore_nulls : bool
         Leave out missing values in `on`.
+
+    Examples
+    --------
+    The range of a column, by two numbers for each block:
+
+    >>> import math
+    >>> from raycompat.data.aggregate import AggregateFnV2
+    >>> from raycompat.data.block import BlockAccessor
+    >>> class Range(AggregateFnV2):
+    ...     def __init__(self, on):
+    ...         empty = [math.inf, -math.inf]
+    ...         super().__init__(f"range({on})", lambda: empty, on=on, ignore_nulls=True)
+    ...     def aggregate_block(self, block):
+    ...         table, column = BlockAccessor.for_block(block), self.get_target_column()
+    ...         return [table.min(column, True), table.max(column, True)]
+    ...     def combine(self, one, other):
+    ...         return [min(one[0], other[0]), max(one[1], other[1])]
+    ...     def finalize(self, limits):
+    ...         return limits[1] - limits[0]
+    >>> ray.data.range(10).aggregate(Range("id"))
+    {'range(id)': 9}
 
     Notes
     -----
@@ -736,6 +772,12 @@ class ApproximateQuantile(_OfValues):
     alias_name : str, optional
         Name of the result, a list. Default: ``approx_quantile(column)``.
 
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import ApproximateQuantile
+    >>> ray.data.range(101).aggregate(ApproximateQuantile(on="id", quantiles=[0.1, 0.5]))
+    {'approx_quantile(id)': [10.0, 50.0]}
+
     Notes
     -----
     Ray source: ``ray.data.aggregate.ApproximateQuantile``, 2.60.0. Differs from Ray: the quantiles are
@@ -773,6 +815,13 @@ class ValueCounter(_OfValues):
         The column; missing values are left out.
     alias_name : str, optional
         Name of the result. Default: ``value_counter(column)``.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import ValueCounter
+    >>> words = ray.data.from_items([{"word": word} for word in "a b a".split()])
+    >>> words.aggregate(ValueCounter(on="word"))
+    {'value_counter(word)': {'values': ['a', 'b'], 'counts': [2, 1]}}
 
     Notes
     -----
@@ -816,6 +865,13 @@ class ApproximateTopK(ValueCounter):
         Name of the result. Default: ``approx_topk(column)``.
     encode_lists : bool, default False
         Count the items of lists one by one.
+
+    Examples
+    --------
+    >>> from raycompat.data.aggregate import ApproximateTopK
+    >>> words = ray.data.from_items([{"word": word} for word in "a b a c a b".split()])
+    >>> words.aggregate(ApproximateTopK(on="word", k=2))
+    {'approx_topk(word)': [{'word': 'a', 'count': 3}, {'word': 'b', 'count': 2}]}
 
     Notes
     -----

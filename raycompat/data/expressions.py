@@ -116,7 +116,15 @@ class Expr:
         )
 
     def is_null(self) -> Expr:
-        """Whether the value is missing."""
+        """Whether the value is missing.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> days = ray.data.from_items([{"celsius": 10.0}, {"celsius": None}])
+        >>> days.with_column("missing", col("celsius").is_null()).take_all()
+        [{'celsius': 10.0, 'missing': False}, {'celsius': None, 'missing': True}]
+        """
         return self._call(pc.is_null)
 
     def is_not_null(self) -> Expr:
@@ -124,7 +132,14 @@ class Expr:
         return self._call(pc.is_valid)
 
     def is_in(self, values: Iterable[Any]) -> Expr:
-        """Whether the value is one of some."""
+        """Whether the value is one of some.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(5).filter(expr=col("id").is_in([1, 3, 8])).take_all()
+        [{'id': 1}, {'id': 3}]
+        """
         return self._call(pc.is_in, value_set=pa.array(list(values)))
 
     def not_in(self, values: Iterable[Any]) -> Expr:
@@ -144,7 +159,15 @@ class Expr:
         return self._call(pc.floor)
 
     def round(self) -> Expr:
-        """Round to the nearest integer, halves to the even one."""
+        """Round to the nearest integer, halves to the even one.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> days = ray.data.from_items([{"celsius": 10.26}])
+        >>> days.with_column("whole", col("celsius").round()).take_all()
+        [{'celsius': 10.26, 'whole': 10.0}]
+        """
         return self._call(pc.round)
 
     def trunc(self) -> Expr:
@@ -200,7 +223,14 @@ class Expr:
         return self._call(pc.sign)
 
     def power(self, exponent: Any) -> Expr:
-        """Raise to a power, a number or an expression."""
+        """Raise to a power, a number or an expression.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(3).with_column("square", col("id").power(2)).take_all()
+        [{'id': 0, 'square': 0}, {'id': 1, 'square': 1}, {'id': 2, 'square': 4}]
+        """
         return self._call(pc.power, exponent)
 
     def abs(self) -> Expr:
@@ -216,6 +246,13 @@ class Expr:
             The type, or Arrow's name of it, such as ``"float32"``.
         safe : bool, default True
             Raise an error for a value that does not fit.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(2).with_column("text", col("id").cast(pa.string())).take_all()
+        [{'id': 0, 'text': '0'}, {'id': 1, 'text': '1'}]
         """
         if isinstance(target_type, DataType):
             target_type = target_type.to_arrow_dtype()
@@ -263,7 +300,7 @@ class _Alias(Expr):
         return self._expression._evaluate(table)
 
     def __repr__(self) -> str:
-        return f"{self._expression!r}.alias({self.name!r})"
+        return f"{_nested(self._expression)}.alias({self.name!r})"
 
 
 class _Call(Expr):
@@ -330,6 +367,12 @@ def _remainder(left: Any, right: Any) -> Any:
 def col(name: str) -> Expr:
     """Return the expression of a column.
 
+    Examples
+    --------
+    >>> from raycompat.data.expressions import col
+    >>> ray.data.range(3).with_column("next", col("id") + 1).take_all()
+    [{'id': 0, 'next': 1}, {'id': 1, 'next': 2}, {'id': 2, 'next': 3}]
+
     Notes
     -----
     Ray source: ``ray.data.expressions.col``, 2.60.0. No known difference.
@@ -341,6 +384,12 @@ def col(name: str) -> Expr:
 
 def lit(value: Any) -> Expr:
     """Return the expression of a constant.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import lit
+    >>> ray.data.range(2).with_column("unit", lit("m")).take_all()
+    [{'id': 0, 'unit': 'm'}, {'id': 1, 'unit': 'm'}]
 
     Notes
     -----

@@ -21,6 +21,24 @@ class PreprocessorNotFittedException(RuntimeError):
 class Preprocessor(abc.ABC):
     """Transforms data sets and batches; some have to be fitted to a data set first.
 
+    Examples
+    --------
+    A preprocessor of your own states what it learns and how it changes a batch:
+
+    >>> from raycompat.data import Preprocessor
+    >>> class Centre(Preprocessor):
+    ...     def __init__(self, column):
+    ...         self.column = column
+    ...     def _fit(self, dataset):
+    ...         self.stats_ = {"mean": dataset.mean(self.column)}
+    ...         return self
+    ...     def _transform_pandas(self, frame):
+    ...         frame[self.column] -= self.stats_["mean"]
+    ...         return frame
+    >>> rows = ray.data.from_items([{"x": 1.0}, {"x": 3.0}])
+    >>> Centre("x").fit_transform(rows).take_all()
+    [{'x': -1.0}, {'x': 1.0}]
+
     Notes
     -----
     Ray source: ``ray.data.Preprocessor``, 2.60.0. No known difference.
@@ -111,7 +129,16 @@ class Preprocessor(abc.ABC):
         )
 
     def transform_batch(self, data: Any) -> Any:
-        """Return one batch, transformed; in the format in which it was given."""
+        """Return one batch, transformed; in the format in which it was given.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from raycompat.data.preprocessors import MinMaxScaler
+        >>> scaler = MinMaxScaler(["x"]).fit(ray.data.from_items([{"x": 0.0}, {"x": 10.0}]))
+        >>> scaler.transform_batch({"x": np.array([5.0])})
+        {'x': array([0.5])}
+        """
         self._require_fit()
         from raycompat.data import block, frames
 
@@ -152,7 +179,19 @@ class Preprocessor(abc.ABC):
         return "pandas"
 
     def serialize(self) -> str:
-        """Return it as text; see `deserialize`."""
+        """Return it as text; see `deserialize`.
+
+        Examples
+        --------
+        A fitted preprocessor goes with the model that was trained on its results:
+
+        >>> from raycompat.data import Preprocessor
+        >>> from raycompat.data.preprocessors import MinMaxScaler
+        >>> scaler = MinMaxScaler(["x"]).fit(ray.data.from_items([{"x": 0.0}, {"x": 10.0}]))
+        >>> text = scaler.serialize()
+        >>> Preprocessor.deserialize(text).stats_ == scaler.stats_
+        True
+        """
         return base64.b64encode(pickle.dumps(self)).decode()
 
     @staticmethod

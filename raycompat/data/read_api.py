@@ -54,7 +54,7 @@ def read_csv(
     ray_remote_args: dict[str, Any] | None = None,
     **arrow_csv_args: Any,
 ) -> Dataset:
-    """Return a data set of the rows of CSV files.
+    r"""Return a data set of the rows of CSV files.
 
     Parameters
     ----------
@@ -90,6 +90,14 @@ def read_csv(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "days.csv").write_text("station,celsius\ncoast,10.5\npeak,-3\n")
+    >>> ray.data.read_csv(folder).take_all()
+    [{'station': 'coast', 'celsius': 10.5}, {'station': 'peak', 'celsius': -3.0}]
 
     Notes
     -----
@@ -151,7 +159,7 @@ def read_json(
     ray_remote_args: dict[str, Any] | None = None,
     **arrow_json_args: Any,
 ) -> Dataset:
-    """Return a data set of the rows of JSON files: one on each line, or a list of them.
+    r"""Return a data set of the rows of JSON files: one on each line, or a list of them.
 
     Parameters
     ----------
@@ -190,6 +198,14 @@ def read_json(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "days.jsonl").write_text('{"station": "coast"}\n{"station": "peak"}\n')
+    >>> ray.data.read_json(folder, lines=True).take_all()
+    [{'station': 'coast'}, {'station': 'peak'}]
 
     Notes
     -----
@@ -256,7 +272,7 @@ def read_text(
     runtime_env: Any = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> Dataset:
-    """Return a data set of the lines of text files, in a column ``text``.
+    r"""Return a data set of the lines of text files, in a column ``text``.
 
     Parameters
     ----------
@@ -294,6 +310,14 @@ def read_text(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "words.txt"
+    >>> _ = file.write_text("first line\n\nlast line\n")
+    >>> ray.data.read_text(str(file)).take_all()
+    [{'text': 'first line'}, {'text': 'last line'}]
 
     Notes
     -----
@@ -353,7 +377,7 @@ def read_binary_files(
     runtime_env: Any = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> Dataset:
-    """Return a data set of whole files, in a column ``bytes``.
+    r"""Return a data set of whole files, in a column ``bytes``.
 
     Parameters
     ----------
@@ -387,6 +411,15 @@ def read_binary_files(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.bin").write_bytes(b"\x00\x01")
+    >>> (row,) = ray.data.read_binary_files(str(folder), include_paths=True).take_all()
+    >>> row["bytes"], pathlib.Path(row["path"]).name
+    (b'\x00\x01', 'a.bin')
 
     Notes
     -----
@@ -475,6 +508,17 @@ def read_numpy(
     ValueError
         When executed, if a file is cut short or of another format.
 
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "points.npy", np.arange(6).reshape(3, 2))
+    >>> ray.data.read_numpy(str(folder)).take_batch()
+    {'data': array([[0, 1],
+           [2, 3],
+           [4, 5]])}
+
     Notes
     -----
     Ray source: ``ray.data.read_numpy``, 2.60.0. No known difference.
@@ -562,6 +606,17 @@ def read_images(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> Image.fromarray(np.zeros((8, 12, 3), "uint8")).save(folder / "dark.png")
+    >>> batch = ray.data.read_images(str(folder), size=(4, 6)).take_batch()
+    >>> batch["image"].shape
+    (1, 4, 6, 3)
 
     Notes
     -----
@@ -856,6 +911,16 @@ def read_parquet(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    Only what the program needs is read:
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> ray.data.from_items([{"x": number, "y": -number} for number in range(3)]).write_parquet(folder)
+    >>> ray.data.read_parquet(folder, columns=["y"]).take_all()
+    [{'y': 0}, {'y': -1}, {'y': -2}]
 
     Notes
     -----

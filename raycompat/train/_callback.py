@@ -16,6 +16,24 @@ class RayTrainCallback:
 class UserCallback(RayTrainCallback):
     """Inherit from this to be told of reports and failures. Methods that are not overridden do nothing.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> class Printer(train.UserCallback):
+    ...     def after_report(self, run_context, metrics, checkpoint):
+    ...         print("loss of each rank:", [each["loss"] for each in metrics])
+    >>> def learn():
+    ...     train.report({"loss": 0.5 + train.get_context().get_world_rank()})
+    >>> trainer = DataParallelTrainer(
+    ...     learn,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp(), callbacks=[Printer()]),
+    ... )
+    >>> result = trainer.fit()
+    loss of each rank: [0.5, 1.5]
+
     Notes
     -----
     Ray source: ``ray.train.UserCallback``, 2.60.0. Differs: it runs in the process that called `fit`.

@@ -74,7 +74,16 @@ class Checkpoint(OldForms):
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Return the checkpoint that a local folder is. Nothing is copied."""
+        """Return the checkpoint that a local folder is. Nothing is copied.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = tempfile.mkdtemp()
+        >>> Checkpoint.from_directory(folder).path == folder
+        True
+        """
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -94,6 +103,17 @@ class Checkpoint(OldForms):
         ------
         FileNotFoundError
             When the checkpoint's folder is missing.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> (folder / "model.txt").write_text("weights")
+        7
+        >>> copy = Checkpoint(folder).to_directory()
+        >>> pathlib.Path(copy, "model.txt").read_text()
+        'weights'
         """
         if path is None:
             path = tempfile.mkdtemp(prefix="checkpoint-")
@@ -110,6 +130,17 @@ class Checkpoint(OldForms):
         str
             The checkpoint's own folder if it is local; otherwise a copy, which the end of the block
             deletes.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> (folder / "model.txt").write_text("weights")
+        7
+        >>> with Checkpoint(folder).as_directory() as found:
+        ...     print(found == str(folder), pathlib.Path(found, "model.txt").read_text())
+        True weights
         """
         if self._folder.is_local:
             yield self.path
@@ -118,7 +149,19 @@ class Checkpoint(OldForms):
             yield self.to_directory(copy)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return the metadata that the checkpoint was given; none: an empty dict."""
+        """Return the metadata that the checkpoint was given; none: an empty dict.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+        >>> checkpoint.get_metadata()
+        {}
+        >>> checkpoint.set_metadata({"epoch": 3})
+        >>> Checkpoint(checkpoint.path).get_metadata()
+        {'epoch': 3}
+        """
         folder = self._folder
         if not folder.exists(_METADATA):
             return {}
@@ -132,11 +175,31 @@ class Checkpoint(OldForms):
         ------
         TypeError
             When a value is not JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+        >>> checkpoint.set_metadata({"epoch": 3})
+        >>> checkpoint.get_metadata()
+        {'epoch': 3}
         """
         self._folder.write(_METADATA, json.dumps(metadata).encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata; keys that are there already get new values."""
+        """Add to the metadata; keys that are there already get new values.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+        >>> checkpoint.set_metadata({"epoch": 3, "loss": 0.5})
+        >>> checkpoint.update_metadata({"loss": 0.4})
+        >>> checkpoint.get_metadata()
+        {'epoch': 3, 'loss': 0.4}
+        """
         self.set_metadata({**self.get_metadata(), **metadata})
 
 

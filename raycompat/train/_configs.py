@@ -73,6 +73,13 @@ class ScalingConfig(air.ScalingConfig):
     UnsupportedRayFeatureError
         For TPUs.
 
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> scaling = train.ScalingConfig(num_workers=4, resources_per_worker={"CPU": 2})
+    >>> scaling.total_resources
+    {'CPU': 8.0}
+
     Notes
     -----
     Ray source: ``ray.train.ScalingConfig``, 2.60.0. Differs: workers are added only where resources
@@ -186,6 +193,18 @@ class CheckpointConfig(ShownAsTable):
     checkpoint_frequency, checkpoint_at_end : optional
         Forms of Ray 2.0 to 2.48, for class trainables of Tune.
 
+    Examples
+    --------
+    Keep the two checkpoints with the lowest loss:
+
+    >>> from raycompat import train
+    >>> config = train.CheckpointConfig(
+    ...     num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min"
+    ... )
+    >>> train.CheckpointConfig(num_to_keep=0)
+    Traceback (most recent call last):
+    ValueError: ...
+
     Notes
     -----
     Ray source: ``ray.train.CheckpointConfig``, 2.60.0. No known difference.
@@ -219,6 +238,15 @@ class FailureConfig(air.FailureConfig):
     max_preemption_failures, relax_collectives_on_preemption, preemption_grace_s
         Of no effect: a node that goes is a failure as any other.
 
+    Examples
+    --------
+    Start again from the last checkpoint, up to three times; -1 has no limit:
+
+    >>> from raycompat import train
+    >>> config = train.RunConfig(failure_config=train.FailureConfig(max_failures=3))
+    >>> config.failure_config.max_failures
+    3
+
     Notes
     -----
     Ray source: ``ray.train.FailureConfig``, 2.60.0. Differs: raycompat gets no notice of nodes that
@@ -245,6 +273,12 @@ class LoggingConfig(ShownAsTable):
     ----------
     log_level : str, default "INFO"
         Name of a level of `logging`.
+
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> train.LoggingConfig("warning").log_level
+    'WARNING'
 
     Notes
     -----
@@ -290,6 +324,19 @@ class RunConfig(ShownAsTable):
     sync_config, stop, progress_reporter, log_to_file : optional
         Forms of Ray 2.0 to 2.48, for Tune. A trainer with `stop`, or with callbacks of Tune, runs as
         the only trial of an experiment, as it did then.
+
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> config = train.RunConfig(
+    ...     name="digits",
+    ...     storage_path="/tmp/results",
+    ...     failure_config=train.FailureConfig(max_failures=1),
+    ...     checkpoint_config=train.CheckpointConfig(num_to_keep=2),
+    ...     worker_runtime_env={"env_vars": {"TF_NUM_INTRAOP_THREADS": "1"}},
+    ... )
+    >>> config.storage_context.path
+    '/tmp/results/digits'
 
     Notes
     -----

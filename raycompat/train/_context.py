@@ -66,6 +66,28 @@ def _only_in_tune(name: str) -> NoReturn:
 class TrainContext:
     """A worker's description of itself and of its run, from `get_context`.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def describe():
+    ...     context = train.get_context()
+    ...     return {
+    ...         "run": context.get_experiment_name(),
+    ...         "rank": context.get_world_rank(),
+    ...         "workers": context.get_world_size(),
+    ...         "on this node": context.get_local_world_size(),
+    ...         "folder": context.get_storage().experiment_dir_name,
+    ...     }
+    >>> trainer = DataParallelTrainer(
+    ...     describe,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(name="digits", storage_path=tempfile.mkdtemp()),
+    ... )
+    >>> trainer.fit().return_value
+    {'run': 'digits', 'rank': 0, 'workers': 2, 'on this node': 2, 'folder': 'digits'}
+
     Notes
     -----
     Ray source: ``ray.train.TrainContext``, 2.60.0. No known difference.

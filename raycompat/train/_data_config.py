@@ -22,6 +22,16 @@ class DataConfig:
     enable_shard_locality : bool, default True
         Whether workers get data from their own node if possible.
 
+    Examples
+    --------
+    Each worker reads a part of the training data, and all of the test data:
+
+    >>> from raycompat.train import DataConfig
+    >>> config = DataConfig(datasets_to_split=["train"])
+    >>> data = {"train": [1, 2, 3, 4], "test": [8, 9]}
+    >>> config.configure(data, world_size=2, worker_handles=None, worker_node_ids=None)
+    [{'train': [1, 3], 'test': [8, 9]}, {'train': [2, 4], 'test': [8, 9]}]
+
     Notes
     -----
     Ray source: ``ray.train.DataConfig``, 2.60.0. Override `configure` to divide data sets otherwise.
@@ -93,6 +103,13 @@ class DataConfig:
     @staticmethod
     def default_ingest_options() -> Any:
         """Return the limits of `raycompat.data.DataContext`, as a copy.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> options = train.DataConfig.default_ingest_options()
+        >>> options.preserve_order = True
+        >>> config = train.DataConfig(execution_options=options)
 
         Notes
         -----

@@ -26,6 +26,21 @@ class WorkerGroupError(TrainingFailedError):
     worker_failures : dict of int to Exception
         The exception of each failed rank, or how its process ended.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def fail():
+    ...     raise ValueError("no such file")
+    >>> run_config = train.RunConfig(storage_path=tempfile.mkdtemp())
+    >>> try:
+    ...     DataParallelTrainer(fail, run_config=run_config).fit()
+    ... except train.WorkerGroupError as error:
+    ...     for rank, cause in error.worker_failures.items():
+    ...         print(rank, isinstance(cause, ValueError), str(cause).splitlines()[-1])
+    0 True ValueError: no such file
+
     Notes
     -----
     Ray source: ``ray.train.WorkerGroupError``, 2.60.0. Differs: errors of the training function are of

@@ -68,6 +68,19 @@ def report(
     RuntimeError
         Outside a training function.
 
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def halve():
+    ...     loss = 1.0
+    ...     for epoch in range(3):
+    ...         loss /= 2
+    ...         train.report({"epoch": epoch, "loss": loss})
+    >>> here = train.ScalingConfig(num_workers=0)
+    >>> DataParallelTrainer(halve, scaling_config=here).fit().metrics
+    {'epoch': 2, 'loss': 0.125}
+
     Notes
     -----
     Ray source: ``ray.train.report``, 2.60.0. Differs: a rank that ends while others wait in `report`
@@ -126,6 +139,25 @@ def get_checkpoint() -> Checkpoint | None:
     Checkpoint or None
         None at the start of a new run.
 
+    Examples
+    --------
+    A run that continues begins where its checkpoint says:
+
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def count():
+    ...     found = train.get_checkpoint()
+    ...     first = found.get_metadata()["epoch"] + 1 if found else 0
+    ...     train.report({"first epoch": first})
+    >>> import tempfile
+    >>> saved = train.Checkpoint(tempfile.mkdtemp())
+    >>> saved.set_metadata({"epoch": 3})
+    >>> here = train.ScalingConfig(num_workers=0)
+    >>> DataParallelTrainer(count, scaling_config=here).fit().metrics
+    {'first epoch': 0}
+    >>> DataParallelTrainer(count, scaling_config=here, resume_from_checkpoint=saved).fit().metrics
+    {'first epoch': 4}
+
     Notes
     -----
     Ray source: ``ray.train.get_checkpoint``, 2.60.0. No known difference.
@@ -143,6 +175,22 @@ def get_context() -> Any:
     Returns
     -------
     TrainContext
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def which():
+    ...     context = train.get_context()
+    ...     return context.get_world_rank(), context.get_world_size()
+    >>> trainer = DataParallelTrainer(
+    ...     which,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... )
+    >>> trainer.fit().return_value  # of rank 0
+    (0, 2)
 
     Notes
     -----
@@ -167,6 +215,22 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
     ------
     KeyError
         When the trainer was not given a data set of that name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def add_up():
+    ...     return sum(row["id"] for row in train.get_dataset_shard("train").iter_rows())
+    >>> trainer = DataParallelTrainer(
+    ...     add_up,
+    ...     scaling_config=train.ScalingConfig(num_workers=1),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ...     datasets={"train": ray.data.range(10)},
+    ... )
+    >>> trainer.fit().return_value
+    45
 
     Notes
     -----
@@ -196,6 +260,22 @@ def get_all_reported_checkpoints(
         Whether to wait for validations.
     timeout_s : float, optional
         Seconds to wait at most.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def save_twice():
+    ...     for loss in (0.5, 0.25):
+    ...         with tempfile.TemporaryDirectory() as folder:
+    ...             train.report({"loss": loss}, checkpoint=train.Checkpoint(folder))
+    ...     return [each.metrics for each in train.get_all_reported_checkpoints()]
+    >>> trainer = DataParallelTrainer(
+    ...     save_twice, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
+    ... )
+    >>> trainer.fit().return_value
+    [{'loss': 0.5}, {'loss': 0.25}]
 
     Notes
     -----

@@ -13,6 +13,14 @@ from raycompat.train._checkpoint import Checkpoint
 class CheckpointUploadMode(Enum):
     """When `report` copies a checkpoint to the run's folder.
 
+    Examples
+    --------
+    >>> from raycompat.train import CheckpointUploadMode
+    >>> [mode.name for mode in CheckpointUploadMode]
+    ['ASYNC', 'SYNC', 'NO_UPLOAD']
+    >>> CheckpointUploadMode.ASYNC.default_delete_local_checkpoint_after_upload()
+    True
+
     Notes
     -----
     Ray source: ``ray.train.CheckpointUploadMode``, 2.60.0. No known difference.
@@ -109,6 +117,28 @@ class ValidationConfig:
         The settings of a validation whose report has none.
     ray_remote_kwargs : dict, optional
         Options of the remote function that is made from `fn`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def validate(checkpoint, scale=1):
+    ...     return {"score": scale * checkpoint.get_metadata()["value"]}
+    >>> def save():
+    ...     with tempfile.TemporaryDirectory() as folder:
+    ...         checkpoint = train.Checkpoint(folder)
+    ...         checkpoint.set_metadata({"value": 2})
+    ...         settings = train.ValidationTaskConfig(fn_kwargs={"scale": 10})
+    ...         train.report({"loss": 0.5}, checkpoint=checkpoint, validation=settings)
+    >>> trainer = DataParallelTrainer(
+    ...     save,
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ...     validation_config=train.ValidationConfig(validate),
+    ... )
+    >>> ((checkpoint, metrics),) = trainer.fit().best_checkpoints
+    >>> metrics
+    {'loss': 0.5, 'score': 20}
 
     Notes
     -----

@@ -101,6 +101,22 @@ class TrialResult:
             When the run has no checkpoint, or none with the metric.
         ValueError
             When `mode` is not "max" or "min".
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> def save():
+        ...     for loss in (0.5, 0.25, 0.75):
+        ...         with tempfile.TemporaryDirectory() as folder:
+        ...             checkpoint = train.Checkpoint(folder)
+        ...             checkpoint.set_metadata({"loss": loss})
+        ...             train.report({"loss": loss}, checkpoint=checkpoint)
+        >>> run_config = train.RunConfig(storage_path=tempfile.mkdtemp())
+        >>> result = DataParallelTrainer(save, run_config=run_config).fit()
+        >>> result.get_best_checkpoint("loss", "min").get_metadata()
+        {'loss': 0.25}
         """
         if not self.best_checkpoints:
             raise RuntimeError("The run has kept no checkpoint, so there is no best one.")
@@ -188,6 +204,19 @@ class Result(TrialResult):
         ------
         RuntimeError
             When the folder does not exist, or does not belong to a run of Train.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> def save():
+        ...     with tempfile.TemporaryDirectory() as folder:
+        ...         train.report({"loss": 0.5}, checkpoint=train.Checkpoint(folder))
+        >>> run_config = train.RunConfig(storage_path=tempfile.mkdtemp())
+        >>> path = DataParallelTrainer(save, run_config=run_config).fit().path
+        >>> train.Result.from_path(path).metrics  # in another process, or a week later
+        {'loss': 0.5}
         """
         from raycompat.train._run_state import RunState
 

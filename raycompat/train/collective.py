@@ -27,6 +27,24 @@ def broadcast_from_rank_zero(data: T) -> T:
     RuntimeError
         Outside a training function.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def agree():
+    ...     rank = train.get_context().get_world_rank()
+    ...     seed = train.collective.broadcast_from_rank_zero(100 + rank)
+    ...     train.collective.barrier()  # all have the seed
+    ...     return seed
+    >>> trainer = DataParallelTrainer(
+    ...     agree,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... )
+    >>> trainer.fit().return_value
+    100
+
     Notes
     -----
     Ray source: ``ray.train.collective.broadcast_from_rank_zero``, 2.60.0. Differs from Ray: a rank

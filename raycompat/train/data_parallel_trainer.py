@@ -286,6 +286,28 @@ class DataParallelTrainer:
         ValueError
             When no run of a trainer has made the folder.
 
+        Examples
+        --------
+        A run that failed goes on with a mended function, from its last checkpoint:
+
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> def fail():
+        ...     raise ValueError("no such file")
+        >>> run_config = train.RunConfig(name="mended", storage_path=tempfile.mkdtemp())
+        >>> try:
+        ...     DataParallelTrainer(fail, run_config=run_config).fit()
+        ... except train.WorkerGroupError:
+        ...     print("failed")
+        failed
+        >>> path = f"{run_config.storage_path}/mended"
+        >>> DataParallelTrainer.can_restore(path)
+        True
+        >>> trainer = DataParallelTrainer.restore(path, lambda: train.report({"loss": 0.5}))
+        >>> trainer.fit().metrics
+        {'loss': 0.5}
+
         Notes
         -----
         Ray source: ``DataParallelTrainer.restore`` of Ray's first version of Train; that of 2.60.0

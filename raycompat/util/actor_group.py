@@ -73,6 +73,19 @@ class ActorGroup:
     ValueError
         When a number is out of range.
 
+    Examples
+    --------
+    >>> from raycompat.util.actor_group import ActorGroup
+    >>> class Adder:
+    ...     def __init__(self, start):
+    ...         self.start = start
+    ...     def add(self, number):
+    ...         return self.start + number
+    >>> group = ActorGroup(Adder, num_actors=2, init_args=(10,))
+    >>> ray.get(group.add.remote(1))
+    [11, 11]
+    >>> group.shutdown()
+
     Notes
     -----
     Ray source: ``ray.util.ActorGroup``, 2.60.0, where it is deprecated in favour of

@@ -18,6 +18,17 @@ __all__ = ["Empty", "Full", "Queue"]
 class Empty(queue.Empty):
     """A queue has no item, or fewer than requested.
 
+    Examples
+    --------
+    >>> from raycompat.util.queue import Empty, Queue
+    >>> queue = Queue()
+    >>> try:
+    ...     queue.get(block=False)
+    ... except Empty:
+    ...     print("nothing to do")
+    nothing to do
+    >>> queue.shutdown()
+
     Notes
     -----
     Ray source: ``ray.util.queue.Empty``, 2.60.0. No known difference.
@@ -26,6 +37,18 @@ class Empty(queue.Empty):
 
 class Full(queue.Full):
     """A queue has no room for the item.
+
+    Examples
+    --------
+    >>> from raycompat.util.queue import Full, Queue
+    >>> queue = Queue(maxsize=1)
+    >>> queue.put("first")
+    >>> try:
+    ...     queue.put("second", timeout=0.1)
+    ... except Full:
+    ...     print("nobody takes anything")
+    nobody takes anything
+    >>> queue.shutdown()
 
     Notes
     -----

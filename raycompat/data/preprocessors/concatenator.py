@@ -96,6 +96,15 @@ class Chain(Preprocessor):
     *preprocessors : Preprocessor
         Each is fitted to the output of those before it.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import Chain, Concatenator, StandardScaler
+    >>> rows = ray.data.from_items([{"x": 1.0, "y": 0.0}, {"x": 3.0, "y": 1.0}])
+    >>> chain = Chain(StandardScaler(["x"]), Concatenator(["x", "y"], output_column_name="features"))
+    >>> chain.fit_transform(rows).take_batch()["features"]
+    array([[-1.,  0.],
+           [ 1.,  1.]])
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.Chain``, 2.60.0. No known difference.

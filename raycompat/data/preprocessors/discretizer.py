@@ -84,6 +84,13 @@ class CustomKBinsDiscretizer(_Discretizer):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import CustomKBinsDiscretizer
+    >>> rows = ray.data.from_items([{"age": age} for age in (5, 30, 70)])
+    >>> CustomKBinsDiscretizer(["age"], bins=[0, 18, 65, 120]).transform(rows).take_all()
+    [{'age': 0}, {'age': 1}, {'age': 2}]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.CustomKBinsDiscretizer``, 2.60.0. No known difference. What
@@ -115,6 +122,13 @@ class UniformKBinsDiscretizer(_Discretizer):
         For columns, labels in place of the bins' numbers.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import UniformKBinsDiscretizer
+    >>> rows = ray.data.from_items([{"age": age} for age in (0, 20, 60, 100)])
+    >>> UniformKBinsDiscretizer(["age"], bins=4).fit_transform(rows).take_all()
+    [{'age': 0}, {'age': 0}, {'age': 2}, {'age': 3}]
 
     Notes
     -----

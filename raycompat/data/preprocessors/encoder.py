@@ -123,7 +123,19 @@ class LabelEncoder(Preprocessor):
         return df.assign(**{self.output_column: df[self.label_column].map(self._labels())})
 
     def inverse_transform(self, ds: Dataset) -> Dataset:
-        """Return a data set in which numbers are labels again."""
+        """Return a data set in which numbers are labels again.
+
+        Examples
+        --------
+        >>> from raycompat.data.preprocessors import LabelEncoder
+        >>> rows = ray.data.from_items([{"kind": "cat"}, {"kind": "dog"}])
+        >>> encoder = LabelEncoder("kind").fit(rows)
+        >>> numbers = encoder.transform(rows)
+        >>> numbers.take_all()
+        [{'kind': 0}, {'kind': 1}]
+        >>> encoder.inverse_transform(numbers).take_all()
+        [{'kind': 'cat'}, {'kind': 'dog'}]
+        """
         self._require_fit()
         labels = {number: label for label, number in self._labels().items()}
         source, target = self.output_column, self.label_column
@@ -204,6 +216,14 @@ class MultiHotEncoder(Preprocessor):
         Where the results go, lists with a count for each value, in the order of values. Default: in
         place of the columns.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import MultiHotEncoder
+    >>> rows = ray.data.from_items([{"tags": ["sea", "sun"]}, {"tags": ["sun"]}])
+    >>> encoded = MultiHotEncoder(["tags"]).fit_transform(rows).take_all()
+    >>> [list(row["tags"]) for row in encoded]
+    [[1, 1], [0, 1]]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.MultiHotEncoder``, 2.60.0. No known difference.
@@ -253,6 +273,14 @@ class Categorizer(Preprocessor):
         The sets of the columns. Default: the values in the data set.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import Categorizer
+    >>> rows = ray.data.from_items([{"color": "red"}, {"color": "blue"}, {"color": "red"}])
+    >>> frame = Categorizer(["color"]).fit_transform(rows).to_pandas()
+    >>> list(frame["color"].cat.categories)
+    ['blue', 'red']
 
     Notes
     -----

@@ -146,6 +146,15 @@ class RobustScaler(_Scaler):
     quantile_precision : int, default 800
         Has no effect: quantiles are exact.
 
+    Examples
+    --------
+    One value far from the others hardly changes the scale:
+
+    >>> from raycompat.data.preprocessors import RobustScaler
+    >>> rows = ray.data.from_items([{"x": x} for x in (1.0, 2.0, 3.0, 4.0, 1000.0)])
+    >>> RobustScaler(["x"]).fit_transform(rows).take_batch()["x"]
+    array([ -1. ,  -0.5,   0. ,   0.5, 498.5])
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.RobustScaler``, 2.60.0. Differs from Ray: see
@@ -204,6 +213,13 @@ class Normalizer(Preprocessor):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import Normalizer
+    >>> rows = ray.data.from_items([{"x": 3.0, "y": 4.0}])
+    >>> Normalizer(["x", "y"]).transform(rows).take_all()
+    [{'x': 0.6, 'y': 0.8}]
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.Normalizer``, 2.60.0. No known difference.
@@ -244,6 +260,13 @@ class PowerTransformer(Preprocessor):
         Box-Cox takes numbers greater than 0 only.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import PowerTransformer
+    >>> rows = ray.data.from_items([{"size": 4.0}, {"size": 16.0}])
+    >>> PowerTransformer(["size"], power=0.5, method="box-cox").transform(rows).take_all()
+    [{'size': 2.0}, {'size': 6.0}]
 
     Notes
     -----

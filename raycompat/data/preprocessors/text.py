@@ -69,6 +69,14 @@ class Tokenizer(_OfText):
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import Tokenizer
+    >>> rows = ray.data.from_items([{"text": "a small sea"}])
+    >>> (row,) = Tokenizer(["text"]).transform(rows).take_all()
+    >>> list(row["text"])
+    ['a', 'small', 'sea']
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.Tokenizer``, 2.60.0. No known difference.
@@ -101,6 +109,14 @@ class HashingVectorizer(_OfText):
         Returns the tokens of a text. Default: the parts between spaces.
     output_columns : list of str, optional
         Where the results go, lists of `num_features` counts. Default: in place of the columns.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import HashingVectorizer
+    >>> rows = ray.data.from_items([{"text": "sea sun sea"}])
+    >>> (row,) = HashingVectorizer(["text"], num_features=8).transform(rows).take_all()
+    >>> len(row["text"]), sum(row["text"])
+    (8, 3)
 
     Notes
     -----
@@ -141,6 +157,13 @@ class CountVectorizer(_OfText):
         Maximum number of tokens to count. Default: all.
     output_columns : list of str, optional
         Where the results go, lists of counts. Default: in place of the columns.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import CountVectorizer
+    >>> rows = ray.data.from_items([{"text": "sea sun sea"}, {"text": "sun"}])
+    >>> [list(row["text"]) for row in CountVectorizer(["text"]).fit_transform(rows).take_all()]
+    [[2, 1], [0, 1]]
 
     Notes
     -----
@@ -194,6 +217,15 @@ class FeatureHasher(Preprocessor):
         Length of the arrays; columns whose hashes are equal are added up.
     output_column : str
         Name of the column of arrays.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessors import FeatureHasher
+    >>> rows = ray.data.from_items([{"sea": 2, "sun": 1}])
+    >>> hasher = FeatureHasher(["sea", "sun"], num_features=4, output_column="hashed")
+    >>> (row,) = hasher.transform(rows).take_all()
+    >>> len(row["hashed"]), float(sum(row["hashed"]))
+    (4, 3.0)
 
     Notes
     -----

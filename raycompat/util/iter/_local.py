@@ -139,6 +139,12 @@ class LocalIterator(Generic[T]):
             (0 is without limit), and items come in the order in which the tasks end.
         resources : dict, optional
             Options of those tasks, for example ``{"num_cpus": 0.5}``.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(4, num_shards=1).gather_sync()
+        >>> numbers.for_each(lambda number: number * 2).take(4)
+        [0, 2, 4, 6]
         """
         step: _Step
         if max_concurrency == 1:
@@ -150,15 +156,36 @@ class LocalIterator(Generic[T]):
         return self._then(step, ".for_each()")
 
     def filter(self, fn: Callable[[T], bool]) -> LocalIterator[T]:
-        """Keep the items for which a function returns true."""
+        """Keep the items for which a function returns true.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(5, num_shards=1).gather_sync()
+        >>> numbers.filter(lambda number: number % 2).take(2)
+        [1, 3]
+        """
         return self._then(partial(_filtered, fn, self.shared_metrics), ".filter()")
 
     def batch(self, n: int) -> LocalIterator[list[T]]:
-        """Make lists of `n` items; the last may be shorter."""
+        """Make lists of `n` items; the last may be shorter.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(5, num_shards=1).gather_sync()
+        >>> list(numbers.batch(2))
+        [[0, 1], [2, 3], [4]]
+        """
         return self._then(partial(_batched, n), f".batch({n})")
 
     def flatten(self) -> LocalIterator[Any]:
-        """Iterate over the items of the items, as `batch` makes them."""
+        """Iterate over the items of the items, as `batch` makes them.
+
+        Examples
+        --------
+        >>> lists = ray.util.iter.from_items([[1, 2], [3]], num_shards=1).gather_sync()
+        >>> list(lists.flatten())
+        [1, 2, 3]
+        """
         return self._then(_flattened, ".flatten()")
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
@@ -176,7 +203,14 @@ class LocalIterator(Generic[T]):
         return self._then(partial(_shuffled, shuffle_buffer_size, random.Random(seed)), name)
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
-        """Apply a function that makes several items of one."""
+        """Apply a function that makes several items of one.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(3, num_shards=1).gather_sync()
+        >>> list(numbers.combine(lambda number: [number] * number))
+        [1, 2, 2]
+        """
         made = self.for_each(fn).flatten()
         made.name = f"{self.name}.combine()"
         return made

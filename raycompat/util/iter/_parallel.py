@@ -98,6 +98,12 @@ def from_iterators(
     name : str, optional
         What the representation shows.
 
+    Examples
+    --------
+    >>> it = ray.util.iter.from_iterators([range(2), lambda: iter([10, 11])])
+    >>> sorted(it.gather_sync())
+    [0, 1, 10, 11]
+
     Notes
     -----
     Ray source: ``ray.util.iter.from_iterators``, 2.60.0.
@@ -286,6 +292,12 @@ class ParallelIterator(Generic[T]):
             How many shards.
         batch_ms : int, default 0
             Milliseconds for which an actor collects items before it sends them.
+
+        Examples
+        --------
+        >>> four = ray.util.iter.from_range(4, num_shards=1).repartition(2)
+        >>> four.num_shards(), sorted(four.gather_sync())
+        (2, [0, 1, 2, 3])
         """
         actors = self._begin()
         sources = [
@@ -327,6 +339,12 @@ class ParallelIterator(Generic[T]):
             When no shard is given, or this iterator is a `union`.
         AssertionError
             When there is no such shard.
+
+        Examples
+        --------
+        >>> six = ray.util.iter.from_range(6, num_shards=2)
+        >>> list(six.select_shards([1]).gather_sync())
+        [3, 4, 5]
         """
         if len(self.actor_sets) > 1:
             raise ValueError("select_shards() is not allowed after union(): select before it.")
@@ -405,13 +423,24 @@ class ParallelIterator(Generic[T]):
         """Return an iterator over one item of each shard in turn.
 
         The shards make their next items at the same time, when they are read.
+
+        Examples
+        --------
+        >>> list(ray.util.iter.from_range(6, num_shards=2).gather_sync())
+        [0, 3, 1, 4, 2, 5]
         """
         made = self.batch_across_shards().flatten()
         made.name = f"{self}.gather_sync()"
         return made
 
     def batch_across_shards(self) -> LocalIterator[list[T]]:
-        """Return an iterator over lists with one item of each shard, while the shard has items."""
+        """Return an iterator over lists with one item of each shard, while the shard has items.
+
+        Examples
+        --------
+        >>> list(ray.util.iter.from_range(4, num_shards=2).batch_across_shards())
+        [[0, 2], [1, 3]]
+        """
         name = f"{self}.batch_across_shards()"
         return LocalIterator(partial(_rounds, self), SharedMetrics(), name=name)
 

@@ -188,7 +188,15 @@ class Pool:
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Return ``func(*args, **kwargs)``, called in a process of the pool."""
+        """Return ``func(*args, **kwargs)``, called in a process of the pool.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(1) as pool:
+        ...     pool.apply(pow, (2, 5))
+        32
+        """
         return self.apply_async(func, args, kwargs).get()
 
     def apply_async(
@@ -209,6 +217,14 @@ class Pool:
             Called with the result, in another thread of this process.
         error_callback : callable, optional
             Called with the function's error instead.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(1) as pool:
+        ...     result = pool.apply_async(pow, (2, 5))  # returns at once
+        ...     result.get(timeout=10)
+        32
         """
         self._check_running()
         result = AsyncResult(1, callback, error_callback, single=True)
@@ -233,6 +249,13 @@ class Pool:
         ------
         Exception
             The first error of the function.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(2) as pool:
+        ...     pool.map(abs, [-1, 2, -3], chunksize=2)
+        [1, 2, 3]
         """
         values: list[Any] = self.map_async(func, iterable, chunksize).get()
         return values
@@ -254,7 +277,15 @@ class Pool:
         iterable: Iterable[Sequence[Any]],
         chunksize: int | None = None,
     ) -> list[Any]:
-        """Return ``[func(*item) for item in iterable]``; see `map`."""
+        """Return ``[func(*item) for item in iterable]``; see `map`.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(1) as pool:
+        ...     pool.starmap(pow, [(2, 5), (3, 2)])
+        [32, 9]
+        """
         values: list[Any] = self.starmap_async(func, iterable, chunksize=chunksize).get()
         return values
 
@@ -281,13 +312,30 @@ class Pool:
         iterable : iterable
             A chunk for each process is read at once, and another one after each result.
         chunksize : int, default 1
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(1) as pool:
+        ...     for result in pool.imap(abs, [-1, 2]):  # each as soon as it is ready
+        ...         print(result)
+        1
+        2
         """
         return self._iterate(func, iterable, chunksize, ordered=True)
 
     def imap_unordered(
         self, func: Callable[[Any], Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """Return an iterator over the results of `map` as they arrive; see `imap`."""
+        """Return an iterator over the results of `map` as they arrive; see `imap`.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(2) as pool:
+        ...     sorted(pool.imap_unordered(abs, [-3, 1, -2]))
+        [1, 2, 3]
+        """
         return self._iterate(func, iterable, chunksize, ordered=False)
 
     def _start(

@@ -114,6 +114,15 @@ class AsyncResult:
         ------
         ValueError
             When the call has not ended.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(1) as pool:
+        ...     result = pool.apply_async(int, ("twelve",))
+        ...     result.wait(timeout=10)
+        ...     result.ready(), result.successful()
+        (True, False)
         """
         if not self.ready():
             raise ValueError(f"{self!r} not ready: call wait() first.")
