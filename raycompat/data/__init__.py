@@ -73,6 +73,7 @@ from raycompat.data.sources import (
     range,
     range_tensor,
     read_datasource,
+    read_sql,
 )
 from raycompat.data.torch import from_torch
 
@@ -122,6 +123,7 @@ __all__ = [
     "read_numpy",
     "read_orc",
     "read_parquet",
+    "read_sql",
     "read_text",
     "read_tfrecords",
 ]

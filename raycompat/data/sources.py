@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles, p
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Read
+from raycompat.data.sql import SqlDatasource
 
 #: Bytes of a block that is read, if there are enough. Each process that makes, copies or reads a block
 #: holds one, so smaller blocks need less memory; a task of this size takes far longer than its call.
@@ -250,6 +251,79 @@ def read_datasource(
     if isinstance(compute, TaskPoolStrategy):
         concurrency = compute.size
     return dataset_of(datasource, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_sql(
+    sql: str,
+    connection_factory: Callable[[], Any],
+    *,
+    sql_params: Any = None,
+    shard_keys: list[str] | None = None,
+    shard_hash_fn: str = "MD5",
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of the rows of a query to a SQL database.
+
+    Parameters
+    ----------
+    sql : str
+        The query.
+    connection_factory : callable
+        Called without arguments in each task, it returns a connection of Python's DB-API.
+    sql_params : sequence or dict, optional
+        Values for the marks in the query.
+    shard_keys : list of str, optional
+        Columns by whose hash the rows are divided among tasks. Default: one task reads all rows.
+    shard_hash_fn : str, default "MD5"
+        The database's function that makes a number of the columns. It has ``MOD``, ``ABS`` and, for
+        several columns, ``CONCAT`` as well.
+    concurrency : int, optional
+        Maximum number of concurrent tasks.
+    override_num_blocks, parallelism : int, optional
+        Number of tasks, with `shard_keys`.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
+    ray_remote_args : dict, optional
+        Further options of `raycompat.remote`.
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> ray.data.read_sql("SELECT 1 AS one", lambda: sqlite3.connect(":memory:")).take_all()
+    [{'one': 1}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_sql``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = SqlDatasource(sql, connection_factory, sql_params, shard_keys, shard_hash_fn)
+    return dataset_of(source, parallelism, override_num_blocks, concurrency, options)
 
 
 def from_items(

@@ -22,6 +22,7 @@ from raycompat.data.datasink import (
     WriteResult,
 )
 from raycompat.data.options import refuse_options
+from raycompat.data.sql import SqlDatasink
 
 if TYPE_CHECKING:
     from raycompat.data.schema import Schema
@@ -32,6 +33,35 @@ class Writing:
 
     _bundles: Callable[..., Iterator[Bundle]]
     schema: Callable[..., Schema | None]
+
+    def write_sql(
+        self,
+        sql: str,
+        connection_factory: Callable[[], Any],
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Execute a statement of SQL with the values of each row.
+
+        Each task writes in a transaction of its own: after an error, some rows may have been written.
+
+        Parameters
+        ----------
+        sql : str
+            The statement, with a mark for each column in order: ``INSERT INTO t VALUES(?, ?)``.
+        connection_factory : callable
+            Called without arguments in each task, it returns a connection of Python's DB-API.
+        ray_remote_args : dict, optional
+            Options of the tasks that write, as for `raycompat.remote`.
+        concurrency : int, optional
+            Maximum number of concurrent tasks. Default: twice the number of CPUs.
+
+        Notes
+        -----
+        Ray source: ``Dataset.write_sql``, 2.60.0. No known difference.
+        """
+        sink = SqlDatasink(sql, connection_factory)
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def write_datasink(
         self,
