@@ -44,7 +44,7 @@ class Rollout:
         if self._render:
             config["render_mode"] = "human"
         name = self._algorithm.config.env
-        env = make_env(self._algorithm.create_env, EnvContext(config, 0), name)
+        env = make_env(self._algorithm.create_env, EnvContext(config, 0, num_workers=0), name)
         try:
             left = num_steps
             while left > 0 and (num_episodes is None or len(self.steps) < num_episodes):

@@ -107,6 +107,17 @@ def restarting(config):
     return config.fault_tolerance(restart_failed_sub_environments=True)
 
 
+def test_an_environment_knows_how_many_runners_there_are():
+    seen = []
+
+    def make(config):
+        seen.append(config.worker_index * config.num_workers)
+        return Counting(config)
+
+    ppo_on(make).build_algo().stop()
+    assert seen == [0, 0]
+
+
 def test_iterations_are_on_the_dashboard(cluster, wait_until):
     def experiments(dask_scheduler):
         parts = dask_scheduler.plugins["raycompat"].parts

@@ -106,6 +106,13 @@ def test_values_that_no_algorithm_can_use(options, message):
         PPOConfig().update_from_dict(options).validate()
 
 
+def test_a_part_of_a_gpu_may_be_asked_for():
+    config = PPOConfig().resources(num_gpus=0.5).learners(num_gpus_per_learner=0.25)
+    config.validate()
+    with pytest.raises(UnsupportedRayFeatureError, match="num_gpus=2"):
+        config.resources(num_gpus=2).validate()
+
+
 def test_what_does_not_happen_here_is_refused():
     for change in (
         lambda c: c.learners(num_learners=2),

@@ -159,6 +159,21 @@ def test_algorithms_that_are_not_here_say_which_are():
         get_trainable_cls("MARWIL")
 
 
+def test_functions_of_arrays():
+    numbers = name("utils.numpy.softmax")([[0.0, 1000.0], [1.0, 1.0]])
+    assert numbers.tolist() == [[1e-6, 1.0], [0.5, 0.5]]
+    assert name("utils.numpy.sigmoid")([0.0]).tolist() == [0.5]
+    assert name("utils.numpy.sigmoid")([0.25], derivative=True).tolist() == [0.1875]
+    assert name("utils.numpy.relu")([-2.0, 2.0], alpha=0.5).tolist() == [-1.0, 2.0]
+    assert name("utils.numpy.one_hot")([1, 0], depth=3, off_value=-1).tolist() == [
+        [-1.0, 1.0, -1.0],
+        [1.0, -1.0, -1.0],
+    ]
+    assert name("utils.numpy.one_hot")([[0], [2]]).shape == (2, 1, 3)
+    assert name("utils.numpy.huber_loss")([0.5, -3.0]).tolist() == [0.125, 2.5]
+    assert name("utils.numpy.l2_loss")([1.0, 3.0]) == 5.0
+
+
 def test_keys_of_results_have_names():
     result = name("results.with_old_names")(
         {

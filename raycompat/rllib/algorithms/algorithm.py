@@ -205,7 +205,8 @@ class Algorithm(Trainable):
     def _plan_policies(self) -> None:
         """Make an environment, and plan the policies for its spaces."""
         settings = self.config
-        probe = make_env(self.create_env, EnvContext(settings.env_config, 0), settings.env)
+        context = EnvContext(settings.env_config, 0, num_workers=settings.num_env_runners)
+        probe = make_env(self.create_env, context, settings.env)
         try:
             #: Whether the environment is one of several agents.
             self.is_multi_agent = is_multi_agent(probe)

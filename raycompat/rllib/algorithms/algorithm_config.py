@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from raycompat._surface import forms
@@ -111,11 +111,21 @@ _ALSO = {
     "env_runners": ("fault_tolerance",),
 }
 
-#: Options with one value here, and why.
-_FIXED: dict[str, tuple[tuple[Any, ...], str, str]] = {
+
+class _UpToOne:
+    """The numbers from 0 to 1."""
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and 0 <= value <= 1
+
+
+_UP_TO_ONE = _UpToOne()
+
+#: Options with few values here, and why.
+_FIXED: dict[str, tuple[Container[Any], str, str]] = {
     "num_learners": ((0, 1), "The algorithm's own process learns", "use 0 or 1"),
-    "num_gpus_per_learner": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
-    "num_gpus": ((0, 1), "One process learns, with the GPU it sees", "use 0 or 1"),
+    "num_gpus_per_learner": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
+    "num_gpus": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
     "framework_str": (
         ("tf2", "tf"),
         "Algorithms learn in TensorFlow",

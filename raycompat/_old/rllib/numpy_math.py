@@ -1,0 +1,98 @@
+"""Functions of arrays that programs import from ``ray.rllib.utils.numpy``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: The least chance that `softmax` gives.
+SMALL_NUMBER = 1e-6
+
+
+def softmax(x: Any, axis: int = -1, epsilon: float | None = None) -> NDArray[Any]:
+    """Return the chances that unnormalized logarithms stand for.
+
+    Parameters
+    ----------
+    x : array or list of float
+    axis : int, default -1
+        Along which the chances add up to 1.
+    epsilon : float, default 1e-6
+        The least chance: smaller ones are replaced by it.
+    """
+    numbers = np.asarray(x, np.float64)
+    exponentials = np.exp(numbers - numbers.max(axis=axis, keepdims=True))
+    chances = exponentials / exponentials.sum(axis=axis, keepdims=True)
+    return np.asarray(np.maximum(chances, epsilon or SMALL_NUMBER))
+
+
+def sigmoid(x: Any, derivative: bool = False) -> NDArray[Any]:
+    """Return ``1 / (1 + exp(-x))``.
+
+    Parameters
+    ----------
+    x : array or list of float
+    derivative : bool, default False
+        Return ``x * (1 - x)`` instead: the derivative, where x are values of the function.
+    """
+    numbers = np.asarray(x)
+    return np.asarray(numbers * (1 - numbers) if derivative else 1 / (1 + np.exp(-numbers)))
+
+
+def relu(x: Any, alpha: float = 0.0) -> NDArray[Any]:
+    """Return numbers as they are where they are positive, and times `alpha` elsewhere.
+
+    Parameters
+    ----------
+    x : array or list of float
+    alpha : float, default 0.0
+    """
+    numbers = np.asarray(x)
+    return np.asarray(np.maximum(numbers, alpha * numbers))
+
+
+def one_hot(
+    x: Any, depth: int = 0, on_value: float = 1.0, off_value: float = 0.0
+) -> NDArray[np.float32]:
+    """Return choices as vectors with one number each that differs from the others.
+
+    Parameters
+    ----------
+    x : array or list of int
+    depth : int
+        How many choices there are; 0: as many as the largest choice needs.
+    on_value, off_value : float
+        The numbers of what is chosen, and of what is not.
+    """
+    chosen = np.asarray(x, np.int64)
+    is_chosen = np.eye(depth or int(chosen.max()) + 1, dtype=bool)[chosen]
+    found: NDArray[np.float32] = np.where(is_chosen, np.float32(on_value), np.float32(off_value))
+    return found
+
+
+def huber_loss(x: Any, delta: float = 1.0) -> NDArray[Any]:
+    """Return half the squares of errors; beyond `delta` the losses grow linearly.
+
+    Parameters
+    ----------
+    x : array or list of float
+    delta : float, default 1.0
+    """
+    size = np.abs(np.asarray(x))
+    found: NDArray[Any] = np.where(size < delta, 0.5 * size**2, delta * (size - 0.5 * delta))
+    return found
+
+
+def l2_loss(x: Any) -> float:
+    """Return half the sum of the squares.
+
+    Parameters
+    ----------
+    x : array or list of float
+    """
+    return 0.5 * float(np.sum(np.square(x)))
+
+
+__all__ = ["SMALL_NUMBER", "huber_loss", "l2_loss", "one_hot", "relu", "sigmoid", "softmax"]
