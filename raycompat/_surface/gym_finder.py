@@ -24,7 +24,8 @@ _MODULES = {
     "gym.error": "gymnasium.error",
     "gym.logger": "gymnasium.logger",
     "gym.spaces": "gymnasium.spaces",
-    "gym.utils": "gymnasium.utils",
+    "gym.utils": "raycompat._old.gym.utils",
+    "gym.utils.seeding": "raycompat._old.gym.seeding",
     "gym.wrappers": "raycompat._old.gym.wrappers",
 }
 
@@ -55,7 +56,7 @@ class _Finder:
         if era.is_past(row.last) or importlib.util.find_spec("gymnasium") is None:
             return None
         name = _MODULES.get(fullname, "")
-        if fullname.startswith(_THE_SAME):
+        if not name and fullname.startswith(_THE_SAME):
             name = f"gymnasium.{fullname.removeprefix('gym.')}"
         if not name and not fullname.startswith(_OF_CLASSES):
             return None

@@ -1,5 +1,6 @@
 """Environments of gym, where only gymnasium is installed, and what algorithms play in."""
 
+import pickle
 import sys
 
 import gymnasium
@@ -175,3 +176,23 @@ def test_environments_that_are_left_out_are_the_newest(namespace, registered, as
     finally:
         for each in ids:
             del gymnasium.registry[each]
+
+
+def test_random_numbers_have_the_methods_of_both_generators(gym):
+    import gym.utils.seeding as module
+    from gym.utils import EzPickle, seeding
+
+    assert seeding is module
+    assert EzPickle is gymnasium.utils.EzPickle
+    one, seed = seeding.np_random(5)
+    other, _ = seeding.np_random(seed)
+    assert one.randint(7) == other.integers(7)
+    assert one.randint(2, 7, size=3).tolist() == other.integers(2, 7, 3).tolist()
+    assert one.rand(2).tolist() == other.random(2).tolist()
+    assert one.rand() == other.random_sample()
+    assert one.randn(1, 2).tolist() == other.standard_normal((1, 2)).tolist()
+    again = pickle.loads(pickle.dumps(one))
+    assert again.randint(1000) == one.randint(1000)
+    env = gym.Env()
+    assert env.seed(3) == [3]
+    assert 0 <= env.np_random.randint(4) < 4

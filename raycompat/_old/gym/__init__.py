@@ -7,9 +7,9 @@ lets ``import gym`` find this package.
 """
 
 import gymnasium
-from gymnasium import Space, error, logger, spaces, utils
+from gymnasium import Space, error, logger, spaces
 
-from raycompat._old.gym import envs, wrappers
+from raycompat._old.gym import envs, utils, wrappers
 from raycompat._old.gym.core import (
     ActionWrapper,
     Env,
