@@ -61,7 +61,24 @@ class Callback:
         result: dict[str, Any],
         **info: Any,
     ) -> None:
-        """Handle a result."""
+        """Handle a result.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> class Printer(tune.Callback):
+        ...     def on_trial_result(self, iteration, trials, trial, result, **info):
+        ...         print("loss", result["loss"])
+        >>> def halve(config):
+        ...     for step in (1, 2):
+        ...         tune.report({"loss": 1 / 2**step})
+        >>> folder = tempfile.mkdtemp()
+        >>> run_config = tune.RunConfig(storage_path=folder, verbose=0, callbacks=[Printer()])
+        >>> results = tune.Tuner(halve, run_config=run_config).fit()
+        loss 0.5
+        loss 0.25
+        """
 
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **info: Any

@@ -140,6 +140,20 @@ class ResultGrid:
             When the metric or mode is missing.
         RuntimeError
             When no trial has such a score.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> def cost(config):
+        ...     return {"loss": (config["x"] - 2) ** 2}
+        >>> results = tune.Tuner(
+        ...     cost,
+        ...     param_space={"x": tune.grid_search([1, 2, 4])},
+        ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+        ... ).fit()
+        >>> results.get_best_result(metric="loss", mode="min").config
+        {'x': 2}
         """
         analysis = self._experiment_analysis
         if len(analysis.trials) == 1:
@@ -157,7 +171,23 @@ class ResultGrid:
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None
     ) -> Any:
-        """Return a table with a row for each trial: its last result, or its best by the metric."""
+        """Return a table with a row for each trial: its last result, or its best by the metric.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> def cost(config):
+        ...     return {"loss": (config["x"] - 2) ** 2}
+        >>> results = tune.Tuner(
+        ...     cost,
+        ...     param_space={"x": tune.grid_search([1, 2])},
+        ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+        ... ).fit()
+        >>> frame = results.get_dataframe()
+        >>> frame[["config/x", "loss"]].values.tolist()
+        [[1, 1], [2, 0]]
+        """
         return self._experiment_analysis.dataframe(filter_metric, filter_mode)
 
     def __len__(self) -> int:

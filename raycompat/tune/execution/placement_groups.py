@@ -25,6 +25,15 @@ class PlacementGroupFactory:
     ValueError
         When no bundle has a resource.
 
+    Examples
+    --------
+    A trial with one CPU for its function and two processes with two each:
+
+    >>> from raycompat import tune
+    >>> factory = tune.PlacementGroupFactory([{"CPU": 1}] + [{"CPU": 2}] * 2)
+    >>> factory.required_resources
+    {'CPU': 5.0}
+
     Notes
     -----
     Ray source: ``ray.tune.PlacementGroupFactory``, 2.60.0. A trial with one bundle is an actor

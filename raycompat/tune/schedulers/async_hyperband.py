@@ -49,6 +49,30 @@ class AsyncHyperBandScheduler(ScoredScheduler):
     ValueError
         When a parameter is out of its range.
 
+    Examples
+    --------
+    Of three trials, those that are behind stop at one of the steps 1, 3 and 9:
+
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import AsyncHyperBandScheduler
+    >>> def learn(config):
+    ...     for step in range(1, 10):
+    ...         tune.report({"loss": config["height"] / step})
+    >>> results = tune.Tuner(
+    ...     learn,
+    ...     param_space={"height": tune.grid_search([1, 2, 3])},
+    ...     tune_config=tune.TuneConfig(
+    ...         metric="loss",
+    ...         mode="min",
+    ...         max_concurrent_trials=1,
+    ...         scheduler=AsyncHyperBandScheduler(max_t=9, grace_period=1, reduction_factor=3),
+    ...     ),
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> [result.metrics["training_iteration"] for result in results]
+    [9, 1, 1]
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.AsyncHyperBandScheduler``, 2.60.0. L. Li and others, "A System for

@@ -39,6 +39,32 @@ class MedianStoppingRule(ScoredScheduler):
     hard_stop : bool, default True
         Stop such a trial; otherwise it pauses, and continues when the others have ended.
 
+    Examples
+    --------
+    The third trial is worse than the median of those before it, so it stops after two steps:
+
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import MedianStoppingRule
+    >>> def learn(config):
+    ...     for step in range(1, 6):
+    ...         tune.report({"loss": config["height"] / step})
+    >>> results = tune.Tuner(
+    ...     learn,
+    ...     param_space={"height": tune.grid_search([1, 1, 3])},
+    ...     tune_config=tune.TuneConfig(
+    ...         metric="loss",
+    ...         mode="min",
+    ...         max_concurrent_trials=1,
+    ...         scheduler=MedianStoppingRule(
+    ...             time_attr="training_iteration", grace_period=2, min_samples_required=2
+    ...         ),
+    ...     ),
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> [result.metrics["training_iteration"] for result in results]
+    [5, 5, 2]
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.MedianStoppingRule``, 2.60.0. D. Golovin and others, "Google

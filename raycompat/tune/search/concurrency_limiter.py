@@ -27,6 +27,31 @@ class ConcurrencyLimiter(Searcher):
     RuntimeError
         When `searcher` is not a Searcher.
 
+    Examples
+    --------
+    Each trial begins when the one before has ended, so the search learns from it:
+
+    >>> from raycompat import tune
+    >>> from raycompat.tune.search import ConcurrencyLimiter, Searcher
+    >>> class Walk(Searcher):
+    ...     def __init__(self):
+    ...         super().__init__(metric="loss", mode="min")
+    ...         self.x = 0
+    ...     def suggest(self, trial_id):
+    ...         return {"x": self.x}
+    ...     def on_trial_complete(self, trial_id, result=None, error=False):
+    ...         self.x += 1 if result["loss"] > 0 else 0
+    >>> import tempfile
+    >>> results = tune.Tuner(
+    ...     lambda config: {"loss": abs(config["x"] - 2)},
+    ...     tune_config=tune.TuneConfig(
+    ...         num_samples=4, search_alg=ConcurrencyLimiter(Walk(), max_concurrent=1)
+    ...     ),
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> [result.config["x"] for result in results]
+    [0, 1, 2, 2]
+
     Notes
     -----
     Ray source: ``ray.tune.search.ConcurrencyLimiter``, 2.60.0. Differs from Ray: a limit below 1 is a

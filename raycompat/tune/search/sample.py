@@ -399,6 +399,13 @@ def uniform(lower: float, upper: float) -> Float:
 def quniform(lower: float, upper: float, q: float) -> Float:
     """Draw a multiple of `q` between the bounds, both included, all equally likely.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> shares = tune.quniform(0, 1, 0.25).sample(size=200, random_state=1)
+    >>> sorted({float(share) for share in shares})
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+
     Notes
     -----
     Ray source: ``ray.tune.quniform``, 2.60.0. No known difference.
@@ -415,6 +422,15 @@ def loguniform(lower: float, upper: float, base: object = None) -> Float:
         Above 0.
     base : object, optional
         Has no effect on the distribution; of older Rays.
+
+    Examples
+    --------
+    As many values between 0.001 and 0.01 as between 0.01 and 0.1:
+
+    >>> from raycompat import tune
+    >>> rates = tune.loguniform(0.001, 0.1).sample(size=1000, random_state=1)
+    >>> 0.4 < sum(rate < 0.01 for rate in rates) / 1000 < 0.6
+    True
 
     Notes
     -----
@@ -453,6 +469,12 @@ def choice(categories: Sequence[Any]) -> Categorical:
 def randint(lower: int, upper: int) -> Integer:
     """Draw an integer from `lower` up to, and without, `upper`.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> sorted({int(number) for number in tune.randint(3, 6).sample(size=100, random_state=1)})
+    [3, 4, 5]
+
     Notes
     -----
     Ray source: ``ray.tune.randint``, 2.60.0. No known difference.
@@ -472,6 +494,14 @@ def lograndint(lower: int, upper: int, base: object = None) -> Integer:
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     """Draw a multiple of `q` between the bounds; the upper one is included unless `q` is 1.
+
+    Examples
+    --------
+    Unlike that of `randint`, the upper limit is among the values:
+
+    >>> from raycompat import tune
+    >>> sorted({int(units) for units in tune.qrandint(16, 64, 16).sample(size=100, random_state=1)})
+    [16, 32, 48, 64]
 
     Notes
     -----

@@ -20,6 +20,30 @@ logger = logging.getLogger(__name__)
 class Stopper(abc.ABC):
     """Decides when a trial ends, and when all do. Subclass it for your own stopper.
 
+    Examples
+    --------
+    Stop all trials as soon as one is good enough:
+
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> class GoodEnough(tune.Stopper):
+    ...     def __init__(self):
+    ...         self.is_found = False
+    ...     def __call__(self, trial_id, result):
+    ...         self.is_found = self.is_found or result["loss"] < 0.2
+    ...         return self.is_found
+    ...     def stop_all(self):
+    ...         return self.is_found
+    >>> def halve(config):
+    ...     loss = 1.0
+    ...     while True:
+    ...         loss /= 2
+    ...         tune.report({"loss": loss})
+    >>> run_config = tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0, stop=GoodEnough())
+    >>> results = tune.Tuner(halve, run_config=run_config).fit()
+    >>> results[0].metrics["loss"]
+    0.125
+
     Notes
     -----
     Ray source: ``ray.tune.Stopper``, 2.60.0. No known difference.
@@ -36,6 +60,18 @@ class Stopper(abc.ABC):
 
 class CombinedStopper(Stopper):
     """Stop when one of several stoppers does.
+
+    Examples
+    --------
+    >>> from raycompat.tune.stopper import CombinedStopper, FunctionStopper, MaximumIterationStopper
+    >>> stopper = CombinedStopper(
+    ...     MaximumIterationStopper(max_iter=100),
+    ...     FunctionStopper(lambda trial_id, result: result["loss"] < 0.1),
+    ... )
+    >>> stopper("trial_1", {"training_iteration": 1, "loss": 0.5})
+    False
+    >>> stopper("trial_1", {"training_iteration": 2, "loss": 0.05})
+    True
 
     Notes
     -----
@@ -71,6 +107,13 @@ class NoopStopper(Stopper):
 
 class FunctionStopper(NoopStopper):
     """Stop a trial when a function of its id and result says so.
+
+    Examples
+    --------
+    >>> from raycompat.tune.stopper import FunctionStopper
+    >>> stopper = FunctionStopper(lambda trial_id, result: result["loss"] < 0.1)
+    >>> stopper("trial_1", {"loss": 0.5}), stopper("trial_1", {"loss": 0.05})
+    (False, True)
 
     Notes
     -----
@@ -135,6 +178,13 @@ class MaximumIterationStopper(NoopStopper):
     Parameters
     ----------
     max_iter : int
+
+    Examples
+    --------
+    >>> from raycompat.tune.stopper import MaximumIterationStopper
+    >>> stopper = MaximumIterationStopper(max_iter=2)
+    >>> [stopper("trial_1", {"loss": 0.5}) for _ in range(3)]
+    [False, True, True]
 
     Notes
     -----

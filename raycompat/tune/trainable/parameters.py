@@ -118,6 +118,19 @@ def with_resources(
     ValueError
         When it is not a trainable, or not resources.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def count(config):
+    ...     return {"cpus": tune.get_context().get_trial_resources().required_resources["CPU"]}
+    >>> results = tune.Tuner(
+    ...     tune.with_resources(count, {"CPU": 2}),
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> results[0].metrics["cpus"]
+    2.0
+
     Notes
     -----
     Ray source: ``ray.tune.with_resources``, 2.60.0. Differs from Ray: the function itself is not

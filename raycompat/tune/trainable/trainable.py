@@ -99,7 +99,21 @@ class Trainable:
             self._setup(config)
 
     def step(self) -> dict[str, Any]:
-        """Train for a while, and return a result."""
+        """Train for a while, and return a result.
+
+        Examples
+        --------
+        >>> from raycompat import tune
+        >>> class Halving(tune.Trainable):
+        ...     def setup(self, config):
+        ...         self.loss = config["start"]
+        ...     def step(self):
+        ...         self.loss /= 2
+        ...         return {"loss": self.loss}
+        >>> trainable = Halving({"start": 1.0})
+        >>> trainable.train()["loss"], trainable.train()["loss"]
+        (0.5, 0.25)
+        """
         if hasattr(self, "_train"):
             found: dict[str, Any] = self._train()
             return found
