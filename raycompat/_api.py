@@ -12,7 +12,8 @@ from typing import Any, Protocol, overload
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors, trace_events
-from raycompat._protocol.operations import Request
+from raycompat._messages.nodes import ClusterState, Resources
+from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
 from raycompat._typing import P, R, T
@@ -459,7 +460,7 @@ def nodes() -> list[dict[str, Any]]:
     Ray source: ``ray.nodes``, 2.60.0. The last 1,000 nodes that have left follow the others; their
     `Alive` is false.
     """
-    state = _driver.connected_session("nodes").rpc(Request.STATE)
+    state = _driver.connected_session("nodes").rpc(ClusterState())
     return [_describe(node, is_alive=True) for node in state["nodes"]] + [
         _describe({**node, "resources": {}}, is_alive=False) for node in state["departed"]
     ]
@@ -499,8 +500,7 @@ def cluster_resources() -> dict[str, float]:
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
     session = _driver.connected_session("cluster_resources")
-    total: dict[str, float] = session.rpc(Request.RESOURCES)["total"]
-    return total
+    return session.rpc(Resources())["total"]
 
 
 def available_resources() -> dict[str, float]:
@@ -516,8 +516,7 @@ def available_resources() -> dict[str, float]:
     Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
     session = _driver.connected_session("available_resources")
-    free: dict[str, float] = session.rpc(Request.RESOURCES)["available"]
-    return free
+    return session.rpc(Resources())["available"]
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
@@ -559,7 +558,7 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     calls; the name of a function has no module. Calls appear up to a second after their end.
     """
     session = _driver.connected_session("timeline")
-    found = trace_events.events(session.rpc(Request.STATE), session.rpc(Request.TIMELINE))
+    found = trace_events.events(session.rpc(ClusterState()), session.rpc(Timeline()))
     if filename is None:
         return found
     Path(filename).write_text(json.dumps(found), encoding="utf-8")

@@ -32,10 +32,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from raycompat import _dask_versions  # noqa: F401
+from raycompat._messages.base import Request, ask
 
 # First: it raises a plain error where Dask is too old for the imports below.
-from raycompat import _dask_versions  # noqa: F401
+from raycompat._messages.nodes import Pulse
 
 # isort: split
 import dask
@@ -72,7 +75,6 @@ from raycompat import (
     _local_comm,  # noqa: F401  (registers its addresses with Dask)
 )
 from raycompat._protocol import failures
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.text import encodable
 from raycompat._protocol.values import CallFailed
 
@@ -83,6 +85,8 @@ if TYPE_CHECKING:
     from raycompat._protocol.spans import Span
 
 logger = logging.getLogger(__name__)
+
+_A = TypeVar("_A")
 
 #: A nanny sets this variable. Dask then gives titles to the processes that the nanny's process starts.
 _TITLES_VARIABLE = "__DASK_PARENT_PID"
@@ -671,21 +675,7 @@ def keep_values_at_home(scheduler: Scheduler) -> TakeBack:
     return lambda: replace(ours, replaced)
 
 
-async def fetch_from(
-    scheduler: Scheduler, worker: str, keys: list[str], host: str
-) -> list[dict[str, Any]]:
-    """Ask a worker for values and return its answer without decoding it.
-
-    Raises
-    ------
-    OSError
-        When the worker does not answer.
-    """
-    answers = await ask(scheduler.rpc(worker), Request.FETCH, keys=keys, host=host)
-    return cast("list[dict[str, Any]]", answers)
-
-
-async def ask_node(scheduler: Scheduler, worker: str, request: Request, **fields: Any) -> Any:
+async def ask_node(scheduler: Scheduler, worker: str, request: Request[_A]) -> _A:
     """Call an operation of a node and return its answer.
 
     Raises
@@ -693,7 +683,7 @@ async def ask_node(scheduler: Scheduler, worker: str, request: Request, **fields
     OSError
         When the node cannot be reached.
     """
-    return await ask(scheduler.rpc(worker), request, **fields)
+    return await ask(scheduler.rpc(worker), request)
 
 
 def goes_on(scheduler: Scheduler, worker: str) -> bool:
@@ -1053,7 +1043,7 @@ async def send_pulses(
     comm = await connect(scheduler, **arguments)
     try:
         while True:
-            await comm.write({"op": Request.PULSE, "worker": worker, "reply": True})
+            await comm.write({**Pulse(worker).to_wire(), "reply": True})
             await comm.read()
             await asyncio.sleep(period_s)
     finally:
@@ -1346,7 +1336,7 @@ async def open_comm(client: Client, address: str, timeout_s: float) -> Any:
     return await connect(address, timeout=timeout_s, **client.connection_args)
 
 
-async def ask_worker(client: Client, address: str, request: Request, **fields: Any) -> Any:
+async def ask_worker(client: Client, address: str, request: Request[_A]) -> _A:
     """Call an operation of a worker, over a connection that stays open.
 
     Raises
@@ -1354,7 +1344,7 @@ async def ask_worker(client: Client, address: str, request: Request, **fields: A
     OSError
         When the worker cannot be reached.
     """
-    return await ask(client.rpc(address), request, **fields)
+    return await ask(client.rpc(address), request)
 
 
 def event_loop(client: Client) -> asyncio.AbstractEventLoop:

@@ -29,7 +29,7 @@ from raycompat._caller.log_context import CoreContextFilter
 from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._host import interrupts, segment
 from raycompat._messages.jobs import BeginJob, JobSetup
-from raycompat._messages.nodes import NodeAt
+from raycompat._messages.nodes import AwaitNodes, NodeAt
 from raycompat._private_arguments import PrivateArguments
 from raycompat._protocol import (
     current_cluster,
@@ -39,7 +39,6 @@ from raycompat._protocol import (
     runtime_env,
     submission,
 )
-from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
@@ -578,7 +577,7 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     def look() -> None:
         try:
             text = cluster.why_node_ended()
-            if not session.closed and session.rpc(Request.NODES_ARE, count=0, timeout_s=0.0):
+            if not session.closed and session.rpc(AwaitNodes(0, 0.0)):
                 session.call_soon(session.lose_node, text)
         except (OSError, exceptions.RayError) as error:  # the session, or its folder, is gone
             logger.debug("the death of a node is not reported: %r", error)

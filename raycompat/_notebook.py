@@ -8,7 +8,8 @@ from typing import Any
 
 from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
-from raycompat._protocol.operations import Request
+from raycompat._messages.nodes import ClusterState
+from raycompat._messages.watching import ListRows
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 
@@ -33,7 +34,7 @@ def of_cluster(rows: Iterable[tuple[str, str]], dashboard_url: str) -> str:
     """Return `rows`, a link to the dashboard, and how much of each resource is in use now."""
     table = _table(rows, _link(dashboard_url) if dashboard_url else "")
     session = current_session.get()
-    return table + _in_use(session.rpc(Request.STATE)) if session is not None else table
+    return table + _in_use(session.rpc(ClusterState())) if session is not None else table
 
 
 def _in_use(state: dict[str, Any]) -> str:
@@ -52,7 +53,7 @@ def of_actor(class_name: str, actor_id: str) -> str:
     rows = [("Actor", class_name), ("Id", actor_id)]
     if session is not None:
         filters = [("actor_id", "=", actor_id)]
-        answer = session.rpc(Request.LIST, resource="actors", filters=filters, limit=1, detail=True)
+        answer = session.rpc(ListRows("actors", filters, limit=1, detail=True))
         for found in answer["result"]:
             shown = "name", "state", "pid", "node_id", "num_restarts", "death_cause"
             rows += [(_NAMES[name], str(found[name])) for name in shown if found[name]]

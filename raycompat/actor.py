@@ -32,7 +32,7 @@ from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
 from raycompat._host import interrupts
-from raycompat._messages.actors import FreeName, KillActor
+from raycompat._messages.actors import FindActor, FreeName, KillActor, ReserveActor
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.actor_about import (
     SYSTEM_GROUP,
@@ -44,7 +44,6 @@ from raycompat._protocol.actor_about import (
     signature_without_self,
 )
 from raycompat._protocol.call_spec import ActorSpec
-from raycompat._protocol.operations import Request
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -364,14 +363,10 @@ def _is_detached(session: Session, lifetime: str | None) -> bool:
 def _reserve(session: Session, key: str, actor: ActorSpec) -> ActorHandle[Any] | None:
     """Reserve a name for an actor that will be submitted, or return the handle of the one with it."""
     there = session.rpc_or_undo(
-        Request.RESERVE_ACTOR,
+        ReserveActor(session.client_id, key, session.setup.job, actor),
         lambda: session.send(FreeName(key)),
-        client=session.client_id,
-        key=key,
-        job=session.setup.job,
-        actor=actor,
     )
-    return _handle(session, there["key"], there["about"]) if there["taken"] else None
+    return _handle(session, there["key"], there["about"]) if there is not None else None
 
 
 def _class_being_made() -> str:
@@ -774,7 +769,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     name = checked_text("The name of an actor", name)
     session = _driver.require_session()
     space = _namespace(session, namespace)
-    found = session.rpc(Request.FIND_ACTOR, name=name, namespace=space)
+    found = session.rpc(FindActor(name, space))
     if found is None:
         raise ValueError(
             f"Failed to look up actor with name '{name}': there is no such actor in the namespace "

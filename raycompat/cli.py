@@ -15,8 +15,9 @@ from raycompat._cli import old_flags, state
 from raycompat._cli.job import job
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
+from raycompat._messages.base import ask
+from raycompat._messages.nodes import ClusterState
 from raycompat._protocol import shared_secret
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import with_scheme
 from raycompat._surface import era
@@ -332,7 +333,7 @@ def status(
     try:
         to = addresses.require(address or "auto", authority)
         with connect.connect(to) as client:
-            found = client.sync(ask, client.scheduler, Request.STATE)
+            found = client.sync(ask, client.scheduler, ClusterState())
     except (OSError, RuntimeError, ValueError) as error:
         _fail(error)
     if found is None:  # the Dask scheduler does not have the plugin

@@ -14,9 +14,9 @@ from raycompat._launch import addresses, connect, prepare
 from raycompat._launch.launch import LocalNode
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import node_options
-from raycompat._messages.nodes import NodeAt
+from raycompat._messages.base import ask
+from raycompat._messages.nodes import AwaitNodes, NodeAt
 from raycompat._protocol import current_cluster
-from raycompat._protocol.operations import Request, ask
 
 #: The default bytes of a node's object store, as in Ray.
 _OBJECT_STORE_BYTES = 150 * 1024 * 1024
@@ -479,9 +479,7 @@ class Cluster:
         else:
             with self._client() as client:
                 prepare.prepare(client)
-                are_there = client.sync(
-                    ask, client.scheduler, Request.NODES_ARE, count=count, timeout_s=timeout
-                )
+                are_there = client.sync(ask, client.scheduler, AwaitNodes(count, timeout))
         if not are_there:
             raise TimeoutError(
                 f"Timed out while waiting for nodes: fewer than {count} have joined after {timeout} s. "

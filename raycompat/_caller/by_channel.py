@@ -23,9 +23,10 @@ from raycompat._caller.direct_sender import (
     when_drained,
 )
 from raycompat._caller.object_table import FAILED, Entry
+from raycompat._messages import direct
 from raycompat._messages.actors import ActorState, UnwatchActor, WatchActor
 from raycompat._messages.calls import CancelDirect
-from raycompat._protocol import direct_messages, failures
+from raycompat._protocol import failures
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import Wire
@@ -207,7 +208,7 @@ class Channel(DirectSender):
         """
         connection = self._connection
         if connection is not None and not call.is_cancelled:
-            connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
+            connection.post((direct.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- where the actor is ---------------------------------------------------------------------
 
@@ -350,25 +351,29 @@ class Channel(DirectSender):
 
     # --- answers --------------------------------------------------------------------------------
 
-    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
+    def on_message(self, message: direct.FromProcess | Unreadable) -> None:
         """Handle one message from the actor's process."""
         if isinstance(message, Unreadable):
             self._take_unreadable(message, self._unanswered)
             return
-        key = message[1]
-        call = self._unanswered.get(key)
-        if call is None:
-            if message[0] == direct_messages.UNREADABLE:
-                self._fail_all(list(self._unanswered.values()), message[2])
-            self._discard(message, self._connection)
-            return
+        match message:
+            case (direct.DONE | direct.FAILED | direct.ITEM, key, *_):
+                call = self._unanswered.get(key)
+                if call is None:
+                    self._discard(message, self._connection)
+                else:
+                    self._take_answer(call, message)
+            case (direct.UNREADABLE, error):
+                self._fail_all(list(self._unanswered.values()), error)
+
+    def _take_answer(self, call: Call, message: direct.Done | direct.Failed | direct.Item) -> None:
         try:
             match message:
-                case (direct_messages.DONE, *_):
-                    self._take_results(call, message, self._connection)
-                case (direct_messages.ITEM, _, index, wire):
+                case (direct.DONE, _, wires, _):
+                    self._take_results(call, wires, self._connection)
+                case (direct.ITEM, _, index, wire):
                     self._add_item(call, index, wire, self._connection)
-                case (direct_messages.FAILED, _, error, may_retry, attempt):
+                case (direct.FAILED, _, error, may_retry, attempt):
                     if attempt == call.attempt or not may_retry or not call.retries:
                         self._fail_or_retry(call, error, may_retry)
         except Exception as error:

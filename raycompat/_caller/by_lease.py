@@ -37,9 +37,10 @@ from raycompat._caller.lease import Lease, best_idle
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._host import clock
+from raycompat._messages import direct
 from raycompat._messages.calls import Cancel, CancelDirect
 from raycompat._messages.leases import LeaseGranted
-from raycompat._protocol import direct_messages, failures, ids
+from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.connection import Notes
 from raycompat._protocol.frames import Unreadable
@@ -317,7 +318,7 @@ class LeasePool(DirectSender):
         """
         connection = call.lease.connection if call.lease is not None else None
         if connection is not None and not call.is_cancelled:
-            connection.post((direct_messages.CREDIT, call.key, num_received, is_wanted), now=True)
+            connection.post((direct.CREDIT, call.key, num_received, is_wanted), now=True)
 
     # --- granted and returned leases ------------------------------------------------------------
 
@@ -399,7 +400,7 @@ class LeasePool(DirectSender):
     def _return(self, lease: Lease) -> None:
         self._strike_out(lease)
         if lease.connection is not None:
-            lease.connection.post((direct_messages.RETURN,), now=True)
+            lease.connection.post((direct.RETURN,), now=True)
 
     def _strike_out(self, lease: Lease) -> None:
         lease.is_open = False
@@ -507,29 +508,29 @@ class LeasePool(DirectSender):
 
     # --- answers --------------------------------------------------------------------------------
 
-    def on_message(self, lease: Lease, message: tuple[Any, ...] | Unreadable) -> None:
+    def on_message(self, lease: Lease, message: direct.FromProcess | Unreadable) -> None:
         """Handle one message from an executor."""
         match message:
-            case (direct_messages.DONE | direct_messages.FAILED | direct_messages.ITEM, key, *_):
+            case (direct.DONE | direct.FAILED | direct.ITEM, key, *_):
                 call = lease.unanswered.get(key)
                 if call is None:
                     self._discard(message, lease.connection)
                 else:
                     self._take_answer(lease, call, message)
-            case (direct_messages.RETURNED, calls):
+            case (direct.RETURNED, calls):
                 self._take_returned(lease, calls)
-            case (direct_messages.OPEN,):
+            case (direct.OPEN,):
                 with self._failing, self._lock:
                     lease.is_open = lease in self._leases
                     self._mark_idle(lease)
                     self._advance()
-            case (direct_messages.TRIMMED, units):
+            case (direct.TRIMMED, units):
                 with self._failing, self._lock:
                     lease.units = units
                     self._advance()
-            case (direct_messages.BYE,):
+            case (direct.BYE,):
                 self._close_when_synced(lease)
-            case (direct_messages.UNREADABLE, _, error):
+            case (direct.UNREADABLE, error):
                 self._fail_all(list(lease.unanswered.values()), error)
             case Unreadable():
                 self._take_unreadable(message, lease.unanswered)
@@ -550,15 +551,17 @@ class LeasePool(DirectSender):
             )
             self._advance()
 
-    def _take_answer(self, lease: Lease, call: Call, message: tuple[Any, ...]) -> None:
+    def _take_answer(
+        self, lease: Lease, call: Call, message: direct.Done | direct.Failed | direct.Item
+    ) -> None:
         try:
             match message:
-                case (direct_messages.ITEM, _, index, wire):
+                case (direct.ITEM, _, index, wire):
                     self._add_item(call, index, wire, lease.connection)
-                case (direct_messages.DONE, *_, took_s):
+                case (direct.DONE, _, wires, took_s):
                     self._note_cost(lease, call, took_s)
-                    self._take_results(call, message, lease.connection)
-                case (_, _, error, may_retry, took_s):
+                    self._take_results(call, wires, lease.connection)
+                case (direct.FAILED, _, error, may_retry, took_s):
                     self._note_cost(lease, call, took_s)
                     self._fail_or_retry(call, error, may_retry and not call.is_cancelled)
         except Exception as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol import direct_messages
+from raycompat._messages import direct
 from raycompat._protocol.call_spec import ActorSpec, CallSpec, new_spec
 
 if TYPE_CHECKING:
@@ -160,13 +160,13 @@ class Call:
             runs_by_lease=runs_by_lease,
         )
 
-    def message(self, wires: tuple[Wire, ...] | None = None) -> tuple[Any, ...]:
-        """Return the `direct_messages.CallMessage` for the process that runs it.
+    def message(self, wires: tuple[Wire, ...] | None = None) -> direct.CallFields:
+        """Return the `direct.CallMessage` for the process that runs it.
 
         `wires` are the values of its dependencies, if they are not those that it has.
         """
         return (
-            direct_messages.CALL,
+            direct.CALL,
             self.key,
             self.function,
             self.name,

@@ -18,13 +18,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from raycompat._host import unix_socket
+from raycompat._messages import direct
 from raycompat._messages.actors import ActorState
 from raycompat._messages.leases import LeaseGranted
+from raycompat._messages.nodes import OpenChannel
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
 from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Notes, post_and_note
 from raycompat._protocol.frames import Unreadable
-from raycompat._protocol.operations import Request
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -45,7 +46,7 @@ _BUSY_S = 0.05
 class CallConnection(Protocol):
     """The interface of a connection, as a `Party` uses it."""
 
-    def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
+    def post(self, message: direct.FromCaller, *, now: bool, notes: Notes = ()) -> None:
         """Write a message behind the earlier ones, at once or soon."""
 
     def flush(self) -> None:
@@ -70,10 +71,10 @@ class Party(Protocol):
     def connected(self, connection: CallConnection, incarnation: int) -> None:
         """Use a new connection. Called in the session's event loop."""
 
-    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
+    def on_message(self, message: direct.FromProcess | Unreadable) -> None:
         """Handle one message from the process at the other end."""
 
-    def refused(self, message: tuple[Any, ...], why: str) -> None:
+    def refused(self, message: direct.FromCaller, why: str) -> None:
         """Handle a message that could not be written."""
 
     def disconnected(self, connection: CallConnection) -> None:
@@ -153,13 +154,13 @@ class RelayedConnection:
         self._party = party
         self._send = send
         self._end = end
-        self._posted: list[tuple[Any, ...]] = []
+        self._posted: list[direct.FromCaller] = []
         self._flush_due = False
         self._encoder = frames.Encoder()
         self._rest = b""
         self.closed = False
 
-    def post(self, message: tuple[Any, ...], *, now: bool, notes: Notes = ()) -> None:
+    def post(self, message: direct.FromCaller, *, now: bool, notes: Notes = ()) -> None:
         """Write a message behind the earlier ones, soon; `now` has no effect."""
         post_and_note(self._posted, message, notes)
         if not self._flush_due:
@@ -219,7 +220,7 @@ async def _by_node(session: Session, place: Place, party: Party) -> bool:
 
     try:
         comm = await adapter.open_comm(session.client, place.address, _CONNECT_S)
-        await comm.write({"op": Request.CHANNEL, "actor": party.key, "reply": False})
+        await comm.write({**OpenChannel(party.key).to_wire(), "reply": False})
         greeting = await asyncio.wait_for(comm.read(), _CONNECT_S)
     except (OSError, TimeoutError) as error:
         logger.debug("no connection to the node %s: %r", place.address, error)

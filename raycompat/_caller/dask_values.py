@@ -6,8 +6,9 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import current_session
+from raycompat._messages.base import ask
+from raycompat._messages.objects import StoreDaskValue
 from raycompat._protocol import ids
-from raycompat._protocol.operations import Request, ask
 from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
@@ -100,13 +101,7 @@ def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
     session.table.add(key, is_held_in_dask=True).is_known_elsewhere = True
     ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
     known = session.run(
-        ask(
-            session.client.scheduler,
-            Request.STORE,
-            client=session.client.id,
-            key=key,
-            source=future.key,
-        )
+        ask(session.client.scheduler, StoreDaskValue(session.client.id, key, future.key))
     )
     while True:
         try:

@@ -19,8 +19,9 @@ from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
 from raycompat._caller.sender import Sender
 from raycompat._host import clock, segment
+from raycompat._messages import direct
 from raycompat._messages.calls import FailedCall
-from raycompat._protocol import direct_messages, failures, ids
+from raycompat._protocol import failures, ids
 from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import (
     ErrorValue,
@@ -147,14 +148,14 @@ class DirectSender(Sender):
     # --- answers --------------------------------------------------------------------------------
 
     def _take_results(
-        self, call: Call, answer: tuple[Any, ...], connection: CallConnection | None
+        self, call: Call, results: Sequence[Wire], connection: CallConnection | None
     ) -> None:
-        """Handle the answer `direct_messages.DONE` to a call."""
+        """Handle the answer `direct.DONE` to a call."""
         if call.is_cancelled and not self._takes_cancelled:
-            self._discard(answer, connection)
+            self._drop(call.key, results, connection)
             self._fail(call, failures.cancelled(call.key))
             return
-        wires = self._take_over(answer[2])
+        wires = self._take_over(results)
         if wires is None and call.is_cancelled:  # as in Ray, it is not made again
             self._fail(call, failures.cancelled(call.key))
         elif wires is None:
@@ -171,10 +172,10 @@ class DirectSender(Sender):
         logger.error("raycompat could not handle the answer to %s", call.name, exc_info=error)
         self._fail(call, failures.internal(f"The answer could not be handled: {error!r}"))
 
-    def refused(self, message: tuple[Any, ...], why: str) -> None:
+    def refused(self, message: direct.FromCaller, why: str) -> None:
         """Fail the call whose message could not be written. Called by the pump or the event loop."""
         logger.error("raycompat could not write a message of the kind %r: %s", message[0], why)
-        call = self._session.calls.get(message[1]) if message[0] == direct_messages.CALL else None
+        call = self._session.calls.get(message[1]) if message[0] == direct.CALL else None
         if call is not None and call.sender is self:
             self._fail(call, failures.unwritable(f"The call of {call.name}", why))
 
@@ -204,10 +205,10 @@ class DirectSender(Sender):
     def _add_item(
         self, call: Call, index: int, wire: Wire, connection: CallConnection | None
     ) -> None:
-        """Handle the answer `direct_messages.ITEM` to a generator's call."""
+        """Handle the answer `direct.ITEM` to a generator's call."""
         stream = call.stream
         if stream is None or not stream.receive(index, wire):
-            self._discard((direct_messages.ITEM, call.key, index, wire), connection)
+            self._drop(f"{call.key}:{index}", [wire], connection)
             return
         entry = self._session.table.add(ids.return_key(call.key, index))
         taken = self._take_over([wire])
@@ -218,15 +219,20 @@ class DirectSender(Sender):
         if wire[-1]:
             self._acknowledge(f"{call.key}:{index}", connection)
 
-    def _discard(self, message: tuple[Any, ...], connection: CallConnection | None) -> None:
+    def _discard(
+        self,
+        message: direct.Done | direct.Failed | direct.Item,
+        connection: CallConnection | None,
+    ) -> None:
         """Drop an answer to a call that has already ended."""
         match message:
-            case (direct_messages.DONE, key, wires, _):
-                pass
-            case (direct_messages.ITEM, call, index, wire):
-                key, wires = f"{call}:{index}", [wire]
-            case _:
-                return
+            case (direct.DONE, key, wires, _):
+                self._drop(key, wires, connection)
+            case (direct.ITEM, call, index, wire):
+                self._drop(f"{call}:{index}", [wire], connection)
+
+    def _drop(self, key: str, wires: Sequence[Wire], connection: CallConnection | None) -> None:
+        """Drop values, and report that the references in them are not needed."""
         for wire in wires:
             if wire[0] == "segment" and wire[3] == self._session.setup.host:
                 self._session.home.place.remove(wire[1])
@@ -238,9 +244,9 @@ class DirectSender(Sender):
         if connection is None:
             return
         if not self._session.sharing.when_synced(
-            lambda: connection.post((direct_messages.HELD, key), now=True)
+            lambda: connection.post((direct.HELD, key), now=True)
         ):
-            connection.post((direct_messages.HELD, key), now=True)
+            connection.post((direct.HELD, key), now=True)
 
     def _take_over(self, wires: Sequence[Wire]) -> Sequence[Wire] | None:
         """Take ownership of an answer's segments; None if a segment is lost with its node.

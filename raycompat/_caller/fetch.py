@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._host import segment
+from raycompat._messages.base import ask
+from raycompat._messages.objects import Fetch, Locate
 from raycompat._protocol import failures
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
 if TYPE_CHECKING:
@@ -71,16 +72,15 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     """
     from raycompat import _dask_adapter as adapter
 
-    question: dict[str, Any] = {"keys": keys, "host": session.setup.host}
-    answers: list[dict[str, Any]]
+    question = Fetch(node, keys, session.setup.host)
     if session.setup.reaches_nodes and node not in session.out_of_reach:
         try:
-            answers = await adapter.ask_worker(session.client, node, Request.FETCH, **question)
+            answers = await adapter.ask_worker(session.client, node, question)
         except OSError as error:
             logger.debug("no connection to the node %s: %r", node, error)
         else:
             return answers
-    answers = await ask(session.client.scheduler, Request.FETCH, node=node, **question)
+    answers = await ask(session.client.scheduler, question)
     session.out_of_reach.add(node)
     return answers
 
@@ -90,7 +90,7 @@ async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
     scheduler = session.client.scheduler
     unreachable: list[str] = []
     while True:
-        asked = ask(scheduler, Request.LOCATE, keys=[key], besides=unreachable)
+        asked = ask(scheduler, Locate([key], unreachable))
         try:
             located = await asyncio.wait_for(asked, _UNREACHABLE_S if unreachable else None)
         except TimeoutError:

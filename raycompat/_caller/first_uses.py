@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raycompat._caller import current_session
-from raycompat._protocol.operations import Request
+from raycompat._messages.key_values import PutValue
 
 
 def is_first(form: str) -> bool:
@@ -11,6 +11,5 @@ def is_first(form: str) -> bool:
     session = current_session.get()
     if session is None:  # before `init`, or after `shutdown`
         return True
-    fields = {"key": form.encode(), "value": b"", "overwrite": False}
     namespace = f"old forms of {session.setup.job}".encode()
-    return not session.rpc(Request.KV_PUT, namespace=namespace, **fields)
+    return not session.rpc(PutValue(namespace, form.encode(), b"", overwrite=False))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raycompat._protocol.operations import Request
+from raycompat._messages.watching import ListRows, Overview
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -73,15 +73,11 @@ class Report:
     def write(self) -> None:
         """Write the file, in place of an older one."""
         ask = self._session.rpc
-        ask(Request.OVERVIEW)  # its answer comes after the reports of all ended calls
+        ask(Overview())  # its answer comes after the reports of all ended calls
         self._sync(self._of_dask.__aexit__, None, None, None, code=shlex.join(sys.argv))
-        found = ask(Request.OVERVIEW)
+        found = ask(Overview())
         failed = ask(
-            Request.LIST,
-            resource="tasks",
-            filters=[("state", "=", "FAILED")],
-            limit=_MOST_FAILURES,
-            detail=True,
+            ListRows("tasks", [("state", "=", "FAILED")], limit=_MOST_FAILURES, detail=True)
         )
         tables = _table("Functions", _FUNCTIONS, found["functions"])
         tables += _table("Actors", _ACTORS, found["actors"])

@@ -18,8 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from raycompat._messages.base import ask
+from raycompat._messages.packages import BeginPackage, EndPackage, WritePackage
 from raycompat._protocol import runtime_env
-from raycompat._protocol.operations import Request, ask
 from raycompat.exceptions import RuntimeEnvSetupError
 
 #: Bytes of one piece.
@@ -355,13 +356,12 @@ def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Pa
 async def upload(scheduler: Any, client: str, packages: list[Package]) -> None:
     """Store packages in the scheduler as long as the client's job needs them."""
     for package in packages:
-        about = {"client": client, "uri": package.uri}
-        if await ask(scheduler, Request.PACKAGE_BEGIN, **about):
+        if await ask(scheduler, BeginPackage(client, package.uri)):
             continue
         with package.path.open("rb") as file:
             while piece := file.read(PIECE_BYTES):
-                await ask(scheduler, Request.PACKAGE_WRITE, **about, data=piece)
-        await ask(scheduler, Request.PACKAGE_END, **about)
+                await ask(scheduler, WritePackage(client, package.uri, piece))
+        await ask(scheduler, EndPackage(client, package.uri))
 
 
 @contextlib.contextmanager

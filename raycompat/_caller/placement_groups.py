@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
+from raycompat._messages.groups import (
+    AwaitGroup,
+    CreateGroup,
+    CreateNamedGroup,
+    DescribeGroups,
+    GroupReady,
+    RemoveGroup,
+)
 from raycompat._protocol import ids
-from raycompat._protocol.operations import Request
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue
@@ -25,7 +31,7 @@ def bundles_of(session: Session, group: str) -> list[ResourceSet]:
     """Return the bundles of a placement group; the scheduler is asked once."""
     bundles = session.group_bundles.get(group)
     if bundles is None:
-        row = session.rpc(Request.GROUPS, group=group).get(group)
+        row = session.rpc(DescribeGroups(group)).get(group)
         if row is None:
             raise ValueError(f"There is no placement group with the id {group}.")
         bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
@@ -49,8 +55,7 @@ def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> boo
     """
     client = session.client_id
     if spec["name"]:
-        answer = session.rpc_or_undo(Request.CREATE_GROUP, undo, client=client, spec=spec)
-        return bool(answer)
+        return session.rpc_or_undo(CreateNamedGroup(client, spec), undo)
     session.check_connection()
     session.send(CreateGroup(spec))
     session.sharing.require_sync()

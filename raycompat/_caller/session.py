@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from raycompat import exceptions
 from raycompat._caller import look, tensors
@@ -30,19 +30,18 @@ from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._caller.unhandled import Unhandled
 from raycompat._host import clock, interrupts, open_files, segment, warm_memory
-from raycompat._messages.base import FromCaller, handled
+from raycompat._messages import direct
+from raycompat._messages.base import FromCaller, Request, ask, handled
 from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
 from raycompat._messages.objects import ObjectFreed, ReleaseKeys, Synced
 from raycompat._messages.watching import CallerLooked, Look, Measured, Tracked
-from raycompat._protocol import direct_messages, failures, ids
+from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
 from raycompat._protocol.measurements import Measurements
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
-from raycompat._protocol.text import encodable
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import (
     ErrorValue,
@@ -63,6 +62,8 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 logger = logging.getLogger(__name__)
+
+_A = TypeVar("_A")
 
 #: Seconds for idle executors to close their connections before this process leaves the cluster.
 _RETURN_S = 1.0
@@ -213,9 +214,9 @@ class Session:
         return str(self.client.id)
 
     @property
-    def hello(self) -> tuple[str, str, str]:
+    def hello(self) -> direct.Hello:
         """The first message to a process that gets this process's calls."""
-        return (direct_messages.HELLO, self.setup.host, self.client_id)
+        return (direct.HELLO, self.setup.host, self.client_id)
 
     @property
     def shares_home_memory(self) -> bool:
@@ -326,7 +327,7 @@ class Session:
         """Return whether this is the thread of the client's event loop."""
         return self._loop is not None and asyncio._get_running_loop() is self._loop
 
-    def rpc(self, request: Request, /, **fields: Any) -> Any:
+    def rpc(self, request: Request[_A]) -> _A:
         """Send a request to the scheduler plugin and wait for the answer.
 
         The scheduler handles all earlier messages about references and placement groups first.
@@ -338,16 +339,16 @@ class Session:
         TypeError, ValueError
             When a field is neither of a built-in type nor can be converted to one.
         """
-        client, fields = self.client, encodable(fields)
+        client = self.client
         self.check_connection()
         self.sharing.wait_until_synced()  # requests go by another connection
         try:
-            return client.sync(self._until_lost, ask(client.scheduler, request, **fields))
+            return cast("_A", client.sync(self._until_lost, ask(client.scheduler, request)))
         except OSError:
             self.check_connection()
             raise
 
-    def rpc_or_undo(self, request: Request, undo: Callable[[], object], /, **fields: Any) -> Any:
+    def rpc_or_undo(self, request: Request[_A], undo: Callable[[], object]) -> _A:
         """Send a request as `rpc` does. After an interrupt, call `undo` once the scheduler answers.
 
         Interrupts can come while this waits, also inside `interrupts.deferred`.
@@ -355,10 +356,10 @@ class Session:
         self.check_connection()
         with interrupts.allowed():
             self.sharing.wait_until_synced()  # no request was sent yet, so there is nothing to undo
-        answer = self.run(ask(self.client.scheduler, request, **encodable(fields)))
+        answer = self.run(ask(self.client.scheduler, request))
         try:
             with interrupts.allowed():
-                return answer.result()
+                return cast("_A", answer.result())
         except OSError:
             self.check_connection()
             raise

@@ -19,7 +19,8 @@ import click
 from raycompat._caller import trace_events
 from raycompat._cli import completion, tables
 from raycompat._cli.completion import Connect
-from raycompat._protocol.operations import Request
+from raycompat._messages.nodes import ClusterState
+from raycompat._messages.watching import ListStacks, Timeline
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import (
     DEFAULT_LIMIT,
@@ -466,7 +467,7 @@ def timeline(connect: Connect) -> click.Command:
         """
         client = connect(given)
         with client.connected():
-            nodes, calls = (client.ask(each, timeout) for each in (Request.STATE, Request.TIMELINE))
+            nodes, calls = client.ask(ClusterState(), timeout), client.ask(Timeline(), timeout)
         found = trace_events.events(nodes, calls)
         name = f"ray-timeline-{datetime.now():%Y-%m-%d_%H-%M-%S}.json"
         file = Path(output) if output is not None else Path(tempfile.gettempdir()) / name
@@ -488,7 +489,7 @@ def health_check(connect: Connect) -> click.Command:
 
         Example: raycompat health-check --address localhost:6379 --timeout 5
         """
-        if not connect(given).ask(Request.STATE, timeout)["nodes"]:
+        if not connect(given).ask(ClusterState(), timeout)["nodes"]:
             raise click.ClickException("The cluster has no nodes.")
 
     return command
@@ -513,7 +514,7 @@ def stack(connect: Connect) -> click.Command:
         asked: one that holds the interpreter lock cannot answer. Example: raycompat stack --pid 12345
         """
         client = connect(given)
-        found = client.ask(Request.STACKS, timeout, node=node_id or node_ip, pid=pid)["nodes"]
+        found = client.ask(ListStacks(node_id or node_ip, pid), timeout)["nodes"]
         shown = 0
         for on_node in found.values():
             for each in on_node.get("processes", ()):

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from raycompat._cli.tables import table, window_width
-from raycompat._protocol.operations import Request
+from raycompat._messages.watching import Overview
 from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _BYTES = ("memory", "object_store_memory")
 
 
 def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None) -> str:
-    """Return the state of a cluster (`raycompat_state`) as text.
+    """Return the state of a cluster (`ClusterState`) as text.
 
     `dashboard` is the address of its dashboard, if it has one.
     """
@@ -93,7 +93,7 @@ def running(client: StateApiClient) -> list[dict[str, Any]]:
             "name": row["name"],
             "resources": row["resources"],
         }
-        for row in client.ask(Request.OVERVIEW, _TIMEOUT_S)["running"]
+        for row in client.ask(Overview(), _TIMEOUT_S)["running"]
     ]
 
 

@@ -14,7 +14,7 @@ import click
 
 from raycompat._cli.status import described_nodes
 from raycompat._cli.tables import size
-from raycompat._protocol.operations import Request
+from raycompat._messages.watching import Overview
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -71,7 +71,7 @@ def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -
 
 def overview(client: StateApiClient) -> dict[str, Any]:
     """Return what is shown, for programs."""
-    found = client.ask(Request.OVERVIEW, _TIMEOUT_S)
+    found = client.ask(Overview(), _TIMEOUT_S)
     return {
         "nodes": described_nodes(found["state"]),
         "functions": found["functions"],
@@ -82,7 +82,7 @@ def overview(client: StateApiClient) -> dict[str, Any]:
 def _frame(client: StateApiClient) -> Group:
     from rich.console import Group
 
-    found = client.ask(Request.OVERVIEW, _TIMEOUT_S)
+    found = client.ask(Overview(), _TIMEOUT_S)
     return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
 
 

@@ -1,4 +1,4 @@
-"""Answers to calls that callers send directly to this process (see `_protocol.direct_messages`)."""
+"""Answers to calls that callers send directly to this process (see `_messages.direct`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.mailbox import Caller
 from raycompat._executor.run_call import Outcome, Sink
+from raycompat._messages import direct
 from raycompat._messages.executors import HandOver
-from raycompat._protocol import direct_messages
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Answers(Sink):
         self._executor.end_if_forked()
         with self._executor.uninterrupted():
             self._keep(f"{self._key}:{index}", (wire,), outcome)
-            self._post(self._caller, (direct_messages.ITEM, self._key, index, wire))
+            self._post(self._caller, (direct.ITEM, self._key, index, wire))
 
     def end(self, outcome: Outcome, last: float) -> None:
         """Send the end of the call.
@@ -89,13 +89,13 @@ class Answers(Sink):
         `last` is the last field of the message: the seconds that a call of a lease took, or the attempt
         of a method.
         """
-        message: tuple[Any, ...]
+        message: direct.FromProcess
         if outcome.values is None:
             self._executor.session.sharing.wait_until_synced()  # the actor may keep references
-            message = (direct_messages.FAILED, self._key, outcome.error, outcome.retry, last)
+            message = (direct.FAILED, self._key, outcome.error, outcome.retry, last)
         else:
             self._keep(self._key, outcome.values, outcome)
-            message = (direct_messages.DONE, self._key, outcome.values, last)
+            message = (direct.DONE, self._key, outcome.values, last)
         self._post(self._caller, message)
         self.has_ended = True
 

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from raycompat._executor import stray, threads
 from raycompat._executor.mailbox import Caller, Mailbox
+from raycompat._messages.direct import CallMessage
 from raycompat._protocol.actor_about import SYSTEM_GROUP
-from raycompat._protocol.direct_messages import CallMessage
 
 #: Seconds between two calls of `on_idle` in an actor with event loops.
 _TICK_S = 0.5

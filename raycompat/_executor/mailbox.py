@@ -14,16 +14,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from raycompat._executor.beside import Beside
 from raycompat._host import clock, segment, unix_socket
 from raycompat._host.open_files import NO_FILE_IS_LEFT, PAUSE_S
 from raycompat._host.poller import READABLE, Poller
-from raycompat._protocol import direct_messages, failures
+from raycompat._messages import direct
+from raycompat._messages.direct import CallMessage
+from raycompat._protocol import failures
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.connection import Connection
-from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.frames import Unreadable
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _TAKING_S = 0.005
 _MANY_SEGMENTS = 256
 
 
-class Caller(Connection):
+class Caller(Connection[direct.FromCaller, direct.FromProcess]):
     """The connection of one caller, with the objects that the caller does not hold yet."""
 
     def __init__(self, stream: socket.socket, pump: Pump, mailbox: Mailbox) -> None:
@@ -95,19 +96,20 @@ class Caller(Connection):
         for path in self._segments:
             segment.remove(path)
 
-    def _take_refused(self, message: tuple[Any, ...], why: str) -> None:
+    def _take_refused(self, message: direct.FromProcess, why: str) -> None:
         """Fail the call whose answer, or item, could not be written. Called by the pump."""
         logger.error("raycompat could not write an answer of the kind %r: %s", message[0], why)
-        if message[0] in (direct_messages.DONE, direct_messages.FAILED, direct_messages.ITEM):
-            self._fail(message[1], failures.unwritable("The answer of the call", why))
+        match message:
+            case (direct.DONE | direct.FAILED | direct.ITEM, key, *_):
+                self._fail(key, failures.unwritable("The answer of the call", why))
 
     def _take_unreadable(self, message: Unreadable) -> None:
         """Fail the call that could not be read; all calls if the message does not say which."""
         logger.error("raycompat could not read a caller's message: %s", message.why)
         error = failures.unreadable("The call", message.why)
         if not message.kind:
-            self.post((direct_messages.UNREADABLE, "", error), now=True)
-        elif message.kind == direct_messages.CALL:
+            self.post((direct.UNREADABLE, error), now=True)
+        elif message.kind == direct.CALL:
             self._fail(message.key, error)
 
     def _fail(self, key: str, error: bytes) -> None:
@@ -115,26 +117,26 @@ class Caller(Connection):
         window = self.windows.get(key)
         if window is not None:
             window.close()
-        self.post((direct_messages.FAILED, key, error, False, 0.0), now=True)
+        self.post((direct.FAILED, key, error, False, 0.0), now=True)
 
-    def _receive_message(self, message: tuple[Any, ...] | Unreadable) -> None:
+    def _receive_message(self, message: direct.FromCaller | Unreadable) -> None:
         match message:
-            case (direct_messages.CALL, *_):
+            case (direct.CALL, *_):
                 self.mailbox.add(self, CallMessage._make(message))
-            case (direct_messages.CREDIT, key, num_received, is_wanted):
+            case (direct.CREDIT, key, num_received, is_wanted):
                 window = self.windows.get(key)
                 if window is not None:
                     window.acknowledge(num_received, is_wanted)
-            case (direct_messages.HELD, key):
+            case (direct.HELD, key):
                 self.holds.pop(key, None)
-            case (direct_messages.RETURN,):
+            case (direct.RETURN,):
                 self.mailbox.is_returned = True
-            case (direct_messages.HELLO, host, client):
+            case (direct.HELLO, host, client):
                 self.host, self.client = host, client
             case Unreadable():
                 self._take_unreadable(message)
             case _:
-                logger.error("a caller has sent a message of an unknown kind: %r", message[0])
+                assert_never(message)
 
 
 class Mailbox:
@@ -354,7 +356,7 @@ class Mailbox:
 
         They close once they own their results. Return whether all answers were written.
         """
-        self.tell_all((direct_messages.BYE,))
+        self.tell_all((direct.BYE,))
         deadline = clock.monotonic() + _DRAIN_S
         while self._callers and (left := deadline - clock.monotonic()) > 0:
             self.flush()

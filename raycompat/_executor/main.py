@@ -53,6 +53,7 @@ from raycompat._host import interrupts
 from raycompat._host.limits import Limits
 from raycompat._messages.base import FromExecutor, Handler, handled
 from raycompat._messages.calls import Blocked, Credit, Disown, Unblocked
+from raycompat._messages.direct import CallMessage
 from raycompat._messages.executors import (
     ABOUT_RESULTS,
     EXIT_WORK_S,
@@ -83,7 +84,6 @@ from raycompat._messages.jobs import ForgetFunctions
 from raycompat._messages.leases import Revoke
 from raycompat._messages.watching import Look, Measured, ShowStack, Spans, StackShown, Tracked
 from raycompat._protocol import failures, frames, ids, import_paths
-from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker

@@ -14,10 +14,11 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, Sink, run, run_async
 from raycompat._executor.timeline import Timeline
+from raycompat._messages import direct
+from raycompat._messages.direct import CallMessage
 from raycompat._messages.executors import Exiting
-from raycompat._protocol import direct_messages, failures
+from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec
-from raycompat._protocol.direct_messages import CallMessage
 from raycompat.exceptions import AsyncioActorExit
 
 if TYPE_CHECKING:
@@ -172,8 +173,8 @@ class Actor:
         """Answer a cancelled call that has not run."""
         outcome = Outcome.cancelled(message.key, message.name)
         self.executor.forget_cancelled(message.key, outcome)
-        answer = (direct_messages.FAILED, message.key, outcome.error, False, message.attempt)
-        caller.post(answer, now=True)
+        assert outcome.error is not None
+        caller.post((direct.FAILED, message.key, outcome.error, False, message.attempt), now=True)
 
     def _leaves(self) -> bool:
         return self._is_leaving

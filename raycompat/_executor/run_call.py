@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from raycompat._executor.call_runner import CallRunner
     from raycompat._executor.item_window import ItemWindow
     from raycompat._executor.main import Executor
-    from raycompat._protocol.direct_messages import CallMessage
+    from raycompat._messages.direct import CallMessage
 
 
 #: Ray's name for the kind of error of a cancelled call.

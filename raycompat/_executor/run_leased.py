@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._caller import this_process
 from raycompat._executor import rank, stray, threads, title
@@ -22,10 +22,11 @@ from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
 from raycompat._executor.run_call import Call, Outcome, run
 from raycompat._executor.timeline import Timeline
+from raycompat._messages import direct
+from raycompat._messages.direct import CallMessage
 from raycompat._messages.executors import BeginLease
 from raycompat._messages.leases import LeaseTrimmed
-from raycompat._protocol import accelerator_kinds, direct_messages
-from raycompat._protocol.direct_messages import CallMessage
+from raycompat._protocol import accelerator_kinds
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Lease:
             arrival = self._next()
             if not self._is_open and not self._is_leaving:
                 self._is_open = True
-                self._mailbox.tell_all((direct_messages.OPEN,))
+                self._mailbox.tell_all((direct.OPEN,))
             if arrival is None:
                 return None
             try:
@@ -204,8 +205,8 @@ class Lease:
             self._is_leaving = True
         answers.end(outcome, stop - start)
 
-    def _post(self, caller: Caller, message: tuple[Any, ...]) -> None:
-        is_item = message[0] == direct_messages.ITEM  # the next one may come late
+    def _post(self, caller: Caller, message: direct.FromProcess) -> None:
+        is_item = message[0] == direct.ITEM  # the next one may come late
         caller.post(message, now=is_item or not self._mailbox.calls)
 
     # --- in any thread --------------------------------------------------------------------------
@@ -232,13 +233,13 @@ class Lease:
         for caller, call in arrivals:
             returned.setdefault(caller, []).append((call.key, call.attempt))
         for caller, calls_of_it in returned.items():
-            caller.post((direct_messages.RETURNED, calls_of_it), now=True)
+            caller.post((direct.RETURNED, calls_of_it), now=True)
 
     def _trim(self) -> None:
         """Give back what the running call did not request. The caller holds the lock."""
         if self._running is not None and self._running_units < self._units:
             self._units = self._running_units
-            self._mailbox.tell_all((direct_messages.TRIMMED, self._units))
+            self._mailbox.tell_all((direct.TRIMMED, self._units))
             self._executor.send(LeaseTrimmed(self.key, self._units))
 
     def report_ended(self) -> None:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._caller import current_session
+from raycompat._messages.base import ask
+from raycompat._messages.jobs import AskJobs
 from raycompat._protocol import shared_secret
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import TOKEN_PARAMETER, Authority
 from raycompat._protocol.text import with_scheme
 
@@ -79,13 +80,7 @@ class SchedulerConnection:
         texts = {name: str(value) for name, value in (query or {}).items()}
         try:
             found = self._client.sync(
-                ask,
-                self._client.scheduler,
-                Request.JOBS,
-                method=method,
-                path=path,
-                query=texts,
-                body=body,
+                ask, self._client.scheduler, AskJobs(method, path, texts, body)
             )
         except OSError as error:
             raise ConnectionError(

@@ -24,8 +24,9 @@ import psutil
 from raycompat import _driver
 from raycompat._executor import rank
 from raycompat._host import memory_file
+from raycompat._messages.base import ask
+from raycompat._messages.jobs import AwaitStop, BeginSubmission, EndSubmission
 from raycompat._protocol import submission, threads
-from raycompat._protocol.operations import Request, ask
 
 logger = logging.getLogger(__name__)
 
@@ -55,29 +56,25 @@ class JobSupervisor:
             how = self._how_it_ended()
         except Exception as error:  # whatever it is, nobody else would say that the job has ended
             logger.exception("The command of the job %s could not be watched.", self._id)
-            how = {"error": f"The command could not be watched: {error!r}."}
+            how = self._failed(f"The command could not be watched: {error!r}.")
         if how is not None:
-            self._report(**how)
+            self._report(how)
 
-    def _how_it_ended(self) -> dict[str, Any] | None:
+    def _how_it_ended(self) -> EndSubmission | None:
         """Run the command, and return how it has ended; None if it was not to run."""
-        begun = self._session.rpc(
-            Request.JOB_BEGIN, submission_id=self._id, node_id=self._session.home.node_id
-        )
+        begun = self._session.rpc(BeginSubmission(self._id, self._session.home.node_id))
         if begun is None:  # it was stopped before; the scheduler ends this actor
             return None
         path = Path(self._session.setup.logs) / submission.log_name(self._id)
         try:
             process = self._start(begun, path)
         except (OSError, ValueError) as error:
-            return {"error": f"The command could not be started: {error}."}
-        wanted = self._session.run(
-            ask(self._session.client.scheduler, Request.JOB_AWAIT_STOP, submission_id=self._id)
-        )
+            return self._failed(f"The command could not be started: {error}.")
+        wanted = self._session.run(ask(self._session.client.scheduler, AwaitStop(self._id)))
         threading.Thread(target=self._stop_when, args=(wanted, process), daemon=True).start()
         exit_code = process.wait()
         with self._stopping:
-            return {"exit_code": exit_code, "tail": _tail_of(path)}
+            return EndSubmission(self._id, exit_code, _tail_of(path))
 
     def _stop_when(self, wanted: Future[Any], process: subprocess.Popen[bytes]) -> None:
         """Stop the command when the scheduler asks for it, or cannot be reached any more."""
@@ -136,9 +133,12 @@ class JobSupervisor:
             json.dump({"address": setup.scheduler, "security": setup.security}, file)
         return memory_file.path_of(self._cluster_file)
 
-    def _report(self, **how: Any) -> None:
+    def _failed(self, error: str) -> EndSubmission:
+        return EndSubmission(self._id, error=error)
+
+    def _report(self, how: EndSubmission) -> None:
         try:
-            self._session.rpc(Request.JOB_FINISH, submission_id=self._id, **how)
+            self._session.rpc(how)
         except Exception:  # the cluster has gone, and the record of the job with it
             logger.exception("The end of the job %s could not be reported.", self._id)
 

@@ -6,7 +6,8 @@ import getpass
 import socket
 from typing import TYPE_CHECKING
 
-from raycompat._protocol.operations import Request, ask
+from raycompat._messages.base import ask
+from raycompat._messages.nodes import Detach
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -16,5 +17,5 @@ async def detach(client: Client) -> bool:
     """End raycompat's sessions on a cluster, and remove what it has added; False if it is not there."""
     user = f"{getpass.getuser()} on {socket.gethostname()}"
     text = f"raycompat was taken off the Dask cluster by {user}. Call ray.init() to begin again."
-    answer = await ask(client.scheduler, Request.DETACH, text=text)
+    answer: bool | None = await ask(client.scheduler, Detach(text))
     return answer is not None

@@ -13,9 +13,9 @@ import logging
 import pkgutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raycompat._messages.nodes import NodeAt
+from raycompat._messages.base import ask
+from raycompat._messages.nodes import AwaitReady, NodeAt
 from raycompat._node.door import node_plugin
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.version import VERSION
 from raycompat._scheduler.plugin import SchedulerPlugin
 
@@ -115,8 +115,8 @@ def _say(found: Any) -> str:
 
 async def _wait_for_nodes(client: Client) -> Ready:
     scheduler = client.scheduler
-    ready = await ask(scheduler, Request.READY, at_least=1, timeout_s=_FIRST_NODE_S)
-    nodes: list[NodeAt] = ready["nodes"]
+    ready = await ask(scheduler, AwaitReady(1, _FIRST_NODE_S))
+    nodes = ready["nodes"]
     if unfit := ready["unfit"]:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in unfit.items())
         if not nodes:

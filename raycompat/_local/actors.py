@@ -9,7 +9,7 @@ from raycompat._caller.this_process import RunningCall
 from raycompat._executor import exit_work
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.sender import LocalSender, describe, group_of
-from raycompat._messages.actors import KillActor
+from raycompat._messages.actors import ActorName, FoundActor, KillActor
 from raycompat._protocol import failures
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.call_spec import ActorSpec
@@ -207,22 +207,22 @@ class LocalActors:
 
     # --- names ------------------------------------------------------------------------------------
 
-    def reserve(self, key: str, actor: ActorSpec, **_: Any) -> dict[str, Any]:
-        """Reserve a name, or return the key of the actor that has it."""
+    def reserve(self, key: str, actor: ActorSpec) -> FoundActor | None:
+        """Reserve a name, or return the actor that has it."""
         name = (actor["namespace"], str(actor["name"]))
         there = self._names.setdefault(name, (key, actor["about"]))
-        return {"taken": there[0] != key, "key": there[0], "about": there[1]}
+        return {"key": there[0], "about": there[1]} if there[0] != key else None
 
     def free_name(self, key: str) -> None:
         """Free the name of an actor that has ended, or that was not created."""
         self._names = {name: there for name, there in self._names.items() if there[0] != key}
 
-    def find(self, name: str, namespace: str) -> dict[str, Any] | None:
+    def find(self, name: str, namespace: str) -> FoundActor | None:
         """Return the key and description of the actor with a name."""
         there = self._names.get((namespace, name))
         return {"key": there[0], "about": there[1]} if there is not None else None
 
-    def named(self, namespace: str | None) -> list[dict[str, str]]:
+    def named(self, namespace: str | None) -> list[ActorName]:
         """Return the names of one namespace, or of all."""
         return [
             {"name": name, "namespace": space}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from raycompat._messages.groups import GroupRow
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
 
@@ -16,7 +15,7 @@ class LocalGroups:
         self._specs: dict[str, GroupSpec] = {}
         self._removed: set[str] = set()
 
-    def create(self, spec: GroupSpec, **_: Any) -> bool:
+    def create(self, spec: GroupSpec) -> bool:
         """Add a group; return False when its name is taken."""
         if spec["name"] and self.find(spec["name"], spec["namespace"]) is not None:
             return False
@@ -40,12 +39,12 @@ class LocalGroups:
                 return group
         return None
 
-    def table(self, group: str | None = None) -> dict[str, dict[str, Any]]:
+    def table(self, group: str | None = None) -> dict[str, GroupRow]:
         """Describe all groups, or one, by id."""
         chosen = self._specs if group is None else {group} & self._specs.keys()
         return {each: self._describe(each) for each in chosen}
 
-    def _describe(self, group: str) -> dict[str, Any]:
+    def _describe(self, group: str) -> GroupRow:
         spec = self._specs[group]
         state = "REMOVED" if self.is_removed(group) else "CREATED"
         return {

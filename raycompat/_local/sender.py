@@ -12,9 +12,9 @@ from raycompat._executor import run_call
 from raycompat._executor.item_window import ItemWindow
 from raycompat._executor.run_call import Outcome, Sink
 from raycompat._local.call_runner import LocalRunner
+from raycompat._messages.direct import CallMessage
 from raycompat._protocol import failures, ids
 from raycompat._protocol.accelerator_kinds import GPU, KINDS
-from raycompat._protocol.direct_messages import CallMessage
 from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
 from raycompat.exceptions import UnsupportedRayFeatureError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from raycompat._caller import placement_groups, this_process
 from raycompat._caller.home import Home, own_place
@@ -23,15 +23,23 @@ from raycompat._local.call_runner import LocalRunner
 from raycompat._local.code import Code
 from raycompat._local.groups import LocalGroups
 from raycompat._local.sender import LocalTasks
-from raycompat._messages.actors import FreeName, KillActor
-from raycompat._messages.base import FromCaller, handled
+from raycompat._messages.actors import FindActor, FreeName, KillActor, NamedActors, ReserveActor
+from raycompat._messages.base import FromCaller, Request, handled
 from raycompat._messages.calls import Cancel
-from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
+from raycompat._messages.groups import (
+    AwaitGroup,
+    CreateGroup,
+    CreateNamedGroup,
+    DescribeGroups,
+    FindGroup,
+    GroupReady,
+    RemoveGroup,
+)
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
+from raycompat._messages.nodes import Amounts, ClusterState, Resources
 from raycompat._messages.objects import Pin, ReleaseKeys, Sync
-from raycompat._messages.watching import Measured, Tracked
+from raycompat._messages.watching import Measured, Timeline, Tracked
 from raycompat._protocol import failures, ids
-from raycompat._protocol.operations import Request
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
@@ -43,6 +51,9 @@ _ADDRESS, _IP = "local://127.0.0.1:0", "127.0.0.1"
 
 #: Messages that need no answer and change nothing: calls have ended, and one process knows all objects.
 _WITHOUT_EFFECT = (Cancel, Measured, NamesFramework, Pin, Sync, Tracked)
+
+
+_A = TypeVar("_A")
 
 
 class LocalSession(Session):
@@ -104,17 +115,19 @@ class LocalSession(Session):
                 handled(ReleaseKeys, self._released),
             ]
         )
-        self._requests: dict[str, Callable[..., Any]] = {
-            Request.STATE: self._state,
-            Request.RESOURCES: self._all_resources,
-            Request.FIND_ACTOR: self.actors.find,
-            Request.NAMED_ACTORS: self.actors.named,
-            Request.RESERVE_ACTOR: self.actors.reserve,
-            Request.CREATE_GROUP: self.groups.create,
-            Request.FIND_GROUP: self.groups.find,
-            Request.GROUPS: self.groups.table,
-            Request.TIMELINE: list,
-        }
+        self._answerers = dict(
+            [
+                ClusterState.answered(lambda _: self._state()),
+                Resources.answered(lambda _: self._all_resources()),
+                FindActor.answered(lambda it: self.actors.find(it.name, it.namespace)),
+                NamedActors.answered(lambda it: self.actors.named(it.namespace)),
+                ReserveActor.answered(lambda it: self.actors.reserve(it.key, it.actor)),
+                CreateNamedGroup.answered(lambda it: self.groups.create(it.spec)),
+                FindGroup.answered(lambda it: self.groups.find(it.name, it.namespace)),
+                DescribeGroups.answered(lambda it: self.groups.table(it.group)),
+                Timeline.answered(lambda _: []),
+            ]
+        )
 
     @property
     def client(self) -> NoReturn:
@@ -145,16 +158,16 @@ class LocalSession(Session):
             self._refuse(message.op)
         handle(**vars(message))
 
-    def rpc(self, request: Request, /, **fields: Any) -> Any:
+    def rpc(self, request: Request[_A]) -> _A:
         """Answer a request to the scheduler."""
-        answer = self._requests.get(request)
+        answer = self._answerers.get(request.op)
         if answer is None:
-            self._refuse(request)
-        return answer(**fields)
+            self._refuse(request.op)
+        return cast("_A", answer(**vars(request)))
 
-    def rpc_or_undo(self, request: Request, undo: Callable[[], object], /, **fields: Any) -> Any:
+    def rpc_or_undo(self, request: Request[_A], undo: Callable[[], object]) -> _A:
         """Answer a request at once, so there is nothing to undo."""
-        return self.rpc(request, **fields)
+        return self.rpc(request)
 
     def _refuse(self, operation: str) -> NoReturn:
         raise UnsupportedRayFeatureError(
@@ -210,7 +223,7 @@ class LocalSession(Session):
             **self._all_resources(),
         }
 
-    def _all_resources(self) -> dict[str, dict[str, float]]:
+    def _all_resources(self) -> Amounts:
         return {"total": dict(self._resources), "available": dict(self._resources)}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from typing import TypedDict
+
+from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
+from raycompat._protocol.call_spec import ActorSpec
 
 
 class KillActor(FromCaller):
@@ -81,3 +84,46 @@ class RestartActor(ToNode):
     """End the process of an actor; the node starts it again if restarts are left."""
 
     key: str
+
+
+# --- requests to the scheduler
+
+
+class FoundActor(TypedDict):
+    """An actor, as a handle is made of it."""
+
+    key: str
+    #: The pickled `actor_about.About`.
+    about: bytes
+
+
+class ActorName(TypedDict):
+    """The name of a living actor."""
+
+    name: str
+    namespace: str
+
+
+class ReserveActor(Request[FoundActor | None]):
+    """Reserve the name of an actor that the client will submit, or find the actor that has it.
+
+    The answer is None when the name was free.
+    """
+
+    client: str
+    key: str
+    job: str
+    actor: ActorSpec
+
+
+class FindActor(Request[FoundActor | None]):
+    """Find the actor with a name."""
+
+    name: str
+    namespace: str
+
+
+class NamedActors(Request[list[ActorName]]):
+    """List the names of living actors, of one namespace or of all."""
+
+    namespace: str | None

@@ -3,17 +3,24 @@
 A message is a dataclass of plain types. On Dask's streams it travels as a dictionary of its fields,
 with its kind under the name ``op``. Dask adds who has sent it: ``client`` for a caller, ``worker`` for
 a node. In a frame between a node and an executor it travels as a tuple of its kind and its fields.
+
+A `Request` is a message with an answer. It travels by Dask's RPC, and the answer comes back over the
+same connection.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, dataclass_transform
+
+from raycompat._protocol.text import encodable
 
 #: A handler as Dask calls it, with the fields of a message.
 Handler: TypeAlias = Callable[..., None]
+#: The same for a request; the result, or what is awaited, is the answer.
+Answerer: TypeAlias = Callable[..., object]
 
 
 @dataclass_transform()
@@ -24,6 +31,7 @@ class Message:
     op: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         dataclass(cls, match_args=False)  # each further method of 90 classes delays the import
         if "op" not in vars(cls):
             cls.op = "raycompat" + re.sub(
@@ -61,6 +69,36 @@ class ToExecutor(Message):
 
 class FromExecutor(Message):
     """An executor sends it to its node."""
+
+
+_A_co = TypeVar("_A_co", covariant=True)
+
+
+class Request(Message, Generic[_A_co]):
+    """A question. Its parameter is the type of the answer: plain types, as in a message."""
+
+    @classmethod
+    def answered(cls, handler: Callable[[Self], _A_co | Awaitable[_A_co]]) -> tuple[str, Answerer]:
+        """Return the entry of a table of handlers."""
+
+        def answer(**fields: Any) -> object:
+            return handler(cls(**fields))
+
+        return cls.op, answer
+
+
+async def ask(peer: Any, request: Request[_A_co], /) -> _A_co:
+    """Send a request over an ``rpc`` object of Dask, and return the answer.
+
+    Raises
+    ------
+    OSError
+        When the other side cannot be reached, or ends before it has answered.
+    TypeError, ValueError
+        When a field is neither of a built-in type nor can be converted to one.
+    """
+    answer: _A_co = await getattr(peer, request.op)(**encodable(vars(request)))
+    return answer
 
 
 _M = TypeVar("_M", bound=Message)

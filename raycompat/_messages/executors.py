@@ -20,7 +20,7 @@ class Run(ToExecutor):
     """Run a task, or build an actor. The answer is `Succeeded` or `Failed`."""
 
     key: str
-    #: The pickled `_protocol.direct_messages.CallMessage`.
+    #: The pickled `_messages.direct.CallMessage`.
     payload: bytes
     #: The values of its dependencies.
     wires: list[Wire]

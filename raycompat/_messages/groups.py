@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import FromCaller, ToCaller
+from typing import TypedDict
+
+from raycompat._messages.base import FromCaller, Request, ToCaller
 from raycompat._protocol.call_spec import GroupSpec
 
 
@@ -29,3 +31,43 @@ class GroupReady(ToCaller):
 
     group: str
     error: bytes | None
+
+
+# --- requests to the scheduler
+
+
+class GroupRow(TypedDict):
+    """A placement group as the scheduler describes it."""
+
+    name: str
+    strategy: str
+    #: ``"PENDING"``, ``"CREATED"``, ``"RESCHEDULING"`` or ``"REMOVED"``.
+    state: str
+    #: Amounts of resources.
+    bundles: list[dict[str, float]]
+    #: The id of the node of each bundle; empty while it has none.
+    nodes: list[str]
+    latency_s: float
+    num_attempts: int
+    #: ``"FINISHED"``, ``"QUEUED"``, ``"INFEASIBLE"`` or the state.
+    progress: str
+
+
+class CreateNamedGroup(Request[bool]):
+    """Make a placement group with a name; the answer is false if the name is taken."""
+
+    client: str
+    spec: GroupSpec
+
+
+class FindGroup(Request[str | None]):
+    """Find the id of the placement group with a name."""
+
+    name: str
+    namespace: str
+
+
+class DescribeGroups(Request[dict[str, GroupRow]]):
+    """Describe placement groups by their ids: one, or all."""
+
+    group: str | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from raycompat._messages.base import FromCaller, ToCaller, ToExecutor, ToNode
+from raycompat._messages.base import FromCaller, Request, ToCaller, ToExecutor, ToNode
 from raycompat._messages.nodes import NodeAt
 
 
@@ -87,3 +87,46 @@ class Detached(ToCaller):
     """The session ends, because raycompat is taken off the cluster, and why."""
 
     text: str
+
+
+# --- requests to the scheduler
+
+
+class FunctionOf(Request[bytes]):
+    """Give a node the code of a function or class of a job, once it was exported."""
+
+    function: str
+    job: str
+
+
+class AskJobs(Request[dict[str, Any]]):
+    """A request about submitted jobs in the form of Ray's REST: the answer has a status too."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes
+
+
+class BeginSubmission(Request[dict[str, Any] | None]):
+    """The actor of a submitted job runs: give it the job's record, None if it was stopped."""
+
+    submission_id: str
+    node_id: str
+
+
+class AwaitStop(Request[bool]):
+    """Answer when a submitted job is to be stopped, or has ended."""
+
+    submission_id: str
+
+
+class EndSubmission(Request[None]):
+    """How the command of a submitted job has ended."""
+
+    submission_id: str
+    #: None if it could not be started or watched: then there is an error.
+    exit_code: int | None = None
+    #: The last characters of its output.
+    tail: str = ""
+    error: str = ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from typing import Any
+
+from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
 
 
 class OutputPiece(FromNode, ToCaller):
@@ -64,3 +66,27 @@ class LogsFlushed(ToCaller):
 
 class LogsAwaited(ToCaller):
     """That answer will come: the nodes that have not answered are alive. Sent regularly until then."""
+
+
+# --- requests to a node, or to the scheduler, which asks the node
+
+
+class LogNames(Request[dict[str, Any]]):
+    """List the names of files that match a shell pattern (see `_node.log_files`)."""
+
+    #: The id or the IP address of the node.
+    node: str
+    pattern: str
+
+
+class ReadLog(Request[dict[str, Any]]):
+    """Read a part of a file (see `_node.log_files.LogFiles.read`)."""
+
+    node: str
+    name: str
+    #: -1: the last `tail` lines.
+    position: int
+    tail: int
+    #: Only what this task has printed, and whether the bytes before the position are of the task.
+    task: str = ""
+    is_inside: bool = False

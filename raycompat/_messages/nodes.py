@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from raycompat._messages.base import FromNode, ToNode
+from raycompat._messages.base import FromNode, Request, ToNode
 
 
 class NodeInfo(TypedDict):
@@ -66,3 +66,76 @@ class Dismiss(ToNode):
 
 class Gone(FromNode):
     """A worker is no node any more: it sends no other message."""
+
+
+# --- requests to the scheduler
+
+
+class Amounts(TypedDict):
+    """The resources of all nodes together."""
+
+    total: dict[str, float]
+    available: dict[str, float]
+
+
+class FoundNodes(TypedDict):
+    """The nodes of a cluster, as a driver that connects needs them."""
+
+    nodes: list[NodeAt]
+    #: The addresses of workers that have not reported in time.
+    silent: list[str]
+    #: Why other workers cannot be nodes, by their addresses.
+    unfit: dict[str, str]
+    #: The place of the dashboard.
+    dashboard: str | None
+
+
+class AwaitReady(Request[FoundNodes]):
+    """Find the nodes, once each connected worker has reported and there are `at_least` so many.
+
+    It does not wait for more if there are workers that cannot be nodes.
+    """
+
+    at_least: int
+    timeout_s: float
+
+
+class AwaitNodes(Request[bool]):
+    """Wait until there are exactly `count` nodes; the answer is false after the timeout."""
+
+    count: int
+    timeout_s: float
+
+
+class ClusterState(Request[dict[str, Any]]):
+    """Describe the nodes with their total and free resources (see `_scheduler.nodes.Nodes.state`)."""
+
+
+class Resources(Request[Amounts]):
+    """Give the resources of all nodes together: programs ask for them often."""
+
+
+class Detach(Request[bool]):
+    """Take raycompat off the cluster."""
+
+    #: The reason.
+    text: str
+
+
+class Inventory(Request[dict[str, list[str]]]):
+    """Give the keys of everything in the scheduler, with which tests find leaks."""
+
+
+class Pulse(Request[None]):
+    """A node is alive."""
+
+    worker: str
+
+
+# --- requests to a node
+
+
+class OpenChannel(Request[None]):
+    """Make this connection a caller's channel to an actor. It has no answer but the channel's."""
+
+    actor: str

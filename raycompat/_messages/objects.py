@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypedDict
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
 from raycompat._protocol.values import Wire
 
 
@@ -117,3 +118,56 @@ class Discard(ToNode):
     """Remove a value that no process needs, unless this node stores it."""
 
     wire: Wire
+
+
+# --- requests to the scheduler
+
+
+class Located(TypedDict):
+    """Where values are that were made, or why they were not."""
+
+    #: The addresses of the nodes that have a value.
+    holders: dict[str, list[str]]
+    errors: dict[str, bytes]
+
+
+class Fetch(Request[list[dict[str, Any]]]):
+    """Give values to a process, as `_node.fetcher` describes them.
+
+    It goes to the node, or to the scheduler, which asks the node for a caller that cannot reach it.
+    """
+
+    node: str
+    keys: list[str]
+    #: The id of the host of the process.
+    host: str
+
+
+class Locate(Request[Located]):
+    """Wait until values are made, and tell where they are."""
+
+    keys: list[str]
+    #: Nodes that do not count, because the caller cannot reach them.
+    besides: Sequence[str] = ()
+
+
+class StoreDaskValue(Request[None]):
+    """Make an object of the value of the Dask task `source`, once Dask knows it."""
+
+    client: str
+    key: str
+    source: str
+
+
+class ExpectedValues(Request[list[str]]):
+    """Tell which of these segments the node will still be asked to adopt."""
+
+    #: The client that asks, by the path of the segment.
+    handed_over: Mapping[str, str]
+
+
+class MissingValues(Request[None]):
+    """Nodes do not have values that Dask expects there."""
+
+    #: The addresses of the nodes by the key of the value.
+    lost_by: dict[str, list[str]]

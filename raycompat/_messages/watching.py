@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from raycompat._messages.base import (
     FromCaller,
     FromExecutor,
     FromNode,
+    Request,
     ToCaller,
     ToExecutor,
     ToNode,
@@ -83,3 +85,41 @@ class Tracked(FromCaller, FromExecutor, FromNode):
 
     #: Each is a record of `_protocol.tracked`.
     records: list[tuple[Any, ...]]
+
+
+# --- requests to the scheduler
+
+
+class Timeline(Request[Sequence[Sequence[Any]]]):
+    """Give the times of the last calls, each a `_protocol.spans.Ran`, in the order of the reports."""
+
+
+class ListRows(Request[dict[str, Any]]):
+    """Give the rows of a resource of the state API that match; or an ``error`` about the filters."""
+
+    resource: str
+    #: Each is a column, an operator and a value.
+    filters: Sequence[tuple[str, str, Any]]
+    limit: int
+    detail: bool
+
+
+class Summarize(Request[dict[str, Any]]):
+    """Count actors by class, tasks by function, or objects by origin."""
+
+    resource: str
+
+
+class Overview(Request[dict[str, Any]]):
+    """Give the data for ``raycompat top``."""
+
+
+class ListStacks(Request[dict[str, Any]]):
+    """Give the stacks of processes, as `_node.stacks` describes them.
+
+    A node answers for its own; the scheduler asks the node, or all nodes.
+    """
+
+    #: The id or the IP address.
+    node: str | None
+    pid: int | None

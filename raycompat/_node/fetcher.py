@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat._host import segment
-from raycompat._protocol.operations import Request, ask
+from raycompat._messages.base import ask
+from raycompat._messages.objects import Locate, MissingValues
 from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
 
 if TYPE_CHECKING:
@@ -78,12 +79,12 @@ class Fetcher:
             while absent := [
                 key for key in keys if key not in errors and not adapter.has(self._worker, key)
             ]:
-                located = await ask(scheduler, Request.LOCATE, keys=absent)
+                located = await ask(scheduler, Locate(absent))
                 errors.update(located["errors"])
                 lost = await adapter.bring(self._worker, located["holders"])
                 if lost:  # Dask computes the values again that are lost
                     lost_by = {key: located["holders"][key] for key in lost}
-                    await ask(scheduler, Request.MISSING, lost_by=lost_by)
+                    await ask(scheduler, MissingValues(lost_by))
         finally:
             for key in keys:
                 self._searches.pop(key, None)

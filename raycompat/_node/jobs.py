@@ -10,14 +10,14 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.base import ask
 from raycompat._messages.executors import FunctionCode, NoFunction
-from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
+from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
 from raycompat._protocol import import_paths, runtime_env
 from raycompat._protocol.call_spec import Grant
-from raycompat._protocol.operations import Request, ask
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node
@@ -152,12 +152,7 @@ class Jobs:
         fetching = self._functions.get(function)
         if fetching is None:
             fetching = asyncio.ensure_future(
-                ask(
-                    self._node.worker.scheduler,
-                    Request.FUNCTION,
-                    function=function,
-                    job=executor.kind[0],
-                )
+                ask(self._node.worker.scheduler, FunctionOf(function, job=executor.kind[0]))
             )
             self._functions[function] = fetching
         try:

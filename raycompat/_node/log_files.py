@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from raycompat._messages.logs import ReadLog
 from raycompat._protocol import output_marks
 
 #: Bytes that one read returns at most.
@@ -23,17 +24,15 @@ class LogFiles:
         """Return the sorted names of the files that match a shell pattern."""
         return {"names": sorted(fnmatch.filter(os.listdir(self._directory), pattern))}
 
-    async def read(
-        self, name: str, position: int, tail: int, task: str = "", is_inside: bool = False
-    ) -> dict[str, Any]:
+    async def read(self, request: ReadLog) -> dict[str, Any]:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
         The result also has the position after them, whether more follows, and the size of the file; or
         an ``error``. A reader whose position is behind the end continues at the beginning: a new file
-        has taken the name. With `task`, the bytes are only what that task has printed, without marks,
-        and ``is_inside`` is to be given again with the next position: whether the bytes before it are
-        of the task.
+        has taken the name. With a task, the bytes are only what that task has printed, without marks,
+        and ``is_inside`` is to be given again with the next position.
         """
+        name, position, is_inside = request.name, request.position, request.is_inside
         path = self._directory / name
         if path.parent != self._directory or not path.is_file():
             return {
@@ -41,7 +40,7 @@ class LogFiles:
             }
         with path.open("rb") as file:
             if position < 0:
-                position = _start_of_tail(file, tail)
+                position = _start_of_tail(file, request.tail)
             elif position > file.seek(0, os.SEEK_END):
                 position, is_inside = 0, False
             file.seek(position)
@@ -50,9 +49,9 @@ class LogFiles:
         data = data[: output_marks.whole_marks(data)]
         end = position + len(data)
         found = {"position": end, "has_more": end < size, "size": size}
-        if not task:
+        if not request.task:
             return {**found, "data": data}
-        data, is_inside = output_marks.of_task(data, task, is_inside=is_inside)
+        data, is_inside = output_marks.of_task(data, request.task, is_inside=is_inside)
         return {**found, "data": data, "is_inside": is_inside}
 
 

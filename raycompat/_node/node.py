@@ -23,7 +23,7 @@ import psutil
 from raycompat import _dask_adapter as adapter
 from raycompat import _transfer
 from raycompat._messages.actors import RestartActor
-from raycompat._messages.base import FromExecutor, FromNode, Handler, handled
+from raycompat._messages.base import FromExecutor, FromNode, Handler, ask, handled
 from raycompat._messages.calls import (
     CancelCall,
     CancelDirect,
@@ -43,11 +43,12 @@ from raycompat._messages.executors import (
 )
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded, NamesFramework
 from raycompat._messages.leases import Revoke
-from raycompat._messages.logs import FlushOutput, OutputPrinted
-from raycompat._messages.nodes import NodeInfo
-from raycompat._messages.objects import Discard, NotAdopted
+from raycompat._messages.logs import FlushOutput, LogNames, OutputPrinted, ReadLog
+from raycompat._messages.nodes import NodeInfo, OpenChannel
+from raycompat._messages.objects import Discard, ExpectedValues, Fetch, NotAdopted
+from raycompat._messages.packages import ReadPackage
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
-from raycompat._messages.watching import Gpus, Look, Measured, ProcessEnded, StackShown
+from raycompat._messages.watching import Gpus, ListStacks, Look, Measured, ProcessEnded, StackShown
 from raycompat._node import accelerators, labels, numbers
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
@@ -66,7 +67,6 @@ from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.stacks import Stacks
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, liveness
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import NODE_ID_LABEL, TYPE_LABEL
@@ -110,7 +110,7 @@ class Node:
         self.logs = Logs(directory / "raycompat-logs", self.id, self.ip, self.tell)
         self.envs = RuntimeEnvs(
             directory / "raycompat-runtime-envs",
-            lambda uri, offset: ask(worker.scheduler, Request.PACKAGE_READ, uri=uri, offset=offset),
+            lambda uri, offset: ask(worker.scheduler, ReadPackage(uri, offset)),
         )
         self.jobs = Jobs(self)
         self.calls = Calls(self)
@@ -230,13 +230,17 @@ class Node:
 
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the handlers of requests from callers."""
-        files = LogFiles(self.logs.directory)
+        files, fetcher = LogFiles(self.logs.directory), Fetcher(self.worker, self.store)
         return {
-            Request.CHANNEL: self.relays.serve,
-            Request.FETCH: Fetcher(self.worker, self.store).fetch,
-            Request.LOG_NAMES: files.names,
-            Request.LOG_READ: files.read,
-            Request.STACKS: self.stacks.show,
+            OpenChannel.op: self.relays.serve,  # Dask gives it the connection
+            **dict(
+                [
+                    Fetch.answered(lambda it: fetcher.fetch(it.keys, it.host)),
+                    LogNames.answered(lambda it: files.names(it.pattern)),
+                    ReadLog.answered(files.read),
+                    ListStacks.answered(lambda it: self.stacks.show(it.pid)),
+                ]
+            ),
         }
 
     # --- description ----------------------------------------------------------------------------
@@ -414,7 +418,7 @@ class Node:
         """Remove values from a process that died before it announced them to the scheduler."""
         scheduler = self.worker.scheduler
         try:
-            expected = await ask(scheduler, Request.EXPECTED, handed_over=handed_over)
+            expected = await ask(scheduler, ExpectedValues(handed_over))
         except OSError:  # the scheduler has ended, so this node ends too
             return
         self.store.withdraw(handed_over.keys() - set(expected))

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from raycompat._host import clock, interrupts
 from raycompat._host.poller import HUNG_UP, READABLE, WRITABLE, Poller
@@ -44,6 +44,10 @@ _IDLE_ROUNDS = 20
 _ARRIVED = READABLE | HUNG_UP
 
 
+#: What the thread that reads gets, and what others post: messages, which are tuples.
+_Received = TypeVar("_Received", bound=tuple[Any, ...])
+_Sent = TypeVar("_Sent", bound=tuple[Any, ...])
+
 #: Functions that are called when a message is posted.
 Notes: TypeAlias = tuple[Callable[[], object], ...]
 
@@ -57,7 +61,7 @@ def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> 
         posted.append(message)
 
 
-class Connection:
+class Connection(Generic[_Received, _Sent]):
     """A socket with its unread bytes and unwritten messages.
 
     The thread that reads calls `on_message` and `on_end`, with interrupts deferred in `on_message`.
@@ -69,9 +73,9 @@ class Connection:
         self,
         stream: socket.socket,
         pump: Pump,
-        on_message: Callable[[Any], None],
+        on_message: Callable[[_Received | frames.Unreadable], None],
         on_end: Callable[[], None],
-        on_refused: Callable[[tuple[Any, ...], str], None],
+        on_refused: Callable[[_Sent, str], None],
     ) -> None:
         stream.setblocking(False)
         self.socket = stream
@@ -86,10 +90,10 @@ class Connection:
         self._write_lock = threading.RLock()
         #: Messages that are not encoded, frames that are not written, and the number of bytes written
         #: of the first frame. One assignment replaces all three.
-        self._outgoing: tuple[list[tuple[Any, ...]], tuple[bytes, ...], list[int]] = ([], (), [])
+        self._outgoing: tuple[list[_Sent], tuple[bytes, ...], list[int]] = ([], (), [])
         self._encoder = frames.Encoder()
         #: Messages that could not be written, until the pump reports them.
-        self._refused: deque[tuple[tuple[Any, ...], str]] = deque()
+        self._refused: deque[tuple[_Sent, str]] = deque()
         self._flush_due = False
         self._chunks: deque[bytes] = deque()
         self._needed = 0
@@ -99,9 +103,7 @@ class Connection:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def post(
-        self, message: tuple[Any, ...], *, now: bool, wake: bool = True, notes: Notes = ()
-    ) -> None:
+    def post(self, message: _Sent, *, now: bool, wake: bool = True, notes: Notes = ()) -> None:
         """Write `message` behind the earlier ones, at once or soon.
 
         Without `wake` the caller must flush. `notes` are C functions that record the post.
@@ -317,7 +319,7 @@ class _Reading:
 
     __slots__ = ("_connection", "_got", "_pump")
 
-    def __init__(self, connection: Connection, pump: Pump | None) -> None:
+    def __init__(self, connection: Connection[Any, Any], pump: Pump | None) -> None:
         self._connection = connection
         self._pump = pump
 
@@ -347,9 +349,9 @@ class Pump:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._connections: dict[int, tuple[Connection, int]] = {}
-        self._dirty: deque[Connection] = deque()
-        self._unread: deque[Connection] = deque()
+        self._connections: dict[int, tuple[Connection[Any, Any], int]] = {}
+        self._dirty: deque[Connection[Any, Any]] = deque()
+        self._unread: deque[Connection[Any, Any]] = deque()
         #: Whether the thread is in its rounds, so that it need not be woken.
         self._attentive = False
         #: Whether it rejects new connections; and whether its thread is to end.
@@ -361,7 +363,7 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="raycompat-pump", daemon=True)
         self._thread.start()
 
-    def add(self, connection: Connection, *, listen: bool) -> None:
+    def add(self, connection: Connection[Any, Any], *, listen: bool) -> None:
         """Flush a connection from now on; with `listen`, read it too.
 
         Raises
@@ -379,14 +381,14 @@ class Pump:
             self._connections[descriptor] = (connection, events)
             self._poller.register(descriptor, events)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Connection[Any, Any]) -> None:
         """Stop watching a connection that is about to be closed."""
         with self._lock:
             descriptor = connection.socket.fileno()
             if self._connections.pop(descriptor, None) is not None:
                 self._poller.unregister(descriptor)
 
-    def _change(self, connection: Connection, add: int, drop: int) -> bool:
+    def _change(self, connection: Connection[Any, Any], add: int, drop: int) -> bool:
         with self._lock:
             descriptor = connection.socket.fileno()
             known = self._connections.get(descriptor)
@@ -397,26 +399,26 @@ class Pump:
             self._connections[descriptor] = (connection, events)
             return True
 
-    def listen(self, connection: Connection) -> bool:
+    def listen(self, connection: Connection[Any, Any]) -> bool:
         """Read a connection again; False when the pump does not watch it any more."""
         return self._change(connection, READABLE, 0)
 
-    def mute(self, connection: Connection) -> None:
+    def mute(self, connection: Connection[Any, Any]) -> None:
         """Stop reading a connection, because another thread reads it."""
         self._change(connection, 0, READABLE)
 
-    def watch_for_room(self, connection: Connection) -> None:
+    def watch_for_room(self, connection: Connection[Any, Any]) -> None:
         """Flush a connection when its other end can accept more."""
         self._change(connection, WRITABLE, 0)
 
-    def flush_soon(self, connection: Connection) -> None:
+    def flush_soon(self, connection: Connection[Any, Any]) -> None:
         """Flush a connection in the next round of this thread."""
         self._dirty.append(connection)
         if not self._attentive:
             self._attentive = True
             self._wake_up()
 
-    def read_soon(self, connection: Connection) -> None:
+    def read_soon(self, connection: Connection[Any, Any]) -> None:
         """Read a connection once, even if nothing more arrives on it."""
         self._unread.append(connection)
         self._wake_up()
@@ -463,7 +465,7 @@ class Pump:
         elif events & HUNG_UP and not wanted:
             self._stop_watching(connection)
 
-    def _stop_watching(self, connection: Connection) -> None:
+    def _stop_watching(self, connection: Connection[Any, Any]) -> None:
         """Stop watching a connection that has ended, while another thread reads it.
 
         The event may be of an older connection with the same descriptor, so the connection is checked.

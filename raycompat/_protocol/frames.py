@@ -16,11 +16,13 @@ import pickle
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from raycompat._protocol.plain import plain
 
 _LENGTH = struct.Struct("<Q")
+
+_Message = TypeVar("_Message")
 
 
 class _StrictPickler(pickle.Pickler):
@@ -77,8 +79,8 @@ class Encoder:
             self._is_used = False
 
     def encode_all(
-        self, messages: Sequence[tuple[Any, ...]]
-    ) -> tuple[bytes | None, list[tuple[tuple[Any, ...], str]]]:
+        self, messages: Sequence[_Message]
+    ) -> tuple[bytes | None, list[tuple[_Message, str]]]:
         """Return messages as one frame, without those that cannot be written; and those, with reasons.
 
         The frame is None if none is left. A reason is a text: the traceback of an exception would keep

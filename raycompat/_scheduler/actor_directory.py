@@ -6,9 +6,9 @@ It only stores data: the scheduler plugin reads it and acts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from raycompat._messages.actors import ActorState
+from raycompat._messages.actors import ActorName, ActorState
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class ActorDirectory:
         if self._names.get((row.namespace, row.name or "")) == row.key:
             del self._names[row.namespace, row.name or ""]
 
-    def named(self, namespace: str | None = None) -> list[dict[str, Any]]:
+    def named(self, namespace: str | None = None) -> list[ActorName]:
         """List the named actors, of one namespace or of all."""
         return [
             {"name": name, "namespace": space}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat import _dask_adapter as adapter
 from raycompat._messages.actors import (
     ActorAlive,
     ActorBuilt,
     ActorEnded,
+    ActorName,
     ActorRestarting,
+    FoundActor,
     FreeName,
     KillActor,
     RestartActor,
@@ -88,7 +90,7 @@ class Actors:
         row.group = group_of(self._parts.calls.by_key.get(spec["key"]))
         self._parts.notify_change()
 
-    async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> dict[str, Any]:
+    async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> FoundActor | None:
         """Reserve a name for an actor that `client` will submit, or return the actor that has it.
 
         Raises
@@ -101,11 +103,9 @@ class Actors:
         row = _new_row(key, job, actor)
         row.state, row.reserved_by = "RESERVED", client
         taken = self._directory.reserve(row)
-        if taken is None:
-            return {"taken": False}
-        return {"taken": True, "key": taken.key, "about": taken.about}
+        return None if taken is None else {"key": taken.key, "about": taken.about}
 
-    async def find(self, name: str, namespace: str) -> dict[str, Any] | None:
+    async def find(self, name: str, namespace: str) -> FoundActor | None:
         """Return the key and description of the actor with that name; None if there is none."""
         while (row := self._directory.find(name, namespace)) is not None:
             if row.state != "RESERVED":
@@ -117,7 +117,7 @@ class Actors:
         """Return the actor with that name now; None if there is none."""
         return self._directory.find(name, namespace)
 
-    def named(self, namespace: str | None) -> list[dict[str, Any]]:
+    def named(self, namespace: str | None) -> list[ActorName]:
         """List the names of living actors."""
         return self._directory.named(namespace)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from raycompat import _dask_adapter as adapter
-from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
+from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
@@ -149,14 +149,14 @@ class Groups:
         row = self._find(name, namespace)
         return row.id if row is not None else None
 
-    async def table(self, group: str | None = None) -> dict[str, dict[str, Any]]:
+    async def table(self, group: str | None = None) -> dict[str, GroupRow]:
         """Describe all groups, or one, by id."""
         rows = {**self._removed, **self._rows}
         if group is not None:
             rows = {group: rows[group]} if group in rows else {}
         return {row.id: self._describe(row) for row in rows.values()}
 
-    def _describe(self, row: Group) -> dict[str, Any]:
+    def _describe(self, row: Group) -> GroupRow:
         progress: str = "FINISHED" if row.state == "CREATED" else row.state
         if row.is_waiting:
             may_be_placed = self.keeper.is_feasible(row) or self._parts.nodes.may_come()

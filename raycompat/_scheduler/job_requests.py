@@ -23,8 +23,9 @@ from urllib.parse import unquote
 from tornado import web
 
 from raycompat import _security
+from raycompat._messages.jobs import AskJobs
+from raycompat._messages.logs import ReadLog
 from raycompat._protocol import submission
-from raycompat._protocol.operations import Request
 from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
@@ -89,11 +90,10 @@ class JobRequests:
         """Return the application for requests over HTTP."""
         return web.Application([(PATTERN, _Handler, {"requests": self})])
 
-    async def answer_caller(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes
-    ) -> dict[str, Any]:
+    async def answer_caller(self, asked: AskJobs) -> dict[str, Any]:
         """Answer a request over a connection of Dask."""
-        status, answer = await self.answer(JobRequest(method, path, query, body, is_trusted=True))
+        request = JobRequest(asked.method, asked.path, asked.query, asked.body, is_trusted=True)
+        status, answer = await self.answer(request)
         return {"status": status, "answer": answer}
 
     async def answer(self, request: JobRequest) -> tuple[int, Any]:
@@ -247,12 +247,8 @@ class JobRequests:
             raise _Refused(
                 404, f"The output of the job {job.id!r} has gone with its node, {job.node_id}."
             )
-        piece: dict[str, Any] = await self._parts.logs.of_node(
-            job.node_id,
-            Request.LOG_READ,
-            name=submission.log_name(job.id),
-            position=position,
-            tail=0,
+        piece = await self._parts.logs.of_node(
+            ReadLog(job.node_id, submission.log_name(job.id), position, tail=0)
         )
         return nothing if "error" in piece else piece  # the command has not been started yet
 

@@ -11,14 +11,16 @@ from raycompat._messages.base import Handler, handled_from
 from raycompat._messages.logs import (
     FlushLogs,
     FlushOutput,
+    LogNames,
     LogsAwaited,
     LogsFlushed,
     OutputFlushed,
     OutputPiece,
     OutputPrinted,
     Printed,
+    ReadLog,
 )
-from raycompat._protocol.operations import Request
+from raycompat._messages.watching import ListStacks
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -101,27 +103,14 @@ class Logs:
             del self._flushes[token]
             adapter.tell_client(self._scheduler, client, LogsFlushed())
 
-    async def names(self, node: str, pattern: str) -> dict[str, Any]:
-        """Return the names of a node's files that match a pattern."""
-        return await self.of_node(node, Request.LOG_NAMES, pattern=pattern)
-
-    async def read(self, node: str, **question: Any) -> dict[str, Any]:
-        """Return a part of a node's file (see `_node.log_files.LogFiles.read`)."""
-        return await self.of_node(node, Request.LOG_READ, **question)
-
-    async def of_node(self, node: str, request: Request, **question: Any) -> dict[str, Any]:
-        """Ask a node, given by its id or IP address, for its files (see `_node.log_files`).
-
-        An error is returned as ``error``.
-        """
+    async def of_node(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
+        """Ask a node for its files or stacks. An error is returned as ``error``."""
+        node = request.node or ""
         address = self._parts.nodes.address_of(node)
         if address is None:
             text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
             return {"error": text}
-        found: dict[str, Any] = await adapter.ask_node(
-            self._scheduler, address, request, **question
-        )
-        return found
+        return await adapter.ask_node(self._scheduler, address, request)
 
     def lose_node(self, worker: str) -> None:
         """Stop waiting for a node that has left."""

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
 from raycompat import _security
-from raycompat._messages.nodes import DepartedNode, Dismiss, NodeInfo, NodeReady, Resign, Unfit
+from raycompat._messages.nodes import (
+    Amounts,
+    DepartedNode,
+    Dismiss,
+    FoundNodes,
+    NodeInfo,
+    NodeReady,
+    Resign,
+    Unfit,
+)
+from raycompat._messages.objects import Fetch
 from raycompat._messages.watching import Gpus
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler import dashboard
@@ -175,7 +185,7 @@ class Nodes:
         known = self.info.keys() | self._unfit.keys()
         return [address for address in self._scheduler.workers if address not in known]
 
-    async def wait_until_ready(self, at_least: int, timeout_s: float) -> dict[str, Any]:
+    async def wait_until_ready(self, at_least: int, timeout_s: float) -> FoundNodes:
         """Return the nodes, once every connected Dask worker has reported.
 
         The result also has the addresses of workers that did not report in time, why others cannot be
@@ -191,9 +201,8 @@ class Nodes:
             await self._wait_until(is_settled, timeout_s)
         finally:
             self._num_awaiting -= 1
-        nodes = [{"address": address, **info} for address, info in self.info.items()]
         return {
-            "nodes": nodes,
+            "nodes": [{**info, "address": address} for address, info in self.info.items()],
             "silent": self._silent(),
             "unfit": dict(self._unfit),
             "dashboard": self._dashboard(),
@@ -215,7 +224,7 @@ class Nodes:
             return condition()
         return True
 
-    async def fetch(self, node: str, keys: list[str], host: str) -> list[dict[str, Any]]:
+    async def fetch(self, request: Fetch) -> list[dict[str, Any]]:
         """Ask a node for values, for a caller that cannot reach it (see `_node.fetcher`).
 
         Raises
@@ -223,13 +232,13 @@ class Nodes:
         OSError
             When the node is unknown, or leaves before it has answered.
         """
-        asking = asyncio.ensure_future(adapter.fetch_from(self._scheduler, node, keys, host))
-        leaving = asyncio.ensure_future(self._wait_until(lambda: node not in self.info))
+        asking = asyncio.ensure_future(adapter.ask_node(self._scheduler, request.node, request))
+        leaving = asyncio.ensure_future(self._wait_until(lambda: request.node not in self.info))
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return asking.result()
-            raise OSError(f"{node} has left the cluster")
+            raise OSError(f"{request.node} has left the cluster")
         finally:
             asking.cancel()
             leaving.cancel()
@@ -273,7 +282,7 @@ class Nodes:
             "dashboard": self._dashboard(),
         }
 
-    def resources(self) -> dict[str, dict[str, float]]:
+    def resources(self) -> Amounts:
         """Return the total and free resources of all nodes together."""
         ledger = self._parts.ledger
         return {

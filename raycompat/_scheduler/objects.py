@@ -21,6 +21,7 @@ from raycompat._messages.objects import (
     Fulfil,
     GiveAgain,
     Load,
+    Located,
     NotAdopted,
     ObjectFreed,
     Pick,
@@ -305,9 +306,7 @@ class Objects:
         if given is not None and given[1] == worker:  # else Dask has told of the loss already
             self._lose(key)
 
-    async def locate(
-        self, keys: list[str], besides: Sequence[str] = ()
-    ) -> dict[str, dict[str, Any]]:
+    async def locate(self, keys: list[str], besides: Sequence[str] = ()) -> Located:
         """Wait until values are made; return the nodes of each, or its error.
 
         Nodes in `besides` do not count, because the caller cannot reach them.

@@ -14,8 +14,11 @@ from raycompat._messages.actors import (
     ActorAlive,
     ActorEnded,
     ActorRestarting,
+    FindActor,
     FreeName,
     KillActor,
+    NamedActors,
+    ReserveActor,
     UnwatchActor,
     WatchActor,
 )
@@ -37,37 +40,77 @@ from raycompat._messages.calls import (
     Tried,
     Unblocked,
 )
-from raycompat._messages.groups import AwaitGroup, CreateGroup, RemoveGroup
-from raycompat._messages.jobs import BeginJob, Export, ForgetCode, NamesFramework
+from raycompat._messages.groups import (
+    AwaitGroup,
+    CreateGroup,
+    CreateNamedGroup,
+    DescribeGroups,
+    FindGroup,
+    RemoveGroup,
+)
+from raycompat._messages.jobs import (
+    AskJobs,
+    AwaitStop,
+    BeginJob,
+    BeginSubmission,
+    EndSubmission,
+    Export,
+    ForgetCode,
+    FunctionOf,
+    NamesFramework,
+)
+from raycompat._messages.key_values import DeleteValues, GetValue, ListKeys, PutValue
 from raycompat._messages.leases import LeaseAlive, LeaseEnded, LeaseTrimmed
-from raycompat._messages.logs import OutputPiece
-from raycompat._messages.nodes import Gone, NodeReady, Resign, Unfit
+from raycompat._messages.logs import LogNames, OutputPiece, ReadLog
+from raycompat._messages.nodes import (
+    AwaitNodes,
+    AwaitReady,
+    ClusterState,
+    Detach,
+    Gone,
+    Inventory,
+    NodeReady,
+    Pulse,
+    Resign,
+    Resources,
+    Unfit,
+)
 from raycompat._messages.objects import (
     Adopt,
     Borrow,
+    ExpectedValues,
+    Fetch,
     Fulfil,
     Load,
+    Locate,
+    MissingValues,
     NotAdopted,
     Pick,
     Pin,
     Promise,
+    StoreDaskValue,
     Sync,
     Synced,
     Unload,
     WatchObject,
 )
+from raycompat._messages.packages import BeginPackage, EndPackage, ReadPackage, WritePackage
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import (
     CallerLooked,
     Gpus,
+    ListRows,
+    ListStacks,
     Measured,
     NodeLooked,
+    Overview,
     ProcessEnded,
     Spans,
+    Summarize,
+    Timeline,
     Tracked,
 )
 from raycompat._protocol import failures
-from raycompat._protocol.operations import Request
 from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
@@ -230,47 +273,58 @@ class Parts:
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """Return the handler of each kind of request."""
         actors, groups, nodes = self.actors, self.groups, self.nodes
-        objects, packages = self.objects, self.packages
-        return {
-            Request.READY: nodes.wait_until_ready,
-            Request.PULSE: self.liveness.on_pulse,
-            Request.NODES_ARE: nodes.wait_for_nodes,
-            Request.FETCH: nodes.fetch,
-            Request.STATE: nodes.state,
-            Request.RESOURCES: nodes.resources,
-            Request.DETACH: self.guest.detach,
-            Request.INVENTORY: self.inventory,
-            Request.FUNCTION: self.jobs.function,
-            Request.PACKAGE_BEGIN: packages.begin,
-            Request.PACKAGE_WRITE: packages.write,
-            Request.PACKAGE_END: packages.end,
-            Request.PACKAGE_READ: packages.read,
-            Request.LOCATE: objects.locate,
-            Request.EXPECTED: self.expected,
-            Request.MISSING: objects.missing,
-            Request.STORE: objects.store,
-            Request.RESERVE_ACTOR: actors.reserve,
-            Request.FIND_ACTOR: actors.find,
-            Request.NAMED_ACTORS: actors.named,
-            Request.CREATE_GROUP: groups.create_named,
-            Request.FIND_GROUP: groups.find,
-            Request.GROUPS: groups.table,
-            Request.TIMELINE: self.run_times.timeline,
-            Request.LIST: self.state.list_,
-            Request.LOG_NAMES: self.logs.names,
-            Request.LOG_READ: self.logs.read,
-            Request.STACKS: self.state.stacks,
-            Request.SUMMARIZE: self.state.summarize,
-            Request.OVERVIEW: self.state.overview,
-            Request.KV_GET: self.key_values.get,
-            Request.KV_PUT: self.key_values.put,
-            Request.KV_DELETE: self.key_values.delete,
-            Request.KV_KEYS: self.key_values.keys,
-            Request.JOBS: self.job_requests.answer_caller,
-            Request.JOB_BEGIN: self.submissions.begin,
-            Request.JOB_AWAIT_STOP: self.submissions.await_stop,
-            Request.JOB_FINISH: self.submissions.finish,
-        }
+        objects, packages, values = self.objects, self.packages, self.key_values
+        submissions, state = self.submissions, self.state
+        return dict(
+            [
+                AwaitReady.answered(lambda it: nodes.wait_until_ready(it.at_least, it.timeout_s)),
+                Pulse.answered(lambda it: self.liveness.on_pulse(it.worker)),
+                AwaitNodes.answered(lambda it: nodes.wait_for_nodes(it.count, it.timeout_s)),
+                Fetch.answered(nodes.fetch),
+                ClusterState.answered(lambda _: nodes.state()),
+                Resources.answered(lambda _: nodes.resources()),
+                Detach.answered(lambda it: self.guest.detach(it.text)),
+                Inventory.answered(lambda _: self.inventory()),
+                FunctionOf.answered(lambda it: self.jobs.function(it.function, it.job)),
+                BeginPackage.answered(lambda it: packages.begin(it.client, it.uri)),
+                WritePackage.answered(lambda it: packages.write(it.client, it.uri, it.data)),
+                EndPackage.answered(lambda it: packages.end(it.client, it.uri)),
+                ReadPackage.answered(lambda it: packages.read(it.uri, it.offset)),
+                Locate.answered(lambda it: objects.locate(it.keys, it.besides)),
+                ExpectedValues.answered(lambda it: self.expected(it.handed_over)),
+                MissingValues.answered(lambda it: objects.missing(it.lost_by)),
+                StoreDaskValue.answered(lambda it: objects.store(it.client, it.key, it.source)),
+                ReserveActor.answered(
+                    lambda it: actors.reserve(it.client, it.key, it.job, it.actor)
+                ),
+                FindActor.answered(lambda it: actors.find(it.name, it.namespace)),
+                NamedActors.answered(lambda it: actors.named(it.namespace)),
+                CreateNamedGroup.answered(lambda it: groups.create_named(it.client, it.spec)),
+                FindGroup.answered(lambda it: groups.find(it.name, it.namespace)),
+                DescribeGroups.answered(lambda it: groups.table(it.group)),
+                Timeline.answered(lambda _: self.run_times.timeline()),
+                ListRows.answered(
+                    lambda it: state.list_(it.resource, it.filters, it.limit, it.detail)
+                ),
+                LogNames.answered(self.logs.of_node),
+                ReadLog.answered(self.logs.of_node),
+                ListStacks.answered(lambda it: state.stacks(it.node, it.pid)),
+                Summarize.answered(lambda it: state.summarize(it.resource)),
+                Overview.answered(lambda _: state.overview()),
+                GetValue.answered(lambda it: values.get(it.namespace, it.key)),
+                PutValue.answered(
+                    lambda it: values.put(it.namespace, it.key, it.value, it.overwrite)
+                ),
+                DeleteValues.answered(lambda it: values.delete(it.namespace, it.key, it.is_prefix)),
+                ListKeys.answered(lambda it: values.keys(it.namespace, it.prefix)),
+                AskJobs.answered(self.job_requests.answer_caller),
+                BeginSubmission.answered(
+                    lambda it: submissions.begin(it.submission_id, it.node_id)
+                ),
+                AwaitStop.answered(lambda it: submissions.await_stop(it.submission_id)),
+                EndSubmission.answered(submissions.finish),
+            ]
+        )
 
     def client_left(self, client: str) -> None:
         """Clean up after a client that has left, and end its job if it was a driver.

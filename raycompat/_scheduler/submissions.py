@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.jobs import EndSubmission
 from raycompat._protocol import failures, run_module, shared_secret
 from raycompat._protocol.submission import (
     FINAL,
@@ -264,23 +265,21 @@ class Submissions:
             await job.stops.wait()
         return True
 
-    async def finish(
-        self, submission_id: str, exit_code: int | None = None, tail: str = "", error: str = ""
-    ) -> None:
+    async def finish(self, end: EndSubmission) -> None:
         """Note how the command of a job has ended."""
-        job = self.by_id.get(submission_id)
+        job = self.by_id.get(end.submission_id)
         if job is None or job.is_over:
-            self._end_actor(submission_id)
+            self._end_actor(end.submission_id)
             return
-        job.exit_code = exit_code
-        if error:
-            self._fail(job, "JOB_ENTRYPOINT_COMMAND_START_ERROR", error)
+        job.exit_code = end.exit_code
+        if end.error:
+            self._fail(job, "JOB_ENTRYPOINT_COMMAND_START_ERROR", end.error)
         elif job.is_stop_wanted:
             self._end(job, "STOPPED")
-        elif exit_code == 0:
+        elif end.exit_code == 0:
             self._end(job, "SUCCEEDED")
         else:
-            self._fail(job, "JOB_ENTRYPOINT_COMMAND_ERROR", _how_it_failed(exit_code, tail))
+            self._fail(job, "JOB_ENTRYPOINT_COMMAND_ERROR", _how_it_failed(end.exit_code, end.tail))
 
     def actor_ended(self, row: ActorRow, error: bytes) -> None:
         """Handle the end of an actor: the job that it ran has failed if it has not ended before."""

@@ -11,10 +11,11 @@ on, and what Ray itself keeps there is not here. All values together may have 25
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from raycompat import _driver
-from raycompat._protocol.operations import Request
+from raycompat._messages.base import Request
+from raycompat._messages.key_values import DeleteValues, GetValue, ListKeys, PutValue
 
 __all__ = [
     "_internal_kv_del",
@@ -27,6 +28,8 @@ __all__ = [
 
 _Text = str | bytes
 
+_A = TypeVar("_A")
+
 
 def _internal_kv_initialized() -> bool:
     """Return whether there is a session."""
@@ -35,8 +38,7 @@ def _internal_kv_initialized() -> bool:
 
 def _internal_kv_get(key: _Text, *, namespace: _Text | None = None) -> bytes | None:
     """Return the value of a key; None if there is none."""
-    value: bytes | None = _ask(Request.KV_GET, namespace, key=_bytes("key", key))
-    return value
+    return _ask(GetValue(_space(namespace), _bytes("key", key)))
 
 
 def _internal_kv_exists(key: _Text, *, namespace: _Text | None = None) -> bool:
@@ -48,27 +50,29 @@ def _internal_kv_put(
     key: _Text, value: _Text, overwrite: bool = True, *, namespace: _Text | None = None
 ) -> bool:
     """Store a value; return whether the key had one before, which stays without `overwrite`."""
-    fields = {"key": _bytes("key", key), "value": _bytes("value", value)}
-    return bool(_ask(Request.KV_PUT, namespace, **fields, overwrite=overwrite))
+    return _ask(
+        PutValue(_space(namespace), _bytes("key", key), _bytes("value", value), bool(overwrite))
+    )
 
 
 def _internal_kv_del(
     key: _Text, *, del_by_prefix: bool = False, namespace: _Text | None = None
 ) -> int:
     """Delete a value, or those of all keys that begin with `key`; return how many there were."""
-    found = _ask(Request.KV_DELETE, namespace, key=_bytes("key", key), is_prefix=del_by_prefix)
-    return int(found)
+    return _ask(DeleteValues(_space(namespace), _bytes("key", key), bool(del_by_prefix)))
 
 
 def _internal_kv_list(prefix: _Text, *, namespace: _Text | None = None) -> list[bytes]:
     """Return the keys that begin with `prefix`."""
-    found: list[bytes] = _ask(Request.KV_KEYS, namespace, prefix=_bytes("prefix", prefix))
-    return list(found)
+    return list(_ask(ListKeys(_space(namespace), _bytes("prefix", prefix))))
 
 
-def _ask(request: Request, namespace: _Text | None, **fields: Any) -> Any:
-    space = b"" if namespace is None else _bytes("namespace", namespace)
-    return _driver.require_session().rpc(request, namespace=space, **fields)
+def _ask(request: Request[_A]) -> _A:
+    return _driver.require_session().rpc(request)
+
+
+def _space(namespace: _Text | None) -> bytes:
+    return b"" if namespace is None else _bytes("namespace", namespace)
 
 
 def _bytes(name: str, value: _Text) -> bytes:

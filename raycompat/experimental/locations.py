@@ -6,7 +6,7 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._caller.object_table import READY, Entry
-from raycompat._protocol.operations import Request
+from raycompat._messages.nodes import ClusterState
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import GetTimeoutError
 from raycompat.object_ref import ObjectRef
@@ -84,6 +84,6 @@ def _nodes_and_size(ref: ObjectRef[Any], entry: Entry) -> tuple[list[str], int |
     assert value is not None
     if isinstance(value, InlineValue):
         return [], len(value.block)
-    nodes = _driver.connected_session("get_object_locations").rpc(Request.STATE)["nodes"]
+    nodes = _driver.connected_session("get_object_locations").rpc(ClusterState())["nodes"]
     # A segment is named after the store of its node.
     return [node["node_id"] for node in nodes if f"{node['place'][0]}-" in value.path], value.size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat import _driver
-from raycompat._protocol.operations import Request
+from raycompat._messages.actors import NamedActors
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, Any]]:
@@ -32,5 +32,5 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     """
     session = _driver.require_session()
     namespace = None if all_namespaces else session.setup.namespace
-    found = [dict(row) for row in session.rpc(Request.NAMED_ACTORS, namespace=namespace)]
-    return found if all_namespaces else [row["name"] for row in found]
+    rows = session.rpc(NamedActors(namespace))
+    return [{**row} for row in rows] if all_namespaces else [row["name"] for row in rows]

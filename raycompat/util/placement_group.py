@@ -9,9 +9,9 @@ from typing import Any
 from raycompat import _api, _driver
 from raycompat._caller import current_session, placement_groups, this_process
 from raycompat._host import interrupts
+from raycompat._messages.groups import DescribeGroups, FindGroup, GroupRow
 from raycompat._protocol import id_types, ids, label_selector
 from raycompat._protocol.call_spec import GroupSpec
-from raycompat._protocol.operations import Request
 from raycompat._protocol.plain import plain
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
@@ -401,9 +401,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
             "get_placement_group('') needs a non-empty value: the name that the group was given."
         )
     session = _driver.require_session()
-    found = session.rpc(
-        Request.FIND_GROUP, name=placement_group_name, namespace=session.setup.namespace
-    )
+    found = session.rpc(FindGroup(placement_group_name, session.setup.namespace))
     if found is None:
         raise ValueError(
             f"Failed to look up placement group {placement_group_name!r}: this namespace has none of "
@@ -445,13 +443,12 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
     return found
 
 
-def _rows(placement_group: PlacementGroup | None) -> dict[str, Any]:
+def _rows(placement_group: PlacementGroup | None) -> dict[str, GroupRow]:
     group = placement_group.id.hex() if placement_group is not None else None
-    rows: dict[str, Any] = _driver.require_session().rpc(Request.GROUPS, group=group)
-    return rows
+    return _driver.require_session().rpc(DescribeGroups(group))
 
 
-def _described(group: str, row: dict[str, Any]) -> dict[str, Any]:
+def _described(group: str, row: GroupRow) -> dict[str, Any]:
     latency_ms = 1000 * row["latency_s"]
     return {
         "placement_group_id": group,

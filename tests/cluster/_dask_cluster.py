@@ -15,6 +15,7 @@ from _dask_process import DaskProcess
 
 import raycompat as ray
 from raycompat._host import segment
+from raycompat._messages.nodes import ClusterState
 
 #: Seconds until a process that a test starts must be there, or gone.
 PROCESS_S = 60.0
@@ -86,7 +87,7 @@ class DaskCluster:
     def pid_of(self, address: str) -> int:
         """Return the pid of the worker at `address`."""
         session = sys.modules["raycompat._caller.current_session"].get()
-        nodes = session.rpc("raycompat_state")["nodes"]
+        nodes = session.rpc(ClusterState())["nodes"]
         return next(node["pid"] for node in nodes if node["address"] == address)
 
     @property

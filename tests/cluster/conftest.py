@@ -11,6 +11,7 @@ import pytest
 from _dask_cluster import DaskCluster
 
 import raycompat as ray
+from raycompat._messages.nodes import Inventory
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,7 +52,7 @@ def session():
 @pytest.fixture
 def inventory(session) -> Callable[[str], list[str]]:
     """Return a function that lists what the scheduler keeps: tasks, calls, pins, actors."""
-    return lambda what: list(session.rpc("raycompat_inventory")[what])
+    return lambda what: list(session.rpc(Inventory())[what])
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 import raycompat as ray
 from raycompat._host import segment
+from raycompat._messages.nodes import ClusterState
 
 #: Warnings of dask-jobqueue's and asyncssh's own are not ours to mend.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -73,7 +74,7 @@ def pids():
 
 def pids_of_nodes():
     session = sys.modules["raycompat._caller.current_session"].get()
-    return {node["pid"] for node in session.rpc("raycompat_state")["nodes"]}
+    return {node["pid"] for node in session.rpc(ClusterState())["nodes"]}
 
 
 def use_everything():

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 import raycompat as ray
+from raycompat._messages.nodes import Inventory
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 LARGE = 1 << 20
@@ -486,7 +487,7 @@ def test_leases_can_be_switched_off(no_cluster, monkeypatch, way):
     assert not session.leases
     assert all(ref._entry.is_held_in_dask for ref in refs)
     assert ray.get(refs) == [0, 1]
-    assert session.rpc("raycompat_inventory")["leases"] == ()
+    assert session.rpc(Inventory())["leases"] == ()
     ray.shutdown()
 
 
@@ -618,7 +619,7 @@ def test_two_drivers_share_the_cpus(dask_cluster, start_driver, inventory_of):
 def inventory_of():
     def ask(what):
         session = sys.modules["raycompat._caller.current_session"].get()
-        return list(session.rpc("raycompat_inventory")[what])
+        return list(session.rpc(Inventory())[what])
 
     return ask
 

@@ -18,6 +18,7 @@ from distributed import Status
 
 import raycompat as ray
 from raycompat._host import processes
+from raycompat._messages.nodes import ClusterState
 from raycompat._scheduler import notices
 from raycompat.util import dask
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -139,7 +140,7 @@ def test_others_get_a_result_whose_home_was_paused_and_died(
     ray.wait([ref], timeout=60)
     if length < LARGE:  # another node has stored it
         assert ray.get(total_of_it, timeout=60) == length
-    assert session_of_driver().rpc("raycompat_state")["nodes"]  # the scheduler has the report
+    assert session_of_driver().rpc(ClusterState())["nodes"]  # the scheduler has the report
 
     def times_kept_back(dask_scheduler):
         calls = dask_scheduler.plugins["raycompat"].parts.calls.by_key
@@ -159,7 +160,7 @@ def test_others_hear_that_a_put_is_lost_with_its_home_when_the_driver_has_droppe
     ray.get(reader.keep.remote([ref]))
     del ref
     gc.collect()
-    assert session_of_driver().rpc("raycompat_state")["nodes"]  # the scheduler has the release
+    assert session_of_driver().rpc(ClusterState())["nodes"]  # the scheduler has the release
     dask_cluster.workers[dask_cluster.home].kill()
     with pytest.raises(ray.exceptions.ObjectLostError):
         ray.get(reader.total_of_kept.remote(), timeout=60)
@@ -336,7 +337,7 @@ def total_of_pair(pair):
 
 def addresses() -> list[str]:
     session = sys.modules["raycompat._caller.current_session"].get()
-    return [node["address"] for node in session.rpc("raycompat_state")["nodes"]]
+    return [node["address"] for node in session.rpc(ClusterState())["nodes"]]
 
 
 # --- nodes that Dask has paused -------------------------------------------------------------------

@@ -16,6 +16,8 @@ import pytest
 import raycompat as ray
 from raycompat._cli.status import described_nodes
 from raycompat._host import segment
+from raycompat._messages.nodes import ClusterState
+from raycompat._messages.objects import Locate
 
 MEGABYTE = 1_000_000
 
@@ -46,7 +48,7 @@ def resource_of(pid: int) -> str:
         node["address"]
         for node in sys.modules["raycompat._caller.current_session"]
         .get()
-        .rpc("raycompat_state")["nodes"]
+        .rpc(ClusterState())["nodes"]
         if node["pid"] == pid
     )
     return "node:" + address.split("://")[1].rpartition(":")[0]
@@ -119,7 +121,7 @@ def test_puts_of_three_times_the_store_are_kept(small_store, wait_until):
     assert [int(ray.get(ref)[-1]) for ref in refs] == list(range(30))
 
     def spilled() -> tuple[int, str]:
-        state = sys.modules["raycompat._caller.current_session"].get().rpc("raycompat_state")
+        state = sys.modules["raycompat._caller.current_session"].get().rpc(ClusterState())
         [node] = described_nodes(state)
         return node["spilled_bytes"], node["spill_directory"]
 
@@ -371,7 +373,7 @@ def test_a_put_stays_on_the_node_of_its_driver(two_hosts, wait_until):
     keys = [ref._key for ref in refs]
 
     def holders():
-        found = session.rpc("raycompat_locate", keys=keys)["holders"].values()
+        found = session.rpc(Locate(keys))["holders"].values()
         return {tuple(each) for each in found}
 
     wait_until(lambda: all(len(each) == 1 for each in holders()))
@@ -431,7 +433,7 @@ DRIVER = """
     put = [ray.put(np.ones(300_000)) for _ in range(3)]
     session = sys.modules["raycompat._caller.current_session"].get()
     processes = [p.pid for p in psutil.Process().children(recursive=True)]
-    nodes = session.rpc("raycompat_state")["nodes"]
+    nodes = session.rpc(ClusterState())["nodes"]
     (forkserver,) = psutil.Process().children()
     scheduler = next(p.pid for p in forkserver.children() if p.pid != nodes[0]["pid"])
     victims = pid, nodes[0]["pid"], scheduler, forkserver.pid

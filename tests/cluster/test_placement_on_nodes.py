@@ -12,6 +12,7 @@ import pytest
 from _dask_cluster import DaskCluster
 
 import raycompat as ray
+from raycompat._messages.nodes import ClusterState
 from raycompat.train import ScalingConfig, _reservation
 from raycompat.util import (
     get_placement_group,
@@ -67,7 +68,7 @@ def state(group):
 
 
 def _id_of(pid):
-    rows = ray._driver.require_session().rpc("raycompat_state")["nodes"]
+    rows = ray._driver.require_session().rpc(ClusterState())["nodes"]
     return next((node["node_id"] for node in rows if node["pid"] == pid), None)
 
 

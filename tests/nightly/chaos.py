@@ -34,6 +34,7 @@ import psutil
 
 import raycompat as ray
 from raycompat._caller import current_session
+from raycompat._messages.nodes import ClusterState
 from raycompat._node.pulse import NAME as PULSE
 from raycompat._protocol import liveness
 
@@ -302,7 +303,7 @@ class Killer:
 
     def _nodes(self) -> set[int]:
         """Return the workers that are nodes by now; without the driver's own, which has its values."""
-        nodes = current_session.get().rpc("raycompat_state")["nodes"]
+        nodes = current_session.get().rpc(ClusterState())["nodes"]
         return {node["pid"] for node in nodes} - {self._home}
 
     def _alive(self) -> list[int]:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.calls import Call
-from raycompat._protocol import direct_messages
+from raycompat._messages import direct
 
 NUM_CALLS = 1000
 
@@ -68,7 +68,7 @@ def test_the_failure_of_an_earlier_try_uses_no_retry():
     call.retries, first = 5, call.attempt
 
     def fails(attempt):
-        channel.on_message((direct_messages.FAILED, "call", b"error", True, attempt))
+        channel.on_message((direct.FAILED, "call", b"error", True, attempt))
 
     fails(first)
     assert (call.retries, call.attempt) == (4, first + 1)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from raycompat._messages.logs import ReadLog
 from raycompat._node import log_files
 from raycompat._node.log_files import LogFiles
 from raycompat._protocol.output_marks import NAME_MARK, of_call, without_marks
@@ -20,7 +21,7 @@ def files(tmp_path):
 
 
 def read(files, name, position=0, tail=-1, **of_task):
-    return asyncio.run(files.read(name, position, tail, **of_task))
+    return asyncio.run(files.read(ReadLog("node", name, position, tail, **of_task)))
 
 
 def read_all(files, name, **of_task):

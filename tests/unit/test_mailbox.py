@@ -12,9 +12,10 @@ import time
 import pytest
 
 from raycompat._executor import mailbox
-from raycompat._protocol import direct_messages, frames
+from raycompat._messages import direct
+from raycompat._messages.direct import CallMessage
+from raycompat._protocol import frames
 from raycompat._protocol.connection import Pump
-from raycompat._protocol.direct_messages import CallMessage
 
 
 @pytest.fixture
@@ -64,9 +65,7 @@ def test_nobody_waits_for_a_caller_that_is_gone(box, stream, result, monkeypatch
 def test_two_threads_that_look_take_each_call_once(box, stream):
     num_calls = 10_000
     fields = [None] * (len(CallMessage._fields) - 2)
-    data = b"".join(
-        frames.encode([(direct_messages.CALL, number, *fields)]) for number in range(num_calls)
-    )
+    data = b"".join(frames.encode([(direct.CALL, number, *fields)]) for number in range(num_calls))
     sender = threading.Thread(target=stream.sendall, args=(data,))
     sender.start()
 

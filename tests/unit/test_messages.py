@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import dataclasses
 import functools
 import importlib
 import inspect
 import pkgutil
+import typing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -17,23 +20,36 @@ import raycompat
 from raycompat import _dask_adapter as adapter
 from raycompat import _messages
 from raycompat._caller.scheduler_messages import SchedulerMessages
-from raycompat._messages import executors
+from raycompat._messages import direct, executors
 from raycompat._messages.base import (
     FromCaller,
     FromExecutor,
     FromNode,
     Message,
+    Request,
     ToCaller,
     ToExecutor,
     ToNode,
+    ask,
     handled,
     handled_from,
 )
 from raycompat._messages.calls import Cancel
 from raycompat._messages.executors import Answer, Interrupt, ItemYielded
+from raycompat._messages.groups import FindGroup
 from raycompat._messages.relays import RelayData
 
-_BASES = {Message, FromCaller, FromNode, ToCaller, ToNode, ToExecutor, FromExecutor, Answer}
+_BASES = {
+    Message,
+    Request,
+    FromCaller,
+    FromNode,
+    ToCaller,
+    ToNode,
+    ToExecutor,
+    FromExecutor,
+    Answer,
+}
 _PACKAGE = Path(raycompat.__file__).parent
 
 
@@ -115,6 +131,76 @@ def test_each_kind_is_sent_and_handled(kind, route):
 def test_a_node_reads_what_an_executor_writes(kind):
     message = kind(**{each.name: each.name for each in dataclasses.fields(kind)})
     assert executors.of_frame(message.to_frame()) == message
+
+
+#: Who answers each request, where not only the scheduler does.
+BY_NODES = {"Fetch", "ListStacks", "LogNames", "OpenChannel", "ReadLog"}
+#: Only tests ask for it.
+BY_TESTS = {"Inventory"}
+REQUESTS = [each for each in KINDS if issubclass(each, Request)]
+
+
+def _answered(node):
+    is_entry = isinstance(node, ast.Attribute) and node.attr in ("answered", "op")
+    return [node.value] if is_entry else []
+
+
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda each: each.__name__)
+def test_each_request_is_asked_and_answered(kind):
+    name = kind.__name__
+    assert name in BY_TESTS | _names(["."], _made)
+    assert name in _names(["_node"], _answered) | _names(["_scheduler"], _answered)
+    assert (name in BY_NODES) == (name in _names(["_node"], _answered))
+
+
+def test_a_request_travels_by_the_names_of_its_fields():
+    asked = []
+
+    def find(request):
+        asked.append(request)
+        return "the answer"
+
+    operation, answer = FindGroup.answered(find)
+    assert (operation, answer(name="g", namespace="n")) == ("raycompat-find-group", "the answer")
+    peer = SimpleNamespace(**{operation: AsyncMock(side_effect=lambda **fields: answer(**fields))})
+    assert asyncio.run(ask(peer, FindGroup("g", "m"))) == "the answer"
+    assert asked == [FindGroup("g", "n"), FindGroup("g", "m")]
+
+
+DIRECT = [name for name, value in vars(direct).items() if name.isupper() and isinstance(value, str)]
+FROM_CALLERS = {"HELLO", "CALL", "CREDIT", "HELD", "RETURN"}
+
+
+def _direct(node):
+    return (
+        [node.attr]
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "direct"
+        else []
+    )
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+def test_each_direct_kind_is_sent_and_handled(kind):
+    """Type checkers hold the fields of each against its type."""
+    sides = {"_caller": [], "_executor": []}
+    for folder in sides:
+        for node in _nodes(folder):
+            if isinstance(node, ast.match_case):
+                sides[folder] += [
+                    ("handled", each) for part in ast.walk(node.pattern) for each in _direct(part)
+                ]
+            elif isinstance(node, ast.Tuple):
+                sides[folder] += [("sent", each) for part in node.elts for each in _direct(part)]
+    sender, receiver = (
+        ("_caller", "_executor") if kind in FROM_CALLERS else ("_executor", "_caller")
+    )
+    assert ("sent", kind) in sides[sender]
+    assert ("handled", kind) in sides[receiver]
+
+
+def test_a_call_has_as_many_fields_as_its_class_names():
+    names = typing.get_args(direct.CallFields)
+    assert len(direct.CallMessage._fields) == len(names)
 
 
 def test_no_two_kinds_have_the_same_name():

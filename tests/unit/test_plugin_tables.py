@@ -15,10 +15,9 @@ from raycompat._messages.actors import ActorEnded
 from raycompat._messages.calls import Blocked, EndedByLease, Result, Schedule, Submit
 from raycompat._messages.groups import CreateGroup, RemoveGroup
 from raycompat._messages.jobs import JobEnded
-from raycompat._messages.nodes import NodeReady
+from raycompat._messages.nodes import NodeReady, Resources
 from raycompat._messages.watching import Gpus
 from raycompat._protocol import failures, ids
-from raycompat._protocol.operations import Request
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Span, pack
 from raycompat._protocol.strategy import InGroup
@@ -355,7 +354,7 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
         for number in range(3):
             info = {"node_id": f"{number}", "name": "gone", "ip": "10.0.0.1"}
             cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info)
-        answer = cluster.parts.handlers()[Request.RESOURCES]()
+        answer = cluster.parts.handlers()[Resources.op]()
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 
     in_loop(test)

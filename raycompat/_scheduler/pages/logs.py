@@ -9,7 +9,8 @@ from bokeh.layouts import column, row
 from bokeh.models.widgets.inputs import Select, TextInput
 from bokeh.models.widgets.markups import PreText
 
-from raycompat._protocol.operations import Request
+from raycompat._messages.logs import LogNames, ReadLog
+from raycompat._messages.watching import ListStacks
 from raycompat._protocol.output_marks import without_marks
 from raycompat._scheduler.pages.tables import classes_of_processes
 
@@ -100,23 +101,22 @@ class Logs:
             "",
         )
         if stream == _STACK:
-            found = await self._ask(node, Request.STACKS, pid=int(pid))
+            found = await self._ask(ListStacks(node, int(pid)))
             shown = [each["stack"] for each in found.get("processes", ())]
             self._lines = "\n".join(shown or [found.get("error", "It does not run.")]).splitlines()
             return
         pattern = f"worker-*-{pid}.{stream}"
-        found = await self._ask(node, Request.LOG_NAMES, pattern=pattern)
+        found = await self._ask(LogNames(node, pattern))
         names = found.get("names", [])
         if not names:
             self._lines = [found.get("error", "It has printed nothing.")]
             return
-        question = {"name": names[0], "position": -1, "tail": _MANY_LINES}
-        found = await self._ask(node, Request.LOG_READ, **question)
+        found = await self._ask(ReadLog(node, names[0], position=-1, tail=_MANY_LINES))
         printed = without_marks(found["data"]) if "data" in found else found["error"].encode()
         self._lines = printed.decode(errors="replace").splitlines()
 
-    async def _ask(self, node: str, request: Request, **question: Any) -> dict[str, Any]:
+    async def _ask(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
         try:
-            return await self._parts.logs.of_node(node, request, **question)
+            return await self._parts.logs.of_node(request)
         except OSError as error:
             return {"error": f"The node does not answer: {error}"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.state import RAY_MAX_LIMIT_FROM_API_SERVER, SCHEMAS
-from raycompat._protocol.operations import Request
+from raycompat._messages.watching import ListStacks
 from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
@@ -74,7 +74,7 @@ class State:
 
         async def ask(each: str) -> dict[str, Any]:
             try:
-                return await self._parts.logs.of_node(each, Request.STACKS, pid=pid)
+                return await self._parts.logs.of_node(ListStacks(each, pid))
             except OSError as error:
                 return {"error": f"The node {each} does not answer: {error}"}
 

@@ -6,11 +6,12 @@ import asyncio
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from raycompat._caller import current_session
+from raycompat._messages.base import Request, ask
+from raycompat._messages.watching import ListRows, Summarize
 from raycompat._protocol import shared_secret
-from raycompat._protocol.operations import Request, ask
 from raycompat._protocol.shared_secret import Authority
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.common import (
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _REFUSED = {
     StateResource.RUNTIME_ENVS: "list_actors(detail=True) has the environments of actors",
 }
+
+
+_A = TypeVar("_A")
 
 
 class StateApiClient:
@@ -87,12 +91,13 @@ class StateApiClient:
                 "Use filters to get less."
             )
         answer = self.ask(
-            Request.LIST,
+            ListRows(
+                _checked(resource).value,
+                list(options.filters or ()),
+                options.limit,
+                options.detail,
+            ),
             options.timeout,
-            resource=_checked(resource).value,
-            filters=list(options.filters or ()),
-            limit=options.limit,
-            detail=options.detail,
         )
         _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
         schema, _ = SCHEMAS[resource.value]
@@ -114,12 +119,13 @@ class StateApiClient:
             raise ValueError(f"Can't get {resource.name} by id.")
         schema, key = SCHEMAS[resource.value]
         answer = self.ask(
-            Request.LIST,
+            ListRows(
+                resource.value,
+                [(key, "=", id)],
+                limit=RAY_MAX_LIMIT_FROM_API_SERVER,
+                detail=True,
+            ),
             (options or GetApiOptions()).timeout,
-            resource=resource.value,
-            filters=[(key, "=", id)],
-            limit=RAY_MAX_LIMIT_FROM_API_SERVER,
-            detail=True,
         )
         found = [schema(**row) for row in answer["result"]]
         if not found:
@@ -137,7 +143,7 @@ class StateApiClient:
         _explain: bool = False,
     ) -> dict[str, Any]:
         """Return sums of a resource; see `summarize_tasks`."""
-        answer = self.ask(Request.SUMMARIZE, options.timeout, resource=resource.value)
+        answer = self.ask(Summarize(resource.value), options.timeout)
         _complain(resource.value, answer, raise_on_missing_output, explain=_explain)
         return {"cluster": answer["result"]}
 
@@ -156,7 +162,7 @@ class StateApiClient:
             finally:
                 self._connection = None
 
-    def ask(self, request: Request, timeout_s: float, **question: Any) -> dict[str, Any]:
+    def ask(self, request: Request[_A], timeout_s: float) -> _A:
         """Ask the scheduler something.
 
         Raises
@@ -169,7 +175,7 @@ class StateApiClient:
 
                 async def ask_in_time() -> Any:
                     async with asyncio.timeout(timeout_s):
-                        return await ask(client.scheduler, request, **question)
+                        return await ask(client.scheduler, request)
 
                 answer = client.sync(ask_in_time)
         except TimeoutError as error:
@@ -187,7 +193,7 @@ class StateApiClient:
             )
         if "error" in answer:
             raise RayStateApiException(answer["error"])
-        return cast("dict[str, Any]", answer)
+        return cast("_A", answer)
 
 
 @contextmanager

@@ -6,10 +6,11 @@ import codecs
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+from raycompat._messages.logs import LogNames, ReadLog
 from raycompat._protocol import submission
-from raycompat._protocol.operations import Request
 from raycompat._protocol.output_marks import without_marks
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import DEFAULT_RPC_TIMEOUT, GetApiOptions, StateResource
@@ -61,7 +62,7 @@ def list_logs(
     if node is None:
         raise AssertionError("list_logs needs a node: give node_id or node_ip.")
     client = _client or StateApiClient(address)
-    found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=glob_filter or "*")
+    found = client.ask(LogNames(node, glob_filter or "*"), timeout)
     groups: dict[str, list[str]] = {}
     for name in found["names"]:
         groups.setdefault(_kind_of(name), []).append(name)
@@ -163,8 +164,12 @@ def get_log(
         return
     task = task_id or ""
     position = 0 if tail < 0 or task else -1
-    question = {"node": node, "name": name, "position": position, "tail": tail, "task": task}
-    parts = _read(client, question, timeout, _interval or _INTERVAL_S if follow else None)
+    parts = _read(
+        client,
+        ReadLog(node, name, position, tail, task),
+        timeout,
+        _interval or _INTERVAL_S if follow else None,
+    )
     if task:
         parts = _last_lines(parts, tail)
     yield from _decoded(parts, encoding, errors, filter_ansi_code=filter_ansi_code)
@@ -184,7 +189,7 @@ def _decoded(
 
 
 def _name_of(client: StateApiClient, node: str, pattern: str, timeout: int) -> str | None:
-    found = client.ask(Request.LOG_NAMES, timeout, node=node, pattern=pattern)
+    found = client.ask(LogNames(node, pattern), timeout)
     name: str | None = next(iter(found["names"]), None)
     return name
 
@@ -219,13 +224,14 @@ def _place_of_task(
 
 
 def _read(
-    client: StateApiClient, question: dict[str, Any], timeout: int, interval_s: float | None
+    client: StateApiClient, question: ReadLog, timeout: int, interval_s: float | None
 ) -> Iterator[tuple[bytes, bool]]:
     """Yield the parts of a file, and whether others follow now; with an interval, wait for others."""
     while True:
-        found = client.ask(Request.LOG_READ, timeout, **question)
-        question = {**question, "position": found["position"]}
-        question["is_inside"] = found.get("is_inside", False)
+        found = client.ask(question, timeout)
+        question = replace(
+            question, position=found["position"], is_inside=found.get("is_inside", False)
+        )
         yield without_marks(found["data"]), found["has_more"]
         if not found["has_more"]:
             if interval_s is None:
