@@ -12,13 +12,13 @@ from typing import Any, Protocol, overload
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors, trace_events
+from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat._messages.nodes import ClusterState, Resources
 from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
 from raycompat._typing import P, R, T
 from raycompat.actor import ActorClass, ActorHandle
-from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat.remote_function import RemoteFunction
 
 

@@ -117,14 +117,14 @@ class RayContext(Mapping[str, Any]):
         )
 
     def _repr_html_(self) -> str:
-        from raycompat import _notebook
+        from raycompat._caller import notebook
 
         rows = {
             "Python": self.python_version,
             "raycompat": VERSION,
             "Cluster": str(self.address_info["address"]),
         }
-        return _notebook.of_cluster(rows.items(), self.dashboard_url)
+        return notebook.of_cluster(rows.items(), self.dashboard_url)
 
 
 def init(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from raycompat.object_ref import ObjectRef
+from raycompat._caller.object_ref import ObjectRef
 
 P = ParamSpec("P")
 R = TypeVar("R")

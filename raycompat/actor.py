@@ -31,6 +31,7 @@ from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds, exported_id
+from raycompat._caller.object_ref import UnboundObjectRef, WeakObjectRef
 from raycompat._host import interrupts
 from raycompat._messages.actors import FindActor, FreeName, KillActor, ReserveActor
 from raycompat._protocol import id_types, ids
@@ -54,14 +55,13 @@ from raycompat._protocol.options import (
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
-from raycompat.object_ref import UnboundObjectRef, WeakObjectRef
 from raycompat.remote_function import pickled_exceptions, show_parameters, without_remote
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
+    from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
     from raycompat._caller.session import Session
     from raycompat.dag import ClassNode
-    from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 T = TypeVar("T")
 
@@ -695,9 +695,9 @@ class ActorHandle(Generic[T]):
         return f"Actor({self._about.class_name}, {self._actor_id.hex()})"
 
     def _repr_html_(self) -> str:
-        from raycompat import _notebook
+        from raycompat._caller import notebook
 
-        return _notebook.of_actor(self._about.class_name, self._actor_id.hex())
+        return notebook.of_actor(self._about.class_name, self._actor_id.hex())
 
     def __hash__(self) -> int:
         return hash(self._actor_id)

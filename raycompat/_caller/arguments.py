@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.dask_values import as_ref, is_dask_value
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._caller.put import put_block
 from raycompat._host.segment import RECYCLED_BYTES
@@ -24,7 +25,6 @@ from raycompat._protocol.serialization import (
     unpicklable,
 )
 from raycompat._protocol.values import InlineValue
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

@@ -34,6 +34,7 @@ from raycompat._caller.direct_sender import (
     when_drained,
 )
 from raycompat._caller.lease import Lease, best_idle
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.waiting import WaitingCalls
 from raycompat._host import clock
@@ -47,7 +48,6 @@ from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.resource_set import LeaseKind
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.connections import CallConnection

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from raycompat._caller.calls import ENDED, SENT, Call
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, Entry
 from raycompat._caller.sender import Sender
 from raycompat._messages.calls import Cancel, Credit, EndedByLease, Schedule
 from raycompat._protocol import failures
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
-from raycompat.object_ref import ObjectRef
 
 
 class SchedulerSender(Sender):

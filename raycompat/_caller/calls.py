@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from raycompat._caller.exports import Exported
     from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
+    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.object_table import Entry
     from raycompat._caller.sender import Sender
     from raycompat._caller.session import Setup
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import Strategy
     from raycompat._protocol.values import Wire
-    from raycompat.object_ref import ObjectRef
 
 
 class CallState(Enum):

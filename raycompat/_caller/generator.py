@@ -10,11 +10,11 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import READY, Entry
 from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

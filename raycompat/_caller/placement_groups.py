@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._messages.groups import (
     AwaitGroup,
     CreateGroup,
@@ -17,7 +18,6 @@ from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import interrupts
 from raycompat._protocol import ids
 from raycompat._protocol.serialization import (
@@ -16,7 +17,6 @@ from raycompat._protocol.serialization import (
     unpicklable,
 )
 from raycompat._protocol.values import InlineValue
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

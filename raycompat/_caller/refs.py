@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, READY
 from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller.fetch import fetch
+from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._host import clock, segment
 from raycompat._protocol.serialization import deserialize
 from raycompat._protocol.values import InlineValue
-from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel

@@ -24,8 +24,8 @@ from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
 
 if TYPE_CHECKING:
+    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.session import Session
-    from raycompat.object_ref import ObjectRef
 
 logger = logging.getLogger(__name__)
 

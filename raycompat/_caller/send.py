@@ -8,11 +8,11 @@ from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import is_near
 from raycompat._caller.calls import Call
 from raycompat._caller.generator import Stream
+from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat._caller.object_table import FAILED, PENDING
 from raycompat._host import interrupts
 from raycompat._protocol import ids
 from raycompat._protocol.strategy import InGroup
-from raycompat.object_ref import ObjectRef, ObjectRefGenerator
 
 if TYPE_CHECKING:
     from raycompat._caller.sender import Sender

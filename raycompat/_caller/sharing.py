@@ -30,8 +30,8 @@ from raycompat._protocol import failures
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:
+    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.session import Session
-    from raycompat.object_ref import ObjectRef
 
 
 class Sharing:
@@ -80,7 +80,7 @@ class Sharing:
         """Keep objects alive that a value of this process contains."""
         if not keys:
             return ()
-        from raycompat.object_ref import ObjectRef
+        from raycompat._caller.object_ref import ObjectRef
 
         held = []
         for key in keys:

@@ -27,6 +27,7 @@ from raycompat import exceptions
 from raycompat._caller import resolve, send, this_process
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import processes
 from raycompat._messages.objects import ObjectFreed, WatchObject
 from raycompat._protocol import failures, gpu_memory, ids, tensor_bytes
@@ -34,7 +35,6 @@ from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.gpu_memory import GpuMemory
 from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue, to_wire
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

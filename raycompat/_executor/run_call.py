@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors, tracing
+from raycompat._caller.object_ref import DynamicObjectRefGenerator, ObjectRef
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._host import segment
@@ -26,7 +27,6 @@ from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol.spans import Failure, Phases
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
-from raycompat.object_ref import DynamicObjectRefGenerator, ObjectRef
 
 if TYPE_CHECKING:
     from raycompat._caller.this_process import RunningCall

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import ObjectTable
-from raycompat.object_ref import ObjectRef
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 
 from raycompat import exceptions
 from raycompat._caller import resolve
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import READY, Entry, ObjectTable
 from raycompat._protocol import failures
-from raycompat.object_ref import ObjectRef
 
 
 @pytest.fixture
