@@ -413,6 +413,7 @@ DRIVER = """
     import numpy as np
     import psutil
     import raycompat as ray
+    from raycompat._messages.nodes import ClusterState
 
     ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
 
