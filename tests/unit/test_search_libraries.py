@@ -17,6 +17,7 @@ from raycompat._old.tune.flaml import CFO, BlendSearch
 from raycompat._old.tune.skopt import SkOptSearch
 from raycompat.tune.search.bohb import TuneBOHB
 from raycompat.tune.search.hebo import HEBOSearch
+from raycompat.tune.search.library import numbers_of
 
 SPACE = {
     "x": tune.uniform(0, 10),
@@ -169,3 +170,15 @@ def test_trials_that_are_paused_do_not_count(monkeypatch):
         ({"budget": 1, "config": config}, -4.0),
         ({"budget": 3, "config": config}, -6.0),
     ]
+
+
+def test_ranges_of_numbers():
+    def found(domain, **options):
+        return numbers_of("Some library", "x", domain, **options)
+
+    assert found(tune.uniform(1, 2)) == (1, 2, False, False, None)
+    assert found(tune.lograndint(1, 9)) == (1, 8, True, True, None)
+    assert found(tune.quniform(0, 1, 0.5), takes_steps=True) == (0, 1, False, False, 0.5)
+    for domain in (tune.quniform(0, 1, 0.5), tune.randn(0, 1), tune.sample_from(lambda _: 1)):
+        with pytest.raises(ValueError, match="Some library has no distribution .* 'x'"):
+            found(domain)

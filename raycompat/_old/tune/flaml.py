@@ -6,16 +6,8 @@ import itertools
 from typing import Any
 
 from raycompat.tune.search.extras import require
-from raycompat.tune.search.library import LibrarySearcher, unknown_domain
-from raycompat.tune.search.sample import (
-    Categorical,
-    Domain,
-    Float,
-    Integer,
-    LogUniform,
-    Normal,
-    without_step,
-)
+from raycompat.tune.search.library import LibrarySearcher, numbers_of
+from raycompat.tune.search.sample import Categorical, Domain
 from raycompat.tune.trainable.nested import flatten_dict, unflatten_dict
 
 __all__ = ["CFO", "BlendSearch"]
@@ -157,15 +149,11 @@ def _with_config(result: dict[str, Any], values: dict[str, Any]) -> dict[str, An
 def _domain(name: str, domain: Domain) -> Any:
     """Return FLAML's description of a domain."""
     tune = require("flaml.tune", "BlendSearch")
-    sampler, step = without_step(domain.get_sampler())
-    is_log = isinstance(sampler, LogUniform)
     if isinstance(domain, Categorical):
         return tune.choice(list(domain.categories))
-    if isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
-        raise unknown_domain(
-            BlendSearch.library, name, domain, "uniform, loguniform, randint, lograndint or choice"
-        )
-    kind = ("log" if is_log else "") + ("randint" if isinstance(domain, Integer) else "uniform")
-    if step:
-        return getattr(tune, f"q{kind}")(domain.lower, domain.upper, step)
-    return getattr(tune, kind)(domain.lower, domain.upper)
+    found = numbers_of(BlendSearch.library, name, domain, takes_steps=True)
+    kind = ("log" if found.is_log else "") + ("randint" if found.is_int else "uniform")
+    bounds = found.lower, found.upper + found.is_int  # FLAML's integers end before the upper one
+    if found.step:
+        return getattr(tune, f"q{kind}")(*bounds, found.step)
+    return getattr(tune, kind)(*bounds)

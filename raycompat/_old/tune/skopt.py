@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 
 from raycompat.tune.search.extras import require
-from raycompat.tune.search.library import LibrarySearcher, unknown_domain
-from raycompat.tune.search.sample import (
-    Categorical,
-    Domain,
-    Float,
-    Integer,
-    LogUniform,
-    Normal,
-    without_step,
-)
+from raycompat.tune.search.library import LibrarySearcher, numbers_of
+from raycompat.tune.search.sample import Categorical, Domain
 
 __all__ = ["SkOptSearch"]
 
@@ -115,14 +107,9 @@ class SkOptSearch(LibrarySearcher):
 def _dimension(name: str, domain: Domain) -> Any:
     """Return the dimension of scikit-optimize for a domain."""
     space = require("skopt.space", "SkOptSearch")
-    sampler, step = without_step(domain.get_sampler())
     if isinstance(domain, Categorical):
         return space.Categorical(list(domain.categories), name=name)
-    if step or isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
-        raise unknown_domain(
-            SkOptSearch.library, name, domain, "uniform, loguniform, randint, lograndint or choice"
-        )
-    prior = "log-uniform" if isinstance(sampler, LogUniform) else "uniform"
-    if isinstance(domain, Integer):
-        return space.Integer(domain.lower, domain.upper - 1, prior=prior, name=name)
-    return space.Real(domain.lower, domain.upper, prior=prior, name=name)
+    found = numbers_of(SkOptSearch.library, name, domain)
+    prior = "log-uniform" if found.is_log else "uniform"
+    kind = space.Integer if found.is_int else space.Real
+    return kind(found.lower, found.upper, prior=prior, name=name)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from raycompat.tune.result import DEFAULT_METRIC
-from raycompat.tune.search.sample import Domain
+from raycompat.tune.search.sample import (
+    Domain,
+    Float,
+    Integer,
+    LogUniform,
+    Normal,
+    without_step,
+)
 from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
 
@@ -147,3 +154,51 @@ def unknown_domain(library: str, name: str, domain: Domain, known: str) -> Value
         f"{library} has no distribution for the parameter {name!r}, {type(domain).__name__}"
         f"{domain.domain_str}: use {known}."
     )
+
+
+class Numbers(NamedTuple):
+    """A range of numbers.
+
+    Parameters
+    ----------
+    lower, upper : float
+        `upper` is the largest integer, where the numbers are integers.
+    is_int : bool
+    is_log : bool
+        Whether the logarithms are spread evenly.
+    step : float or None
+        What the numbers are multiples of.
+    """
+
+    lower: Any
+    upper: Any
+    is_int: bool
+    is_log: bool
+    step: Any
+
+
+def numbers_of(library: str, name: str, domain: Domain, takes_steps: bool = False) -> Numbers:
+    """Return the range of a domain that is not categorical.
+
+    Parameters
+    ----------
+    library, name : str
+        Of the library and of the parameter, for the error.
+    domain : Domain
+    takes_steps : bool, default False
+        Whether the library has ranges with a step.
+
+    Raises
+    ------
+    ValueError
+        When the library has no such distribution.
+    """
+    sampler, step = without_step(domain.get_sampler())
+    has_step = step is not None and not takes_steps
+    if has_step or isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
+        raise unknown_domain(
+            library, name, domain, "uniform, loguniform, randint, lograndint or choice"
+        )
+    is_int = isinstance(domain, Integer)
+    upper = domain.upper - 1 if isinstance(domain, Integer) else domain.upper
+    return Numbers(domain.lower, upper, is_int, isinstance(sampler, LogUniform), step)

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat.tune.search.extras import require
-from raycompat.tune.search.library import LibrarySearcher, unknown_domain
-from raycompat.tune.search.sample import (
-    Categorical,
-    Domain,
-    Float,
-    Integer,
-    LogUniform,
-    Normal,
-    without_step,
-)
+from raycompat.tune.search.library import LibrarySearcher, numbers_of
+from raycompat.tune.search.sample import Categorical, Domain
 
 __all__ = ["AxSearch"]
 
@@ -134,19 +126,14 @@ class AxSearch(LibrarySearcher):
 
 def _parameter(name: str, domain: Domain) -> dict[str, Any]:
     """Return Ax's description of a domain."""
-    sampler, step = without_step(domain.get_sampler())
     if isinstance(domain, Categorical):
         kind = {"type": "choice", "values": list(domain.categories), "is_ordered": False}
         return {"name": name, **kind, "sort_values": False}
-    if step or isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
-        raise unknown_domain(
-            "Ax", name, domain, "uniform, loguniform, randint, lograndint or choice"
-        )
-    is_int = isinstance(domain, Integer)
+    found = numbers_of("Ax", name, domain)
     return {
         "name": name,
         "type": "range",
-        "bounds": [domain.lower, domain.upper - 1 if is_int else domain.upper],
-        "value_type": "int" if is_int else "float",
-        "log_scale": isinstance(sampler, LogUniform),
+        "bounds": [found.lower, found.upper],
+        "value_type": "int" if found.is_int else "float",
+        "log_scale": found.is_log,
     }

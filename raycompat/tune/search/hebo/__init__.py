@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 
 from raycompat.tune.search.extras import require
-from raycompat.tune.search.library import LibrarySearcher, unknown_domain
-from raycompat.tune.search.sample import (
-    Categorical,
-    Domain,
-    Float,
-    Integer,
-    LogUniform,
-    Normal,
-    without_step,
-)
+from raycompat.tune.search.library import LibrarySearcher, numbers_of
+from raycompat.tune.search.sample import Categorical, Domain
 
 __all__ = ["HEBOSearch"]
 
@@ -120,20 +112,8 @@ def _python(value: Any) -> Any:
 
 def _parameter(name: str, domain: Domain) -> dict[str, Any]:
     """Return HEBO's description of a domain."""
-    sampler, step = without_step(domain.get_sampler())
     if isinstance(domain, Categorical):
         return {"name": name, "type": "cat", "categories": list(domain.categories)}
-    if step or isinstance(sampler, Normal) or not isinstance(domain, Float | Integer):
-        raise unknown_domain(
-            "HEBO", name, domain, "uniform, loguniform, randint, lograndint or choice"
-        )
-    is_log = isinstance(sampler, LogUniform)
-    if isinstance(domain, Integer):
-        kind = "pow_int" if is_log else "int"
-        return {"name": name, "type": kind, "lb": domain.lower, "ub": domain.upper - 1}
-    return {
-        "name": name,
-        "type": "pow" if is_log else "num",
-        "lb": domain.lower,
-        "ub": domain.upper,
-    }
+    found = numbers_of("HEBO", name, domain)
+    kind = ("pow" if found.is_log else "num", "pow_int" if found.is_log else "int")[found.is_int]
+    return {"name": name, "type": kind, "lb": found.lower, "ub": found.upper}
