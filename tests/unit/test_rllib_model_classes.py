@@ -265,6 +265,7 @@ def test_variables_beside_layers_learn_where_keras_knows_them():
 
     class Registered(Own):
         def set_up(self):
+            self._registered = False  # a name of the program's
             scale = tf.keras.Variable(2.0)
             self.factor = lambda: scale
             self.register_variables([scale, *self.dense.variables])

@@ -124,7 +124,7 @@ class TFModelV2(ModelV2):
         ----------
         variables : iterable of keras.Variable
         """
-        vars(self).setdefault("_registered", []).extend(variables)
+        vars(self).setdefault("_own_variables", []).extend(variables)
 
 
 class TorchModelV2(ModelV2):
