@@ -98,12 +98,14 @@ _TEMPLATE = """
 <style>
   .content { overflow-x: auto; }
   @media (prefers-color-scheme: dark) {
+    html { background: #181818; color-scheme: dark; }
     body { background: #181818; }
     .navbar ul, .dropdown-content { background: #242424; }
     .navbar li a { color: #ddd; }
     .navbar li:hover, .navbar li.active { background: #6b4a28; }
     #navbar-toggle-icon img { filter: invert(1); }
-    .content { filter: invert(0.92) hue-rotate(180deg); background: white; min-height: 100vh; }
+    .content { filter: invert(0.92) hue-rotate(180deg); }
+    .content { background: white; color: black; color-scheme: light; }
   }
 </style>
 <script>
