@@ -388,12 +388,12 @@ class Driver:
     async def _reserve(self, key: str, spec: Any, about: ActorSpec) -> None:
         reserve = self.world.parts.actors.reserve
         try:
-            answer = await self.world.ask(lambda: reserve(self.client, key, self.job, about))
+            taken = await self.world.ask(lambda: reserve(self.client, key, self.job, about))
         except ValueError:
             return  # the client has left
         if self.is_gone:
             return
-        if answer["taken"]:
+        if taken is not None:
             self.world.note(f"{self.client} finds the name {about['name']} taken")
         elif self.world.chance(0.1):
             self.send(FreeName(key))

@@ -369,8 +369,9 @@ def _end_detached(world: World) -> None:
     for row in list(world.parts.actors.rows.values()):
         if row.detached:
             world.parts.actors.kill("", KillActor(row.key, no_restart=True))
-    for group in world.parts.groups.living():
-        world.parts.groups._remove(group)
+    for group in world.parts.groups.all():
+        if group.spec["detached"]:
+            world.parts.groups._remove(group.id)
 
 
 def run(plan: Plan) -> Outcome:

@@ -10,16 +10,11 @@ from unittest import mock
 from raycompat._node.calls import Calls as NodeCalls
 from raycompat._node.leases import Leases as NodeLeases
 from raycompat._scheduler.actor_directory import ActorDirectory
-from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
-from raycompat._scheduler.functions import Functions
 from raycompat._scheduler.groups import Groups
-from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.ledger import Capacity, Ledger
-from raycompat._scheduler.lines import Lines
-from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.pins import Pins
 
 #: Makes a context in which the product has the fault.
@@ -69,7 +64,7 @@ def _gpus_always_fit() -> AbstractContextManager[Any]:
 
 #: The faults by name.
 MUTATIONS: dict[str, Mutation] = {
-    "no call starts after a release": _every_other(Dispatcher, "soon"),
+    "every other wake-up of the dispatcher is lost": _every_other(Dispatcher, "soon"),
     "an ended call keeps its resources": _without(Calls, "_release"),
     "released GPUs stay held": _release_keeps_gpus,
     "a GPU is given twice": _gpus_always_fit,
@@ -79,21 +74,8 @@ MUTATIONS: dict[str, Mutation] = {
     "the report of free accelerators has no effect": _without(Calls, "freed"),
     "a CPU that was lent is not taken back": _without(Ledger, "take_back_cpu"),
     "a call in a line is not withdrawn": _without(Dispatcher, "withdraw"),
-    "a removed group keeps its calls": lambda: mock.patch.object(Calls, "in_group", lambda *_: []),
-    "groups outlive their creators": _without(Groups, "_collect"),
     "the bundles of a node that left count as placed": _without(Groups, "node_left"),
     "nobody is told that a group is ready": _without(Groups, "_tell_all"),
-    "the calls of a client that left go on by lease": _without(Calls, "client_left"),
-    "promises of a client that left are not broken": _without(Objects, "_break_promises_of"),
     "pins are not dropped": _without(Pins, "drop"),
-    "values without references are not removed": _without(Objects, "discard"),
-    "values given to a node that left are forgotten": _without(Objects, "node_left"),
     "a lease that ended is not reported": _without(Leases, "ended"),
-    "no lease is revoked": _without(Leases, "_revoke"),
-    "an ended actor is not reported": _without(Actors, "_report_to_all"),
-    "actors of a client that left live on": _without(Actors, "client_left"),
-    "a cancelled call is not cancelled on its node": _without(NodeCalls, "cancel"),
-    "code of functions stays": _without(Functions, "end_job"),
-    "an ended job stays on its nodes": _without(Jobs, "end_if_done"),
-    "a line that became empty stays": _without(Lines, "_take_off"),
 }

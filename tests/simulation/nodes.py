@@ -356,6 +356,7 @@ class Serving:
             call = self._waiting.pop(0)
             self.running = call["key"]
             self._world.note(f"{self._executor.name} runs {self.running} by {self.key}")
+            self._world.starts_by_lease(self.key, self.running)
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(call["lasts_s"], self._finish, call)
 
@@ -589,6 +590,8 @@ class Node(BaseWorker):
                 message["run_spec"] = loads(dumps(message["run_spec"].data))
             self.handle_stimulus(_EVENTS[operation](**message))
         elif operation in self._handlers:
+            if operation == Revoke.op:
+                self.world.revoked[message["key"]] = CLOCK.now
             self._handlers[operation](**message)
 
     # --- Dask's state machine -------------------------------------------------------------------

@@ -27,7 +27,9 @@ from drivers import Actor, Driver, Held
 from nodes import Node
 
 from raycompat import _dask_adapter as adapter
+from raycompat._messages.calls import Blocked, Tried, Unblocked
 from raycompat._protocol import task_bodies
+from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentValue
 from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.plugin import SchedulerPlugin
@@ -37,6 +39,9 @@ adapter.publish_metrics = lambda collect: None
 
 #: Seconds of virtual time in which all that can end has ended.
 _SETTLE_S = 60.0
+
+#: Seconds after which an executor has surely heard that its lease was revoked.
+_REVOKED_S = 4.0
 
 #: What a worker reports to Dask.
 _METRICS = {
@@ -93,6 +98,9 @@ class World:
         self.segments: dict[str, str] = {}
         self.kept: WeakValueDictionary[str, SegmentValue] = WeakValueDictionary()
         self.sockets: dict[str, Any] = {}
+        #: When the node of each revoked lease has heard of it, and the calls that lend their CPU.
+        self.revoked: dict[str, float] = {}
+        self._lending: set[str] = set()
         #: The calls that have crashed once, and what each call was to do.
         self.seen: set[str] = set()
         self.planned: dict[str, str] = {}
@@ -120,6 +128,11 @@ class World:
         if isinstance(error, Broken):
             raise error
         logging.getLogger("simulation").error("%s", context["message"], exc_info=error)
+
+    def starts_by_lease(self, lease: str, call: str) -> None:
+        """Check that a lease, which was revoked a while ago, begins no call."""
+        if CLOCK.now - self.revoked.get(lease, CLOCK.now) > _REVOKED_S:
+            self.errors.records.append(f"{call} begins in {lease}, which was revoked")
 
     def note(self, text: str) -> None:
         """Write a line of the history."""
@@ -188,6 +201,10 @@ class World:
             self.num_steps += 1
             self.check()
             about = message.get("key") or message.get("group") or ""
+            if message["op"] == Blocked.op:
+                self._lending.add(about)
+            elif message["op"] in (Unblocked.op, Tried.op):
+                self._lending.discard(about)
             if message["op"] == "raycompat-submit":
                 about = ", ".join(each["key"] for each in message["calls"])
             self.note(
@@ -234,6 +251,8 @@ class World:
             owners.update(map(id, lingering))
         for group in self.parts.groups.all():
             owners.update(id(each) for each in group.holdings if each is not None)
+            if any(each not in ledger._held for each in group.holdings if each is not None):
+                raise Broken(f"A bundle of the group {group.id} is on a node that has left")
         held = {id(each): each for each in ledger._held}
         for each, count in owners.items():
             if count > 1:
@@ -256,6 +275,8 @@ class World:
                 if capacity.free[name] < 0 and name != "CPU":
                     raise Broken(f"{node_id}: {name} was given twice")
         for key, call in calls.holding.items():
+            if call.holding in ledger._lent and key not in self._lending:
+                raise Broken(f"{key} does not wait, and its CPU is lent")
             if calls.by_key.get(key) is not call:
                 raise Broken(f"{key} holds resources and is not known")
         for (_, name), key in self.parts.actors._directory._names.items():
@@ -292,6 +313,11 @@ class World:
             wish = group.wish()
             if parts.ledger.reserve(wish.bundles, wish.strategy, only=running, beside=wish.beside):
                 raise Broken(f"The group {group.id} waits, but its bundles are free")
+        for key, call in parts.calls.by_key.items():
+            strategy = call.strategy
+            if isinstance(strategy, InGroup) and parts.groups.is_gone(strategy.group):
+                if self.scheduler.tasks[key].state not in ("memory", "erred"):
+                    raise Broken(f"{key} goes on, and its group was removed")
         waiting = {key for line in parts.dispatcher.lines() for key in line.keys}
         for driver in self.living_drivers():
             for held in driver.held.values():
