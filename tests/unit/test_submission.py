@@ -72,10 +72,12 @@ def test_a_failure_of_what_sends_jobs_is_that_of_the_jobs(monkeypatch, limit_s):
 
 @pytest.mark.parametrize(("is_stop_wanted", "status"), [(True, "STOPPED"), (False, "FAILED")])
 def test_a_job_whose_actor_ends(is_stop_wanted, status):
+    noted = []
     parts = SimpleNamespace(
         notify_change=lambda: None,
         packages=SimpleNamespace(release=lambda holder: None),
         actors=SimpleNamespace(of_name=lambda name, namespace: None),
+        events=SimpleNamespace(note=lambda *about, **of: noted.append(about[2])),
     )
     jobs = submissions.Submissions(parts)
     added = submissions.Submission(submission.checked({"entrypoint": "true"}))
@@ -88,6 +90,7 @@ def test_a_job_whose_actor_ends(is_stop_wanted, status):
         assert jobs.stop(added)
     jobs.actor_ended(row, submissions.failures.actor_exited("some"))
     assert added.status == status
+    assert noted == [f"The submitted job {added.id} has ended with the status {status}."]
 
 
 def test_the_command_line_follows_output_in_its_main_thread(capsys):
