@@ -336,9 +336,9 @@ def _init(
     *,
     uses_leases: bool,
 ) -> RayContext:
-    from raycompat import _dask_versions  # its import raises an error where Dask is too old
+    from raycompat._dask import versions  # its import raises an error where Dask is too old
 
-    _dask_versions.warn_if_untried()
+    versions.warn_if_untried()
     check_settings()
     env = runtime_env.checked(given["job_config"].runtime_env)
     with contextlib.ExitStack() as stack:
@@ -379,7 +379,7 @@ def _begin(
     uses_leases: bool,
 ) -> RayContext:
     destination = _find_or_start(given, private, authority)
-    from raycompat._dask_client import DaskClient
+    from raycompat._dask.client_class import DaskClient
     from raycompat._launch import connect, prepare
     from raycompat._launch.dashboard_link import dashboard_link
 

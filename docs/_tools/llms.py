@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 import raycompat  # noqa: E402
-from raycompat import _dask_versions  # noqa: E402
+from raycompat._dask import versions  # noqa: E402
 from raycompat._surface import era  # noqa: E402
 
 _LINK = re.compile(r"\]\(([^)]+)\)")
@@ -37,7 +37,7 @@ def values() -> dict[str, str]:
     return {
         "version": raycompat.__version__,
         "ray": era.TODAY.rpartition(".")[0],
-        "oldest_dask": _dask_versions.OLDEST.rpartition(".")[0],
+        "oldest_dask": versions.OLDEST.rpartition(".")[0],
         "oldest_python": f"3.{min(minors)}",
         "newest_python": f"3.{max(minors)}",
     }

@@ -216,7 +216,7 @@ class RelayedConnection:
 
 
 async def _by_node(session: Session, place: Place, party: Party) -> bool:
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     try:
         comm = await adapter.open_comm(session.client, place.address, _CONNECT_S)

@@ -38,7 +38,7 @@ def _future_class() -> Any:
 
 def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
     """Return the key of a Dask task whose value is that of a reference (see `ObjectRef.key`)."""
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     session = ref._session
     if session.closed:
@@ -56,7 +56,7 @@ def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
 
 def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
     """Return `ref` as a Dask graph with one task, which is called `key`."""
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     return adapter.graph_of_one(key, ref.key, ref)
 

@@ -70,7 +70,7 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     OSError
         When the scheduler cannot reach the node either.
     """
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     question = Fetch(node, keys, session.setup.host)
     if session.setup.reaches_nodes and node not in session.out_of_reach:

@@ -179,7 +179,7 @@ class SchedulerMessages:
             session.table.settle(entry)
 
     def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
-        from raycompat import _dask_adapter as adapter
+        from raycompat._dask import client as adapter
 
         session = self._session
         self._release_ended(key)

@@ -197,7 +197,7 @@ class Session:
     def client(self) -> Client:
         """The Dask client, which connects at its first use."""
         if self._client is None:
-            from raycompat._dask_client import DaskClient
+            from raycompat._dask.client_class import DaskClient
 
             with self._connect_lock:
                 if self._client is None:
@@ -245,8 +245,8 @@ class Session:
 
     def _attach(self, client: Client) -> None:
         # Not imported at the top: importing Dask takes most of a second.
-        from raycompat import _dask_adapter as adapter
-        from raycompat import _transfer  # noqa: F401  (registers how values cross)
+        from raycompat._dask import client as adapter
+        from raycompat._dask import transfer  # noqa: F401  (registers how values cross)
 
         handlers = {
             **self._scheduler_messages.handlers(),

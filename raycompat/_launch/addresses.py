@@ -120,7 +120,7 @@ def _of_dask() -> Destination | None:
     It is that of the newest client, or that of Dask's configuration.
     """
     if "distributed" in sys.modules:
-        from raycompat import _dask_adapter as adapter
+        from raycompat._dask import client as adapter
 
         client = adapter.default_client()
         if client is not None:
@@ -178,7 +178,7 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
             scheme, text = local_address.SCHEME, f"{local_address.SCHEME}://{place}"
     if authority is not None:
         return _by_password(scheme, place, authority)
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     return Destination(f"{adapter.default_scheme()}://{place}" if scheme == "ray" else text)
 
@@ -236,7 +236,7 @@ def _of_client(client: Client) -> Destination:
 
 
 def _of_cluster(cluster: Any) -> Destination:
-    from raycompat import _dask_adapter as adapter
+    from raycompat._dask import client as adapter
 
     address = cluster.scheduler_address
     status = getattr(getattr(cluster, "status", None), "name", "running")

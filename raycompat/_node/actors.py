@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._messages.actors import ActorAlive, ActorEnded, ActorRestarting, RestartActor
 from raycompat._messages.executors import Failed
 from raycompat._node.calls import Running

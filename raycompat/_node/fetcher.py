@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._host import segment
 from raycompat._messages.base import ask
 from raycompat._messages.objects import Locate, MissingValues

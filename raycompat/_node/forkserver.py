@@ -156,12 +156,12 @@ def run(control: socket.socket, node: int, preload: Sequence[str] = ()) -> NoRet
         import distributed  # noqa: F401
         import numpy as np  # noqa: F401
 
-        import raycompat._dask_adapter
+        import raycompat._dask
+        import raycompat._dask.transfer
         import raycompat._executor.main
         import raycompat._executor.start
         import raycompat._face
         import raycompat._node.pulse
-        import raycompat._transfer
 
         raycompat._executor.start.prepare()
         raycompat._face.load()

@@ -9,7 +9,9 @@ import pickle
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import servers as dask_servers
+from raycompat._dask import streams as adapter
+from raycompat._dask import worker as dask_worker
 from raycompat._messages.base import ask
 from raycompat._messages.executors import FunctionCode, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
@@ -46,7 +48,7 @@ class Jobs:
         """Record a new driver, with the settings for the executors of its job."""
         job, setup = message.job, message.setup
         if self._take_back is None:
-            self._take_back = adapter.send_batches_at_once(self._node.worker)
+            self._take_back = dask_worker.send_batches_at_once(self._node.worker)
         if setup["log_to_driver"]:
             self._node.logs.follow(job)
         self.setups[job] = {
@@ -62,7 +64,7 @@ class Jobs:
             "labels": self._node.labels,
             "node_address": self._node.worker.address,
             "scheduler": self._node.worker.scheduler.address,
-            "security": adapter.client_security(self._node.worker),
+            "security": dask_servers.client_security(self._node.worker),
             "place": self._node.store.place.describe(),
             "logs": str(self._node.logs.directory),
         }

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._messages.executors import Abandon, BeginLease, LeaseServed
 from raycompat._messages.leases import LeaseAlive, LeaseEnded, Revoke
 from raycompat._node import accelerators

@@ -12,11 +12,10 @@ from typing import Any
 import dask
 from distributed import Worker
 
-from raycompat import _dask_adapter as adapter
 from raycompat import (
-    _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
+from raycompat._dask import servers as adapter
 from raycompat._host import lifeline
 from raycompat._node import forkserver_client
 from raycompat._protocol.shared_secret import Credentials, Token

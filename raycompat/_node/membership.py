@@ -8,7 +8,8 @@ import shutil
 import weakref
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import streams as dask_streams
+from raycompat._dask import worker as adapter
 from raycompat._messages.base import handled
 from raycompat._messages.nodes import Dismiss, Gone, NodeReady, Resign
 from raycompat._node.forkserver_client import ForkserverDied
@@ -73,8 +74,8 @@ class Membership:
         handlers = {**node.stream_handlers(), **dict([handled(Dismiss, self._dismissed)])}
         self._messages = list(handlers)
         self._take_back = [
-            adapter.add_handlers(worker.stream_handlers, adapter.guarded(handlers)),
-            adapter.add_handlers(worker.handlers, node.handlers()),
+            dask_streams.add_handlers(worker.stream_handlers, dask_streams.guarded(handlers)),
+            dask_streams.add_handlers(worker.handlers, node.handlers()),
         ]
         task_bodies.runners[worker] = node
 

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from raycompat import _dask_adapter as adapter
-from raycompat import _transfer
+from raycompat._dask import servers as adapter
+from raycompat._dask import spilling as dask_spilling
+from raycompat._dask import transfer
+from raycompat._dask import worker as dask_worker
 from raycompat._messages.actors import RestartActor
 from raycompat._messages.base import FromExecutor, FromNode, Handler, ask, handled
 from raycompat._messages.calls import (
@@ -151,8 +153,8 @@ class Node:
 
     def start(self) -> None:
         """Start the forkserver, the pulse, and the regular checks."""
-        _transfer.keep_in(self.store, self.store.place.host)
-        self._unlimit_spilling = adapter.limit_spilling(
+        transfer.keep_in(self.store, self.store.place.host)
+        self._unlimit_spilling = dask_spilling.limit_spilling(
             self.worker, self.store.room_on_disk, self.store.bytes_on_disk
         )
         self.pool.start()
@@ -193,7 +195,7 @@ class Node:
         if self._is_closed:
             return
         try:
-            adapter.tell_scheduler(self.worker, message)
+            dask_worker.tell_scheduler(self.worker, message)
         except OSError:  # the connection is closed
             raise
         except Exception as error:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any, NoReturn
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._host import processes
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._host import unix_socket
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._messages.calls import Result, Tried
 from raycompat._messages.executors import Answer, Failed, Succeeded
 from raycompat._node.calls import Running

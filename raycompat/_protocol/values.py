@@ -62,7 +62,7 @@ class SegmentValue:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "A SegmentValue owns its segment, so only _transfer can send it to another process."
+            "A SegmentValue owns its segment, so only _dask.transfer can send it to another process."
         )
 
     def __sizeof__(self) -> int:

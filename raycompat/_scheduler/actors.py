@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.actors import (
     ActorAlive,
     ActorBuilt,

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as dask_pages
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.calls import (
     Blocked,
     Cancel,
@@ -206,7 +207,7 @@ class Calls:
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
-            name = adapter.prefix_of(self._scheduler, key)
+            name = dask_pages.prefix_of(self._scheduler, key)
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._computed.add(key)

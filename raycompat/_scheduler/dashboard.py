@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tornado import web
 from tornado.httputil import HTTPMessageDelegate
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
+from raycompat._dask.streams import TakeBack
 from raycompat._scheduler import job_requests
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def is_served(scheduler: Scheduler) -> bool:
     return _NAME in scheduler.extensions or bool(scheduler.http_application.applications)
 
 
-def when_imported(scheduler: Scheduler, add: Callable[[], adapter.TakeBack]) -> adapter.TakeBack:
+def when_imported(scheduler: Scheduler, add: Callable[[], TakeBack]) -> TakeBack:
     """Call `add` when Dask's pages have been imported, which may be now."""
     dashboard = scheduler.extensions.get(_NAME)
     if dashboard is None or dashboard.is_imported:
@@ -57,9 +58,9 @@ def when_imported(scheduler: Scheduler, add: Callable[[], adapter.TakeBack]) -> 
 class Addition:
     """Pages that are added when Dask's are imported, unless they are taken back before."""
 
-    def __init__(self, add: Callable[[], adapter.TakeBack]) -> None:
-        self._add: Callable[[], adapter.TakeBack] | None = add
-        self._remove: adapter.TakeBack | None = None
+    def __init__(self, add: Callable[[], TakeBack]) -> None:
+        self._add: Callable[[], TakeBack] | None = add
+        self._remove: TakeBack | None = None
 
     def make(self) -> None:
         """Add the pages."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.calls import GrantCall
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet

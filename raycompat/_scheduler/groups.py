@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec

@@ -11,7 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import streams as dask_streams
 from raycompat._messages.jobs import Detached
 from raycompat._messages.nodes import Gone
 from raycompat._protocol.task_bodies import PLUGIN_NAME
@@ -48,14 +49,14 @@ class Guest:
         self._scheduler = parts.scheduler
         self._is_active = False
         #: What takes back the changes that last while a session is open, in the streams to workers too.
-        self._of_sessions: list[adapter.TakeBack] = []
-        self._of_workers: dict[str, adapter.TakeBack] = {}
+        self._of_sessions: list[dask_streams.TakeBack] = []
+        self._of_workers: dict[str, dask_streams.TakeBack] = {}
         #: The workers that were dismissed, until their last message.
         self._leaving: set[str] = set()
         #: Removes the handlers of messages. Dask would close a connection with other messages.
-        self.remove_handlers: adapter.TakeBack
+        self.remove_handlers: dask_streams.TakeBack
         #: What takes back the others.
-        self._lasting: list[adapter.TakeBack] = []
+        self._lasting: list[dask_streams.TakeBack] = []
         self._looking: asyncio.TimerHandle | None = None
         self._detaching: asyncio.Task[None] | None = None
 
@@ -68,7 +69,7 @@ class Guest:
         if self._looking is not None:
             self._looking.cancel()
 
-    def undo_at_the_end(self, take_back: adapter.TakeBack) -> None:
+    def undo_at_the_end(self, take_back: dask_streams.TakeBack) -> None:
         """Call a function when raycompat is taken off the cluster."""
         self._lasting.append(take_back)
 
@@ -164,7 +165,7 @@ class Guest:
             await parts.changed.wait()
 
 
-def _call_all(functions: list[adapter.TakeBack]) -> None:
+def _call_all(functions: list[dask_streams.TakeBack]) -> None:
     """Call functions, the last one first, and forget them."""
     while functions:
         functions.pop()()

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.base import Handler, handled_from
 from raycompat._messages.logs import (
     FlushLogs,

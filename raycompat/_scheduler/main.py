@@ -11,11 +11,10 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
-from raycompat import _dask_adapter as adapter
 from raycompat import (
-    _local_comm,  # noqa: F401  (registers its addresses with Dask)
     _security,
 )
+from raycompat._dask import servers as adapter
 from raycompat._host import lifeline, open_files
 from raycompat._protocol import current_cluster
 from raycompat._protocol.shared_secret import Credentials, Token

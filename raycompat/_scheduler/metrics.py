@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
+from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
@@ -196,7 +197,7 @@ class Metrics:
         yield resources
         stored = gauge("ray_object_store_memory", "Bytes of objects.", labels=("Location", *place))
         for address, info in self._parts.nodes.info.items():
-            memory, disk = adapter.stored_bytes(self._parts.scheduler, address)
+            memory, disk = dask_spilling.stored_bytes(self._parts.scheduler, address)
             for location, size in (("MMAP_SHM", memory), ("SPILLED", disk)):
                 stored.add_metric((location, info["ip"], info["node_id"]), size)
         yield stored

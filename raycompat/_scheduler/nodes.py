@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
 from raycompat import _security
+from raycompat._dask import pages as dask_pages
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.nodes import (
     Amounts,
     DepartedNode,
@@ -270,7 +272,7 @@ class Nodes:
                     **info,
                     "resources": self._parts.ledger.node_total(address).amounts(),
                     "available": self._parts.ledger.node_available(address).amounts(),
-                    "spilled": adapter.stored_bytes(self._scheduler, address)[1],
+                    "spilled": dask_spilling.stored_bytes(self._scheduler, address)[1],
                 }
                 for address, info in self.info.items()
             ],
@@ -294,5 +296,5 @@ class Nodes:
         """Return the dashboard's address, if there is one."""
         if not dashboard.is_served(self._scheduler):
             return None
-        place = adapter.place_of_dashboard(self._scheduler)
+        place = dask_pages.place_of_dashboard(self._scheduler)
         return _security.link(self._scheduler.http_server, place)

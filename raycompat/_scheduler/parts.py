@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.actors import (
     ActorAlive,
     ActorEnded,

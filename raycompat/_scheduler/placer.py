@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.strategy import InGroup, OnNode, Strategy, without_selectors
 from raycompat._scheduler.affinity import choices

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as dask_pages
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import streams as dask_streams
+from raycompat._dask.streams import TakeBack
 from raycompat._host import open_files
 from raycompat._protocol import task_bodies
 from raycompat._scheduler import dashboard, job_requests
@@ -40,21 +43,23 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         undo_at_the_end = self.parts.guest.undo_at_the_end
         # Each client has two connections, and each worker one.
         undo_at_the_end(open_files.allow_many())
-        handlers = adapter.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
-        self.parts.guest.remove_handlers = adapter.add_handlers(scheduler.stream_handlers, handlers)
+        handlers = dask_streams.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
+        self.parts.guest.remove_handlers = dask_streams.add_handlers(
+            scheduler.stream_handlers, handlers
+        )
         undo_at_the_end(adapter.let_calls_wait(scheduler))
         undo_at_the_end(adapter.scale_for(scheduler, self.parts.nodes_wanted))
-        undo_at_the_end(adapter.add_handlers(scheduler.handlers, self.parts.handlers()))
+        undo_at_the_end(dask_streams.add_handlers(scheduler.handlers, self.parts.handlers()))
         for take_back in self.parts.restarts.start():
             undo_at_the_end(take_back)
         undo_at_the_end(self.parts.close)
         self.parts.guest.start()
         requests = self.parts.job_requests
-        undo_at_the_end(adapter.add_routes(scheduler, job_requests.PATTERN, requests.routes()))
+        undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, requests.routes()))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
-    def _add_pages(self) -> adapter.TakeBack:
-        return adapter.add_pages(self.parts.scheduler, self._pages, menu="ray")
+    def _add_pages(self) -> TakeBack:
+        return dask_pages.add_pages(self.parts.scheduler, self._pages, menu="ray")
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.base import ToNode
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import streams as dask_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -52,7 +53,7 @@ class Restarts:
         """Return who ends a worker, also before it is removed: it returns its tasks first."""
         return self._ending.get(worker) or cause()
 
-    def start(self) -> Iterator[adapter.TakeBack]:
+    def start(self) -> Iterator[dask_streams.TakeBack]:
         """Take the requests; iterate over what takes each of them back."""
         replacements: dict[str, Callable[..., Awaitable[Any]]] = {
             "restart": self._restart,

@@ -12,7 +12,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
+from raycompat._dask import scheduler as dask_scheduler
 from raycompat._protocol import ids
 from raycompat._protocol.spans import Ran, Span
 from raycompat._scheduler.history import MANY_SPANS
@@ -45,7 +46,7 @@ class RunTimes:
             task, failed = ids.task_hex(span.key), span.failure is not None
             times = (span.num_calls, span.start, span.stop, failed, span.phases)
             self.ran(Ran(worker, pid, span.name, task, *times))
-        if not adapter.known(self._scheduler, key):
+        if not dask_scheduler.known(self._scheduler, key):
             return
         counted = self._counted.setdefault(key, Counter())
         for span in spans:

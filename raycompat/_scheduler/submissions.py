@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import servers as adapter
 from raycompat._messages.jobs import EndSubmission
 from raycompat._protocol import failures, run_module, shared_secret
 from raycompat._protocol.submission import (

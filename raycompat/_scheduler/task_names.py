@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 
 if TYPE_CHECKING:
     from distributed import Scheduler

@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 import raycompat as ray
-from raycompat import _dask_adapter
+from raycompat._dask import client as adapter
 from raycompat._host import segment
 from raycompat._launch import connect, prepare
 from raycompat._protocol import current_cluster, refusals
@@ -570,8 +570,8 @@ def no_way(monkeypatch):
         tried.append(address)
         raise OSError(f"there is no way to {address}")
 
-    monkeypatch.setattr(_dask_adapter, "ask_worker", fail)
-    monkeypatch.setattr(_dask_adapter, "open_comm", fail)
+    monkeypatch.setattr(adapter, "ask_worker", fail)
+    monkeypatch.setattr(adapter, "open_comm", fail)
     return tried
 
 

@@ -251,7 +251,7 @@ class Listening:
 #: Tries to have a Dask server at an address run code, as Dask's own clients do.
 ATTACK_BY_DASK = """
 import asyncio, os, pickle, sys
-import raycompat._local_comm
+import raycompat._dask.local_comm
 from distributed.comm import connect
 from raycompat._host import unix_socket
 

@@ -268,6 +268,7 @@ STRANGERS = """
 import sys
 from distributed import Client, Security
 from raycompat import _security
+
 from raycompat._protocol.shared_secret import Authority
 
 address = sys.argv[1]

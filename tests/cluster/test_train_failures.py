@@ -180,6 +180,7 @@ FULL_DISK = """
 import os, sys, tempfile
 import raycompat as ray
 from raycompat import train
+
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
 def grow():
@@ -219,6 +220,7 @@ KILLED_DRIVER = """
 import os, sys, threading
 import raycompat as ray
 from raycompat import train
+
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
 def wait():

@@ -40,6 +40,7 @@ import os, sys, time
 import raycompat as ray
 from raycompat import tune
 
+
 folder = sys.argv[1]
 
 def note(name, config):
@@ -522,6 +523,7 @@ FULL_DISK = """
 import os, sys
 import raycompat as ray
 from raycompat import tune
+
 
 disk, folder = sys.argv[1], os.path.join(sys.argv[1], "mine")
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import raycompat as ray
-from raycompat import _dask_versions, cli
+from raycompat import cli
+from raycompat._dask import versions
 from raycompat._surface import era
 
 ROOT = Path(__file__).parents[2]
@@ -74,7 +75,7 @@ def test_versions_are_those_of_the_package(text):
     for version in (
         ray.__version__,
         era.TODAY.removesuffix(".0"),
-        _dask_versions.OLDEST.removesuffix(".0"),
+        versions.OLDEST.removesuffix(".0"),
     ):
         assert re.search(rf"(?<![\d.]){re.escape(version)}(?!\d)", text), version
     oldest, newest = map(int, re.search(r"Python 3\.(\d+) to 3\.(\d+)", text).groups())

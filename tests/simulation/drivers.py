@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from connections import Connection, Pipe
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import client as adapter
 from raycompat._messages.actors import (
     ActorBuilt,
     ActorState,

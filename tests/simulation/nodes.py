@@ -37,7 +37,7 @@ from distributed.worker_state_machine import (
 )
 from virtual_time import CLOCK
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._messages.actors import RestartActor
 from raycompat._messages.base import handled
 from raycompat._messages.calls import (

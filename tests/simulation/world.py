@@ -26,7 +26,8 @@ from distributed.scheduler import TaskState
 from drivers import Actor, Driver, Held
 from nodes import Node
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as dask_pages
+from raycompat._dask import scheduler as adapter
 from raycompat._messages.calls import Blocked, Tried, Unblocked
 from raycompat._protocol import task_bodies
 from raycompat._protocol.strategy import InGroup
@@ -35,7 +36,7 @@ from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.plugin import SchedulerPlugin
 
 distributed.scheduler.BatchedSend = Stream  # type: ignore[misc]
-adapter.publish_metrics = lambda collect: None
+dask_pages.publish_metrics = lambda collect: None
 
 #: Seconds of virtual time in which all that can end has ended.
 _SETTLE_S = 60.0

@@ -6,7 +6,7 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
 from raycompat._messages.groups import CreateGroup
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.calls import Call

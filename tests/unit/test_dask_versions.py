@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from raycompat import _dask_versions
+from raycompat._dask import versions
 from raycompat.exceptions import UntriedDaskWarning
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -24,18 +24,18 @@ def found(monkeypatch, version):
 @pytest.mark.parametrize("version", ["2025.4.0", "2025.12.0", "2026.8.0", "2026.8.0+4.gabc12"])
 def test_releases_that_were_tried_give_no_warning(monkeypatch, version):
     found(monkeypatch, version)
-    _dask_versions._require()
+    versions._require()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        _dask_versions.warn_if_untried()
+        versions.warn_if_untried()
 
 
 @pytest.mark.parametrize("version", ["2026.8.1", "2026.11.0", "2027.1.0.dev3+gabc12"])
 def test_a_newer_release_warns_and_says_what_was_tried(monkeypatch, version):
     found(monkeypatch, version)
-    _dask_versions._require()
+    versions._require()
     with pytest.warns(UntriedDaskWarning, match=rf"Dask {version[:6]}.* 2026\.8\.0") as given:
-        _dask_versions.warn_if_untried()
+        versions.warn_if_untried()
     assert "pip install 'distributed==2026.8.0'" in str(given[0].message)
 
 
@@ -43,13 +43,13 @@ def test_a_newer_release_warns_and_says_what_was_tried(monkeypatch, version):
 def test_an_older_release_is_refused(monkeypatch, version):
     found(monkeypatch, version)
     with pytest.raises(ImportError, match=rf"Dask {version} is too old.*2025\.4\.0"):
-        _dask_versions._require()
+        versions._require()
 
 
 def test_the_adapter_refuses_an_older_release_before_it_imports_private_names():
     script = (
         "from importlib import metadata; metadata.version = lambda name: '2025.1.0'\n"
-        "import raycompat._dask_adapter"
+        "import raycompat._dask"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "Dask 2025.1.0 is too old" in done.stderr.splitlines()[-1]
@@ -58,6 +58,6 @@ def test_the_adapter_refuses_an_older_release_before_it_imports_private_names():
 @pytest.mark.skipif(not PYPROJECT.exists(), reason="the tests are not in a checkout")
 def test_the_oldest_release_is_that_of_the_package():
     required = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
-    oldest = ".".join(_dask_versions.OLDEST.split(".")[:2])
+    oldest = ".".join(versions.OLDEST.split(".")[:2])
     assert f"dask>={oldest}" in required
     assert f"distributed>={oldest}" in required

@@ -10,6 +10,7 @@ import os, signal, threading
 import raycompat as ray
 from raycompat import _driver
 
+
 is_held, may_end = threading.Event(), threading.Event()
 
 def hold():

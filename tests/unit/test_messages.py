@@ -17,9 +17,9 @@ from unittest.mock import AsyncMock
 import pytest
 
 import raycompat
-from raycompat import _dask_adapter as adapter
 from raycompat import _messages
 from raycompat._caller.scheduler_messages import SchedulerMessages
+from raycompat._dask import streams as adapter
 from raycompat._messages import direct, executors
 from raycompat._messages.base import (
     FromCaller,

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 import pytest
 from _plugin_parts import JOB, run
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as dask_pages
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.actors import ActorEnded
 from raycompat._messages.calls import Blocked, EndedByLease, Result, Schedule, Submit
 from raycompat._messages.groups import CreateGroup, RemoveGroup
@@ -47,7 +49,7 @@ def test_an_actor_whose_calls_all_have_different_names_fills_no_table(monkeypatc
     def count(scheduler, name, state, number):
         counted[name] += number
 
-    monkeypatch.setattr(adapter, "count_in_progress", count)
+    monkeypatch.setattr(dask_pages, "count_in_progress", count)
     monkeypatch.setattr(adapter, "known", lambda scheduler, key: True)
     ended = []
     times = RunTimes(SimpleNamespace(plugins={}), ended.append)
@@ -308,7 +310,7 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
                 calls.follow("g-2", "erred", "forgotten")
 
         monkeypatch.setattr(adapter, "fail", fail)
-        monkeypatch.setattr(adapter, "prefix_of", lambda scheduler, key: key)
+        monkeypatch.setattr(dask_pages, "prefix_of", lambda scheduler, key: key)
         cluster.handle(RemoveGroup("g"), client="driver")
         assert failed == ["f-1", "h-3"]
         assert [row.id for row in cluster.parts.groups.removed()] == ["g"]
@@ -362,7 +364,7 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
 
 def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_loop, monkeypatch):
     """Two workers see both GPUs. A report lists both, and the second GPU moves when a node leaves."""
-    monkeypatch.setattr(adapter, "stored_bytes", lambda scheduler, address: (0, 0))
+    monkeypatch.setattr(dask_spilling, "stored_bytes", lambda scheduler, address: (0, 0))
     client = pytest.importorskip("prometheus_client.core")
 
     def seen(index):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from distributed.spill import SpillBuffer
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import spilling as adapter
 
 VALUE = bytes(1000)
 

@@ -14,7 +14,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.plotting import figure
 from dask.utils import format_bytes
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs

@@ -16,7 +16,7 @@ from bokeh.models.widgets.markups import Div
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
+from raycompat._dask import spilling as dask_spilling
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
@@ -50,7 +51,7 @@ def usage(parts: Parts) -> list[Row]:
     own = _bytes_of_callers(parts)
     for address in parts.ledger.nodes:
         total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
-        stored = adapter.stored_bytes(parts.scheduler, address)[0] + own[address]
+        stored = dask_spilling.stored_bytes(parts.scheduler, address)[0] + own[address]
         for name, units in sorted(total.items()):
             if name.startswith("node:"):
                 continue
@@ -217,7 +218,7 @@ def nodes(parts: Parts) -> list[Row]:
                 "state": "ALIVE",
                 "cpu": _used(total, free, "CPU"),
                 "gpu": _used(total, free, "GPU"),
-                "store": adapter.stored_bytes(parts.scheduler, address)[0] + own[address],
+                "store": dask_spilling.stored_bytes(parts.scheduler, address)[0] + own[address],
                 "processes": len(processes),
                 "rss": sum(each.get("rss_bytes") or 0 for each in processes),
             }
@@ -409,7 +410,7 @@ def stores(parts: Parts) -> list[Row]:
     rows: list[Row] = []
     own = _bytes_of_callers(parts)
     for address in parts.ledger.nodes:
-        memory, disk = adapter.stored_bytes(parts.scheduler, address)
+        memory, disk = dask_spilling.stored_bytes(parts.scheduler, address)
         total = parts.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
         memory += own[address]
         rows.append({"node": node_name(address), "memory": memory, "disk": disk, "total": total})

@@ -9,7 +9,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.models.tools import HoverTool
 from bokeh.plotting import figure
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages.tables import classes_of_processes, node_name
 
 if TYPE_CHECKING:

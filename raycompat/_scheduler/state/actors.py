@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._protocol import failures, runtime_env
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.state.query import Row, Rows

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import scheduler as adapter
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import unpack

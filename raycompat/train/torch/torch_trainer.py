@@ -39,6 +39,7 @@ class TorchTrainer(DataParallelTrainer):
     In a program::
 
         from raycompat import train
+
         from raycompat.train.torch import TorchTrainer, prepare_data_loader, prepare_model
 
         def train_model(config):

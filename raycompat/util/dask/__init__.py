@@ -39,10 +39,10 @@ def client() -> Client:
     -----
     Differs from Ray: Ray does not have this function; it has its own scheduler for Dask's graphs.
     """
-    from raycompat import _dask_adapter
+    from raycompat._dask import client as adapter
 
     found = _driver.connected_session("client").client
-    _dask_adapter.poll_scheduler(found)
+    adapter.poll_scheduler(found)
     return found
 
 

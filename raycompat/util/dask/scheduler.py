@@ -9,8 +9,9 @@ from typing import Any
 import dask.config
 
 import raycompat as ray
-from raycompat import _dask_adapter, _driver
+from raycompat import _driver
 from raycompat._caller import dask_values
+from raycompat._dask import graphs as adapter
 from raycompat.object_ref import ObjectRef
 from raycompat.util.dask.callbacks import RayDaskCallback, local_ray_callbacks
 
@@ -135,15 +136,13 @@ def _refuse_resources(given: Mapping[str, Any]) -> None:
 def _submit(dsk: Any, made: _Submitted) -> None:
     """Send the calls of a graph, each after those that it depends on."""
     annotated = _annotations(dsk)
-    made.nodes = _dask_adapter.nodes_of_graph(dsk)
+    made.nodes = adapter.nodes_of_graph(dsk)
     order = graphlib.TopologicalSorter({key: n.dependencies for key, n in made.nodes.items()})
     for key in order.static_order():
         # A task of Dask's scheduler, to which a reference or future leads.
         if key not in made.nodes:
             session = _driver.connected_session("ray_dask_get")
-            made.refs[key] = dask_values.as_ref(
-                session, _dask_adapter.future_of(session.client, key)
-            )
+            made.refs[key] = dask_values.as_ref(session, adapter.future_of(session.client, key))
             continue
         made.refs[key] = _ref_of(key, made, made.remote_args | annotated.get(key, {}))
         if made.is_one_by_one and isinstance(made.refs[key], ObjectRef):
@@ -153,7 +152,7 @@ def _submit(dsk: Any, made: _Submitted) -> None:
 def _ref_of(key: Any, made: _Submitted, remote_args: dict[str, Any]) -> Any:
     """Return the reference of a key's value; send a call if it is a task."""
     node = made.nodes[key]
-    alias, is_value, value = _dask_adapter.simple_node(node)
+    alias, is_value, value = adapter.simple_node(node)
     if alias is not None:
         return made.refs[alias]
     if is_value:
@@ -234,4 +233,4 @@ def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
     return dask.persist(*args, **kwargs)
 
 
-_dask_adapter.let_dask_persist_by(ray_dask_get, ray_dask_get_sync)
+adapter.let_dask_persist_by(ray_dask_get, ray_dask_get_sync)

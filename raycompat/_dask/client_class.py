@@ -11,7 +11,7 @@ from raycompat._host import clock
 
 
 class DaskClient(Client):
-    """A Dask client whose id begins with the name of this class: see `_dask_adapter.is_our_client`."""
+    """A Dask client whose id begins with this class's name (see `_dask.scheduler.is_our_client`)."""
 
     @property
     def loop(self) -> AsyncIOLoop:

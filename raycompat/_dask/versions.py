@@ -1,6 +1,6 @@
 """The releases of Dask that raycompat runs with; the import of this module refuses older ones.
 
-The private names of Dask are all in `raycompat._dask_adapter`, which says where a name is used with
+The private names of Dask are all in `raycompat._dask`, which says where a name is used with
 some releases only.
 """
 

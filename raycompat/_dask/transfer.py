@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
-from raycompat import _dask_adapter as adapter
+from raycompat._dask import worker as adapter
 from raycompat._host import segment
 from raycompat._protocol.serialization import Block
 from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue, SeveralValues
