@@ -100,9 +100,12 @@ class Objects:
     def fulfil(self, client: str, message: Fulfil) -> None:
         """Fulfil a promise with a value or an error."""
         key, wire = message.key, message.wire
+        # Released: what needed the value has failed, and is still referred to.
+        is_unneeded = adapter.locate(self._scheduler, key)[0] == "released"
+        if wire is not None and (key not in self.promises or is_unneeded):
+            self.discard(message.worker, wire)
+            wire = None
         if key not in self.promises:
-            if wire is not None:
-                self.discard(message.worker, wire)
             return
         if wire is None:
             self.break_promise(key, message.error or failures.object_lost(key))

@@ -31,11 +31,12 @@ def broadcast_from_rank_zero(data: T) -> T:
     --------
     >>> import tempfile
     >>> from raycompat import train
+    >>> from raycompat.train import collective
     >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
     >>> def agree():
     ...     rank = train.get_context().get_world_rank()
-    ...     seed = train.collective.broadcast_from_rank_zero(100 + rank)
-    ...     train.collective.barrier()  # all have the seed
+    ...     seed = collective.broadcast_from_rank_zero(100 + rank)
+    ...     collective.barrier()  # all have the seed
     ...     return seed
     >>> trainer = DataParallelTrainer(
     ...     agree,

@@ -63,6 +63,8 @@ class Held:
     is_over_in_dask: bool = False
     #: Whether the driver has dropped its reference.
     is_dropped: bool = False
+    #: Whether this driver runs the call by a lease: then it keeps the reference until that has ended.
+    runs_by_lease: bool = False
     is_released: bool = False
     is_cancelled: bool = False
 
@@ -246,7 +248,7 @@ class Driver:
 
     def _release_if_due(self, held: Held) -> None:
         """Release a dropped key, but not between the answer to a call and its end in Dask."""
-        if not held.is_dropped or held.is_released:
+        if not held.is_dropped or held.is_released or held.runs_by_lease:
             return
         is_ending = held.is_answered and not held.is_over_in_dask and not held.is_unknown
         if held.kind in ("call", "lease") and is_ending:
@@ -298,7 +300,7 @@ class Driver:
         """Announce a call that this driver runs by a lease, and report its end later."""
         key = self._new_key("f")
         does["state"] = key
-        self.held[key] = Held(key, "call")
+        self.held[key] = Held(key, "call", runs_by_lease=True)
         spec = new_spec(
             "task",
             key,
@@ -317,9 +319,12 @@ class Driver:
 
     def _conclude(self, key: str, fate: str, retries: int) -> None:
         held = self.held.get(key)
-        if held is None or self.is_gone or held.is_answered:
+        if held is None or self.is_gone:
             return
-        if fate == "given up":
+        held.runs_by_lease = False
+        if held.is_answered:  # by an error of the scheduler
+            pass
+        elif fate == "given up":
             self.send(Schedule(key, retries))
         elif fate == "fails":
             error = failures.crashed("f", "failed as planned")
@@ -329,6 +334,7 @@ class Driver:
             self._answer(key)
             wire = self._write(1000 if fate == "large" else 0)
             self.send(EndedByLease(key, [wire], self.home or "", None))
+        self._release_if_due(held)
 
     def _write(self, size: int) -> tuple[Any, ...]:
         node = self.world.node_at(self.home) if self.home is not None else None
