@@ -41,7 +41,7 @@ GROUP_REMOVED = "Its placement group was removed."
 _GROUP_REMOVED_BEFORE = exceptions.ActorPlacementGroupRemoved._error_text
 
 #: Characters of a failure's text that the state API shows, and of a traceback's end on the pages.
-_MANY_CHARACTERS, _MANY_OF_TRACEBACK = 300, 3_000
+_MANY_CHARACTERS, _MANY_OF_LINE, _MANY_OF_TRACEBACK = 300, 1_000, 3_000
 
 
 def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
@@ -209,11 +209,19 @@ def line_of(failure: Failure) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error's text, which says why."""
-    return text.strip().rpartition("\n")[2].removeprefix("raycompat.exceptions.")
+    """Return the last line of an error's text, which says why: at most 300 characters of it."""
+    line = text.strip().rpartition("\n")[2].removeprefix("raycompat.exceptions.")
+    return line[:_MANY_CHARACTERS]
 
 
 def traceback_of(error: bytes) -> str:
     """Return the end of an error's text with its traceback, for pages."""
-    text = text_of(error).strip().encode(errors="backslashreplace").decode()
+    lines = text_of(error).strip().split("\n")
+    text = "\n".join(line[:_MANY_OF_LINE] for line in lines)
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _MANY_OF_TRACEBACK else f"…{text[-_MANY_OF_TRACEBACK:]}"
+
+
+def for_pages(error: bytes) -> bytes:
+    """Return an error of which only the text is kept, as far as pages show it."""
+    return pickle.dumps((None, traceback_of(error)))

@@ -175,7 +175,12 @@ class Endings:
             text = f"The actor {name} has died: {failures.last_line(failures.text_of(error))}"
             actor_id = row.key.rpartition("-")[2]
             self._parts.events.note("ERROR", "GCS", text, actor_id=actor_id, job_id=row.job)
-            self.deaths.append((time.time(), replace(row, about=b"", watchers=set())))
+            self.deaths.append(
+                (
+                    time.time(),
+                    replace(row, about=b"", watchers=set(), error=failures.for_pages(error)),
+                )
+            )
 
     def actor_left(self, row: ActorRow) -> None:
         """Record an actor that is about to be forgotten, as the state API describes it."""

@@ -827,3 +827,13 @@ def test_nesting_never_nests_the_cause(depth, dependency):
         error = sent(make_next(error, f"level{level}"))
     assert type(error.cause) is KeyError
     assert isinstance(error, KeyError)
+
+
+@pytest.mark.parametrize("count", [10, 10_000_000])
+def test_what_pages_keep_of_an_error_is_bounded_and_begins_with_its_class(count):
+    error = pickle.dumps((None, f"Traceback\n  File f\nValueError: {'y' * count}"))
+    kept = failures.for_pages(error)
+    assert len(kept) < 10_000
+    line = failures.last_line(failures.text_of(kept))
+    assert line.startswith("ValueError: yyyyyyyyyy")
+    assert len(line) <= 300

@@ -14,12 +14,12 @@ from raycompat.util.state import common
 from raycompat.util.state.common import ListApiOptions, TaskState, WorkerState
 
 
-def run(rows, filters=(), limit=100, *, schema=TaskState, detail=False):
+def run(rows, filters=(), limit=100, *, schema=TaskState, detail=False, **how):
     async def source():
         for row in rows:
             yield row
 
-    return asyncio.run(Query(schema, filters, limit, detail=detail).run(source()))
+    return asyncio.run(Query(schema, filters, limit, detail=detail, **how).run(source()))
 
 
 def task(number, **fields):
@@ -30,6 +30,13 @@ def test_rows_come_in_the_order_of_their_ids_up_to_the_limit():
     found = run([task(3), task(1), task(2)], limit=2)
     assert [row["task_id"][-1] for row in found["result"]] == ["1", "2"]
     assert (found["num_filtered"], found["num_after_truncation"], found["total"]) == (3, 3, 3)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(2, ["2", "3"]), (100, ["1", "2", "3"])])
+def test_of_too_many_events_the_last_ones_are_kept(limit, expected):
+    rows = [task(3), task(1), task(2)]
+    found = run(rows, limit=limit, keeps_last=True)
+    assert [row["task_id"][-1] for row in found["result"]] == expected
 
 
 def test_only_the_fields_that_were_asked_for_are_returned():

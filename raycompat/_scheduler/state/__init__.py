@@ -44,8 +44,10 @@ class State:
         """Return the rows of a resource that match; or an ``error`` about the filters."""
         try:
             # Rows are in the order of their ids, which are the first field of most.
-            key = "event_id" if resource == "cluster_events" else None
-            query = Query(SCHEMAS[resource][0], filters, limit, detail=detail, key=key)
+            are_events = resource == "cluster_events"
+            key = "event_id" if are_events else None
+            schema = SCHEMAS[resource][0]
+            query = Query(schema, filters, limit, detail=detail, key=key, keeps_last=are_events)
         except ValueError as error:
             return {"error": str(error)}
         if resource == "tasks":

@@ -46,7 +46,10 @@ class Query:
         *,
         detail: bool,
         key: str | None = None,
+        keeps_last: bool = False,
     ) -> None:
+        """`keeps_last`: of too many rows the last ones are kept, not the first ones."""
+        self._keeps_last = keeps_last
         self._key = key or schema.list_columns()[0]
         self._columns = schema.list_columns(detail=detail)
         self._limit = limit
@@ -89,9 +92,12 @@ class Query:
         }
 
     def _shorten(self, found: list[Row]) -> None:
-        """Keep the first rows by id, up to the limit."""
+        """Keep the first rows by id, or the last ones, up to the limit."""
         found.sort(key=lambda row: str(row[self._key] or ""))
-        del found[self._limit :]
+        if self._keeps_last:
+            del found[: max(0, len(found) - self._limit)]
+        else:
+            del found[self._limit :]
 
 
 def _checked(

@@ -116,9 +116,10 @@ def list_cluster_events(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[ClusterEventState]:
-    """Return the last 1,000 events: nodes, drivers and jobs that came and left, and actors that died.
+    """Return the last events: nodes and drivers that came and left, jobs that ended, actors that died.
 
-    The parameters and errors are those of `list_tasks`. The oldest event is the first.
+    The parameters and errors are those of `list_tasks`. Of more than `limit` events, the last ones are
+    returned; the oldest of them is the first. The cluster keeps 1,000.
 
     Examples
     --------
