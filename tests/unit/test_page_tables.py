@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
 from _plugin_parts import JOB, run
 
 from raycompat._protocol import failures
+from raycompat._protocol.spans import Failure
 from raycompat._scheduler.actor_directory import ActorRow
 from raycompat._scheduler.pages.table_widget import Table, arranged
-from raycompat._scheduler.pages.tables import _sampled
+from raycompat._scheduler.pages.tables import _sampled, failed, sentence
 
 
 def table_of(rows, name="gpus"):
@@ -36,10 +38,56 @@ def test_a_table_has_the_rows_that_match_all_words_in_the_order_that_is_wanted()
 
 
 def test_rows_without_a_value_are_last_in_both_orders():
-    rows = [{"value": None}, {"value": 2}, {"value": ""}, {"value": "B"}, {"value": "a"}]
-    for is_descending, order in ((False, [2, "a", "B"]), (True, ["B", "a", 2])):
+    nothing = float("nan")
+    rows = [{"value": each} for each in (None, 2, nothing, "", "B", 0, "a")]
+    for is_descending, order in ((False, [0, 2, "a", "B"]), (True, ["B", "a", 2, 0])):
         found = arranged(rows, "value", is_descending=is_descending)
-        assert [row["value"] for row in found] == [*order, None, ""]
+        assert [row["value"] for row in found] == [*order, None, nothing, ""]
+
+
+def test_a_search_looks_at_what_the_page_shows():
+    row = {"name": "node", "state": "ALIVE", "rss": 2048, "joined": 1_700_000_000.0, "left": None}
+    table = table_of([row], name="nodes")
+    for words, is_found in (
+        ("node alive", True),
+        ("none", False),
+        ("2048", False),
+        ("17000", False),
+    ):
+        table.source.tags = [{"search": words}]
+        assert bool(table.source.data["name"]) is is_found, words
+
+
+@pytest.mark.parametrize("of", ["actor", "function", "job", "node"])
+def test_all_is_well_stands_above_no_failure(monkeypatch, of):
+    def fail(parts):
+        if of == "actor":
+            error = failures.actor_died("exit code 3", "A-1")
+            parts.endings.actor_died(ActorRow(key="A-1", job=JOB, error=error), error)
+        elif of == "function":
+            about = {"name": "f", "type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None}
+            about |= {"resources": {}, "address": "", "pid": None}
+            failure = Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no")
+            parts.endings.history.add_one(f"f-{'0' * 48}", 1.0, 2.0, **about, failure=failure)
+        elif of == "job":
+            request = SimpleNamespace(entrypoint="python a.py")
+            about = {"id": "a", "status": "FAILED", "message": "exit code 1", "ended": time.time()}
+            parts.submissions.by_id["a"] = SimpleNamespace(request=request, **about)
+        else:
+            parts.nodes.left("tcp://node-1", is_worker=False)
+
+    def test(cluster):
+        is_well, text = sentence(cluster.parts)
+        assert (is_well, failed(cluster.parts)) == (True, [])
+        assert text.startswith("All is well on 2 nodes")
+        fail(cluster.parts)
+        assert [row["of"] for row in failed(cluster.parts)] == [of]
+        is_well, text = sentence(cluster.parts)
+        assert not is_well
+        assert f"1 {of} " in text
+        assert "in the last 5 minutes" in text
+
+    run(monkeypatch, 2, test)
 
 
 def test_what_users_have_typed_stays_text():

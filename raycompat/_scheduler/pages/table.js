@@ -193,7 +193,10 @@ class RayTable extends HTMLElement {
       kept.set(key, shown);
       this.fill(shown, row);
       place(shown.element);
-      if (key === this.openKey) {
+      const is_open = key === this.openKey;
+      shown.element.classList.toggle("open", is_open);
+      shown.element.ariaExpanded = String(is_open);
+      if (is_open) {
         this.fillDetails(shown, row);
         place(shown.details);
       } else shown.details.remove();
@@ -211,12 +214,18 @@ class RayTable extends HTMLElement {
     element.className = "row";
     element.tabIndex = 0;
     const toggle = () => {
-      if (String(window.getSelection())) return;  // the user copies a text
       this.openKey = this.openKey === key ? null : key;
       this.render();
     };
-    element.addEventListener("click", (event) => event.target.closest("a") || toggle());
-    element.addEventListener("keydown", (event) => event.key === "Enter" && event.target === element && toggle());
+    element.addEventListener("click", (event) => {
+      const is_copying = String(window.getSelection());
+      if (!is_copying && !event.target.closest("a")) toggle();
+    });
+    element.addEventListener("keydown", (event) => {
+      if (event.target !== element || !["Enter", " "].includes(event.key)) return;
+      event.preventDefault();  // a space would scroll the page
+      toggle();
+    });
     const cells = this.shown.map((column) => {
       const cell = document.createElement("td");
       cell.dataset.title = column.title;
@@ -245,7 +254,6 @@ class RayTable extends HTMLElement {
       cell.classList.toggle("bad", column.field === "failed" && value > 0);
       cell.replaceChildren(...this.parts(column, value, text));
     });
-    shown.element.classList.toggle("open", shown.details.isConnected);
   }
 
   parts(column, value, text) {
@@ -269,7 +277,6 @@ class RayTable extends HTMLElement {
   }
 
   fillDetails(shown, row) {
-    shown.element.classList.add("open");
     const list = document.createElement("dl");
     const add = (title, ...content) => {
       const name = document.createElement("dt"), value = document.createElement("dd");

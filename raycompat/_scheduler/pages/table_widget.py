@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("start", "Since", 90, "time"),
         ("seconds", "Took so far", 90, "seconds"),
         ("waiting", "Waiting", 80, "0,0"),
-        ("holding", "Running", 80, "0,0"),
+        ("holding", "Holding resources", 90, "0,0"),
         ("done", "Done", 80, "0,0"),
         ("failed", "Failed", 80, "0,0"),
         ("message", "Why it failed", 300, "text"),
@@ -192,6 +193,9 @@ _PAGES = {
 #: The field that says whether a row is that of a failure, which gets a colour.
 _FAILED = "is_failed"
 
+#: The forms of values that a page shows in other words than the rows have, and the addresses of links.
+_NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
+
 #: Bokeh makes the content of a text as narrow as it can be.
 _WIDE = ".bk-clearfix { display: block; width: 100%; }"
 
@@ -214,6 +218,7 @@ class Table:
     ) -> None:
         self._parts, self._read, self._most = parts, read, most
         self._fields = [field for field, *_ in _COLUMNS[name]]
+        self._searched = [(field, form) for field, _, _, form in _COLUMNS[name]]
         empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED)}
         self.source = ColumnDataSource(empty, name=name)
         self.source.on_change("tags", lambda attr, old, new: self.update())
@@ -244,7 +249,7 @@ class Table:
         """Show what is there now."""
         rows = self._read(self._parts)
         wish: dict[str, Any] = next(iter(self.source.tags), {})
-        found = searched(rows, self._fields, str(wish.get("search") or ""))
+        found = searched(rows, self._searched, str(wish.get("search") or ""))
         if (field := wish.get("sort")) in self._fields:
             found = arranged(found, str(field), is_descending=bool(wish.get("down")))
         shown = found[: self._most]
@@ -263,14 +268,20 @@ class Table:
             self._below.text = text
 
 
-def searched(rows: list[Row], fields: Sequence[str], words: str) -> list[Row]:
-    """Return the rows that contain all of some words, in any fields and in any case."""
+def searched(rows: list[Row], columns: Sequence[tuple[str, str]], words: str) -> list[Row]:
+    """Return the rows that contain all of some words, in any columns and in any case.
+
+    `columns` are fields and how their values are shown. Times, bytes and durations are shown in other
+    words than they have here, so they are not searched.
+    """
     wanted = words.lower().split()
     if not wanted:
         return rows
+    fields = [field for field, form in columns if form not in _NOT_AS_SHOWN]
     found = []
     for row in rows:
-        text = "\n".join(str(row.get(field, "")) for field in fields).lower()
+        values = (row.get(field) for field in fields)
+        text = "\n".join(str(value) for value in values if not _is_missing(value)).lower()
         if all(word in text for word in wanted):
             found.append(row)
     return found
@@ -278,11 +289,15 @@ def searched(rows: list[Row], fields: Sequence[str], words: str) -> list[Row]:
 
 def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
     """Return rows sorted by a field; those without a value are last."""
-    there = [row for row in rows if row.get(field) not in (None, "")]
-    without = [row for row in rows if row.get(field) in (None, "")]
+    there = [row for row in rows if not _is_missing(row.get(field))]
+    without = [row for row in rows if _is_missing(row.get(field))]
 
     def key(row: Row) -> tuple[bool, Any]:
         value = row[field]
         return isinstance(value, str), value.lower() if isinstance(value, str) else value
 
     return [*sorted(there, key=key, reverse=is_descending), *without]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))

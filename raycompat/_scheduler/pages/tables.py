@@ -38,6 +38,14 @@ _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object sto
 #: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
 
+#: What the first sentence says of each sort of failure.
+_FAILURES = {
+    "actor": "{} died",
+    "function": "calls of {} failed",
+    "job": "{} failed",
+    "node": "{} left",
+}
+
 #: A row: a value for each column.
 Row = dict[str, Any]
 
@@ -77,6 +85,7 @@ def failed(parts: Parts) -> list[Row]:
     rows: list[Row] = [
         {
             "at": at,
+            "of": "actor",
             "kind": "actor died",
             "what": f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name,
             "error": _last_line(actor.error),
@@ -89,6 +98,7 @@ def failed(parts: Parts) -> list[Row]:
     rows += [
         {
             "at": function.failed_at,
+            "of": "function",
             "kind": _counted(function.num_failed, "failed call"),
             "what": name,
             "error": function.last_error,
@@ -101,6 +111,7 @@ def failed(parts: Parts) -> list[Row]:
     rows += [
         {
             "at": each.ended,
+            "of": "job",
             "kind": "job failed",
             "what": each.request.entrypoint,
             "error": each.message or "",
@@ -112,6 +123,7 @@ def failed(parts: Parts) -> list[Row]:
     rows += [
         {
             "at": gone["ended"],
+            "of": "node",
             "kind": "node left",
             "what": gone["name"],
             "error": "",
@@ -125,16 +137,8 @@ def failed(parts: Parts) -> list[Row]:
 
 def sentence(parts: Parts) -> tuple[bool, str]:
     """Return whether the cluster is well, and one sentence on it. It contains no text of users."""
-    since, found = time.time() - RECENT_S, []
-    died = sum(at > since for at, _ in parts.endings.deaths)
-    functions = sum(each.failed_at > since for each in parts.endings.history.functions.values())
-    left = sum(gone["ended"] > since for gone in parts.nodes.departed())
-    if died:
-        found.append(f"{_counted(died, 'actor')} died")
-    if functions:
-        found.append(f"calls of {_counted(functions, 'function')} failed")
-    if left:
-        found.append(f"{_counted(left, 'node')} left")
+    of = Counter(row["of"] for row in failed(parts))
+    found = [text.format(_counted(of[what], what)) for what, text in _FAILURES.items() if of[what]]
     said = [f"{', '.join(found)} in the last 5 minutes"] if found else []
     lines = list(parts.dispatcher.lines())
     waiting = sum(len(line.keys) for line in lines)
