@@ -42,6 +42,8 @@ class DepartedNode(NodeAt):
 
     #: Seconds since 1970.
     ended: float
+    #: Whether somebody has ended it; otherwise it has died.
+    is_expected: bool
 
 
 class NodeReady(FromNode):

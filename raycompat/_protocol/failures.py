@@ -66,7 +66,17 @@ def is_expected(error: bytes) -> bool:
 
     A program ends an actor by `ray.kill`, from inside, with its owner, or with its placement group.
     """
-    text = text_of(error)
+    return _says_on_purpose(text_of(error))
+
+
+def is_on_purpose(failure: Failure) -> bool:
+    """Return whether a call failed because its program has cancelled it or ended its actor."""
+    if failure.type == "ACTOR_DIED":
+        return _says_on_purpose(f"{failure.text}\n{failure.traceback}")
+    return failure.type in ("TASK_CANCELLED", "TASK_PLACEMENT_GROUP_REMOVED")
+
+
+def _says_on_purpose(text: str) -> bool:
     expected = (_KILLED, _EXITED, OWNER_DIED, NO_REFERENCES, GROUP_REMOVED, _GROUP_REMOVED_BEFORE)
     return any(each in text for each in expected)
 

@@ -59,11 +59,12 @@ class Function:
     type: str = "NORMAL_TASK"
     num_done: int = 0
     num_failed: int = 0
-    #: The type and the text of the last error; empty if no call has failed.
+    #: The type and the text of the last error; empty if no call has failed. That a program has
+    #: cancelled a call or ended an actor is no error here if there is another one.
     last_error: str = ""
     #: The end of the traceback of the last error that had one.
     last_traceback: str = ""
-    #: When the last error was reported, in seconds since 1970; 0 if no call has failed.
+    #: When the last such error was reported, in seconds since 1970; 0 if there was none.
     failed_at: float = 0.0
     #: The durations of the last calls, in seconds.
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_DURATIONS))
@@ -82,8 +83,12 @@ class Function:
             self.num_done += ended.count
         else:
             self.num_failed += ended.count
-            self.last_error, self.failed_at = failures.line_of(ended.failure), now
-            self.last_traceback = ended.failure.traceback or self.last_traceback
+            is_on_purpose = failures.is_on_purpose(ended.failure)
+            if not is_on_purpose:
+                self.failed_at = now
+            if not is_on_purpose or not self.failed_at:
+                self.last_error = failures.line_of(ended.failure)
+                self.last_traceback = ended.failure.traceback or self.last_traceback
         # Calls that have failed before they ran have no duration.
         self.durations.extend(each for each in _durations(times_of(ended.calls)) if each)
         self._quantiles = None

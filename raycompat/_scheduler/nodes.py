@@ -159,7 +159,8 @@ class Nodes:
         parts.guest.node_left(worker, is_worker=is_worker)
         self._unfit.pop(worker, None)
         if worker in self.info:
-            self._note_departed(worker, self.current(worker))
+            is_expected = is_worker or bool(parts.restarts.cause(worker))
+            self._note_departed(worker, self.current(worker), is_expected=is_expected)
             del self.info[worker]
             parts.relays.lose(worker)
             parts.surveys.lose(worker)
@@ -173,10 +174,11 @@ class Nodes:
         parts.notify_change()
         parts.dispatcher.soon()
 
-    def _note_departed(self, worker: str, info: NodeInfo) -> None:
+    def _note_departed(self, worker: str, info: NodeInfo, *, is_expected: bool) -> None:
         text = f"The node {info['name']} ({info['ip']}) has left the cluster."
         self._parts.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
-        self._departed.append(DepartedNode(**info, address=worker, ended=time.time()))
+        gone = DepartedNode(**info, address=worker, ended=time.time(), is_expected=is_expected)
+        self._departed.append(gone)
         self._former_ids.pop(worker, None)
         self._former_ids[worker] = str(info["node_id"])
         if len(self._former_ids) > _MANY_DEPARTED:

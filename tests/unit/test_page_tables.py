@@ -22,6 +22,12 @@ def table_of(rows, name="gpus"):
     return table
 
 
+def add_failed(parts, failure):
+    about = {"name": "f", "type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None}
+    about |= {"resources": {}, "address": "", "pid": None}
+    parts.endings.history.add_one(f"f-{'0' * 48}", 1.0, 2.0, **about, failure=failure)
+
+
 def test_a_table_has_the_rows_that_match_all_words_in_the_order_that_is_wanted():
     columns = {"node": "n", "used": 0.5, **_sampled({})}
     rows = [{**columns, "gpu": index, "holders": f"Learner {index}"} for index in range(300)]
@@ -65,10 +71,7 @@ def test_all_is_well_stands_above_no_failure(monkeypatch, of):
             error = failures.actor_died("exit code 3", "A-1")
             parts.endings.actor_died(ActorRow(key="A-1", job=JOB, error=error), error)
         elif of == "function":
-            about = {"name": "f", "type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None}
-            about |= {"resources": {}, "address": "", "pid": None}
-            failure = Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no")
-            parts.endings.history.add_one(f"f-{'0' * 48}", 1.0, 2.0, **about, failure=failure)
+            add_failed(parts, Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no"))
         elif of == "job":
             request = SimpleNamespace(entrypoint="python a.py")
             about = {"id": "a", "status": "FAILED", "message": "exit code 1", "ended": time.time()}
@@ -86,6 +89,44 @@ def test_all_is_well_stands_above_no_failure(monkeypatch, of):
         assert not is_well
         assert f"1 {of} " in text
         assert "in the last 5 minutes" in text
+
+    run(monkeypatch, 2, test)
+
+
+@pytest.mark.parametrize("who", ["cancel", "kill", "group", "dismiss", "restart"])
+def test_what_programs_and_users_end_is_no_failure(monkeypatch, who):
+    errors = {
+        "cancel": failures.cancelled("f-1"),
+        "kill": failures.actor_killed("A-1"),
+        "group": failures.group_removed(),
+    }
+
+    async def test(cluster):
+        parts = cluster.parts
+        if who in errors:
+            add_failed(parts, failures.failure_of(errors[who]))
+            (function,) = parts.endings.history.functions.values()
+            assert (function.num_failed, function.failed_at) == (1, 0.0)
+            assert function.last_error
+            add_failed(parts, failures.failure_of(failures.actor_died("exit code 3", "A-1")))
+            died_at, said = function.failed_at, function.last_error
+            assert died_at
+            add_failed(parts, failures.failure_of(errors[who]))
+            assert (function.num_failed, function.failed_at) == (3, died_at)
+            assert function.last_error == said
+            return
+        if who == "dismiss":
+            parts.nodes.left("tcp://node-1")
+        else:
+
+            async def remove(address):
+                parts.nodes.left(address, is_worker=False)
+
+            parts.restarts._ending["tcp://node-1"] = " The Dask worker was restarted by its user."
+            await parts.restarts._remove_worker(remove, "its user", "tcp://node-1")
+        assert [each["is_expected"] for each in parts.nodes.departed()] == [True]
+        assert failed(parts) == []
+        assert sentence(parts)[0]
 
     run(monkeypatch, 2, test)
 

@@ -204,7 +204,7 @@ def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
         table = cluster.parts.nodes
         for number, address in enumerate(["a", "b", "a", "c"]):
             info = {"node_id": f"{number}", "name": address, "ip": "10.0.0.1"}
-            table._note_departed(address, info)
+            table._note_departed(address, info, is_expected=False)
         assert [table.id_of(each) for each in "abc"] == ["2", None, "3"]
         assert table.id_of("tcp://node-0") == "tcp://node-0"
         assert table.id_of(None) is None
@@ -355,7 +355,7 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
         cluster.hold("f-1", "driver")
         for number in range(3):
             info = {"node_id": f"{number}", "name": "gone", "ip": "10.0.0.1"}
-            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info)
+            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info, is_expected=False)
         answer = cluster.parts.handlers()[Resources.op]()
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 

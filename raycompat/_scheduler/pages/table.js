@@ -46,6 +46,7 @@ const RAY_TABLE_CSS = `
 // Marks of states differ by shape and by colour. The colours are those of Okabe and Ito, which also people
 // who do not see all colours tell apart, on light and dark pages.
 const RAY_FAILED = ["\u25a0", "#d55e00"], RAY_WAITS = ["\u25b2", "#e69f00"], RAY_GOOD = ["\u25cf", "#009e73"];
+const RAY_ENDED = ["\u25cb", "#767676"];  // a program or a user has ended it
 const RAY_MARKS = {
   DEAD: RAY_FAILED, ERROR: RAY_FAILED, FAILED: RAY_FAILED, LOST: RAY_FAILED, RESTARTING: RAY_FAILED,
   PENDING: RAY_WAITS, PENDING_CREATION: RAY_WAITS, RESERVED: RAY_WAITS, RESCHEDULING: RAY_WAITS,
@@ -252,18 +253,19 @@ class RayTable extends HTMLElement {
       cell.classList.toggle("empty", text === "");
       cell.classList.toggle("zero", value === 0);
       cell.classList.toggle("bad", column.field === "failed" && value > 0);
-      cell.replaceChildren(...this.parts(column, value, text));
+      cell.replaceChildren(...this.parts(column, value, text, row));
     });
   }
 
-  parts(column, value, text) {
+  parts(column, value, text, row) {
     const span = document.createElement("span");
     span.textContent = text;
     if (column.form === "link" && value) return [this.link(value, column.title)];
     if (column.form === "text" || column.form === "id") span.title = value;
     if (column.form === "time") span.title = rayTime(value, true);
     if (column.form !== "state") return [span];
-    const mark = document.createElement("span"), [sign, colour] = RAY_MARKS[text.toUpperCase()] || ["", ""];
+    const found = RAY_MARKS[text.toUpperCase()] || ["", ""], mark = document.createElement("span");
+    const [sign, colour] = found === RAY_FAILED && row[this.expected] ? RAY_ENDED : found;
     mark.textContent = sign && `${sign} `;
     mark.style.color = colour;
     return [mark, span];

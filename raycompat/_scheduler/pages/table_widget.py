@@ -193,6 +193,9 @@ _PAGES = {
 #: The field that says whether a row is that of a failure, which gets a colour.
 _FAILED = "is_failed"
 
+#: The field that says whether a program or a user has ended what the row describes.
+_EXPECTED = "is_expected"
+
 #: The forms of values that a page shows in other words than the rows have, and the addresses of links.
 _NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
 
@@ -219,7 +222,7 @@ class Table:
         self._parts, self._read, self._most = parts, read, most
         self._fields = [field for field, *_ in _COLUMNS[name]]
         self._searched = [(field, form) for field, _, _, form in _COLUMNS[name]]
-        empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED)}
+        empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED, _EXPECTED)}
         self.source = ColumnDataSource(empty, name=name)
         self.source.on_change("tags", lambda attr, old, new: self.update())
         about = {
@@ -227,6 +230,7 @@ class Table:
             "page": _PAGES.get(name, name),
             "identity": _IDENTITY[name],
             "failed": _FAILED,
+            "expected": _EXPECTED,
             "words": _WORDS,
             "columns": [
                 {"field": field, "title": title, "width": width, "form": form}

@@ -130,7 +130,7 @@ def failed(parts: Parts) -> list[Row]:
             "log": f"individual-ray-nodes?nodes={gone['node_id']}",
         }
         for gone in parts.nodes.departed()
-        if gone["ended"] > since
+        if gone["ended"] > since and not gone["is_expected"]
     ]
     return sorted(rows, key=lambda row: -row["at"])
 
@@ -228,7 +228,12 @@ def nodes(parts: Parts) -> list[Row]:
             }
         )
     gone = [
-        {**_about_node(each, each["address"]), "state": "DEAD", "left": each["ended"]}
+        {
+            **_about_node(each, each["address"]),
+            "state": "DEAD",
+            "left": each["ended"],
+            "is_expected": each["is_expected"],
+        }
         for each in reversed(parts.nodes.departed())
     ]
     return [*rows, *gone]
