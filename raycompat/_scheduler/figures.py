@@ -21,7 +21,8 @@ class Sample(NamedTuple):
     #: Shares of the resources in use, from 0 to 1; NaN for resources that the cluster does not have.
     cpu: float
     gpu: float
-    #: Calls that wait for resources, and calls that have failed since the sample before.
+    #: Requests that wait for resources, of which one may be for many calls; and calls that have
+    #: failed since the sample before.
     waiting: int
     failed: int
 

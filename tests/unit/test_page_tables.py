@@ -11,6 +11,7 @@ from _plugin_parts import JOB, run
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
 from raycompat._scheduler.actor_directory import ActorRow
+from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.table_widget import Table, arranged
 from raycompat._scheduler.pages.tables import _sampled, failed, sentence
 
@@ -89,6 +90,33 @@ def test_all_is_well_stands_above_no_failure(monkeypatch, of):
         assert not is_well
         assert f"1 {of} " in text
         assert "in the last 5 minutes" in text
+
+    run(monkeypatch, 2, test)
+
+
+def test_waiting_calls_are_counted_and_not_their_requests(monkeypatch):
+    caller = {"job": JOB, "counts": {"f": 1_052, "Actor.g": 5}, "by_actor": {"A-1": 5}}
+    caller |= {"home": None, "own_bytes": 0}
+    running = [("lease-1", "f-1", "f", 0.0, 1), ("A-1", "g-1", "Actor.g", 0.0, 2)]
+
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        cluster.hold("lease-1", "driver", "lease")
+        cluster.hold("A-1", "driver", "actor")
+        cluster.hold("f-2", "driver")
+        for number in range(2, 5):
+            cluster.enqueue(f"lease-{number}", "driver", kind="lease")
+        assert tables._waiting_calls(parts, of_actors=True) == {JOB: 3}  # before the first survey
+        parts.surveys.last.callers["driver"] = caller
+        parts.surveys.last.nodes["tcp://node-0"] = {"running": running}
+        assert tables._waiting_calls(parts, of_actors=True) == {JOB: 1_054}
+        cluster.enqueue("A-2", "driver", kind="actor")
+        assert tables._waiting_calls(parts, of_actors=True) == {JOB: 1_055}
+        assert sentence(parts) == (
+            True,
+            "1,051 calls wait for resources or arguments, the first for 60 s (2 nodes).",
+        )
 
     run(monkeypatch, 2, test)
 

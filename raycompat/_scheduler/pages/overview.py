@@ -26,7 +26,7 @@ _SHARES = (
     ("gpu", "GPU", "#d55e00", "dashed"),
 )
 _COUNTS = (
-    ("waiting", "calls that wait", "#e69f00", "solid"),
+    ("waiting", "requests that wait", "#e69f00", "solid"),
     ("failed", "failed calls in 10 s", "#d55e00", "dashed"),
 )
 
@@ -73,7 +73,7 @@ class LastHour:
         self.source = ColumnDataSource({"minutes": [], **{each: [] for each in names}}, name="hour")
         shares = self._drawing("In use, of all", _SHARES)
         shares.y_range = Range1d(start=0, end=1.05)
-        counts = self._drawing("Calls", _COUNTS)
+        counts = self._drawing("Requests and calls", _COUNTS)
         self.root = row(shares, counts, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
 
     def _drawing(self, title: str, lines: tuple[tuple[str, str, str, str], ...]) -> figure:

@@ -144,7 +144,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     ],
     "waiting": [
         ("name", "First call", 180, "text"),
-        ("count", "Calls", 60, "0,0"),
+        ("count", "Requests", 80, "0,0"),
         ("request", "Asks for", 220, "text"),
         ("waited", "Waits for", 80, "seconds"),
         ("reason", "Why it waits", 700, "text"),

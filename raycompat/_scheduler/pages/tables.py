@@ -140,14 +140,15 @@ def sentence(parts: Parts) -> tuple[bool, str]:
     of = Counter(row["of"] for row in failed(parts))
     found = [text.format(_counted(of[what], what)) for what, text in _FAILURES.items() if of[what]]
     said = [f"{', '.join(found)} in the last 5 minutes"] if found else []
-    lines = list(parts.dispatcher.lines())
-    waiting = sum(len(line.keys) for line in lines)
-    if lines:
-        first = min(parts.calls.by_key[line.first].since for line in lines)
-        seconds = time.monotonic() - first
+    firsts = [parts.calls.by_key[line.first] for line in parts.dispatcher.lines()]
+    if firsts:
+        by_job = _waiting_calls(parts, of_actors=False)
+        waiting = sum(by_job[job] for job in {call.spec["job"] for call in firsts})
+        seconds = time.monotonic() - min(call.since for call in firsts)
         verb = "waits" if waiting == 1 else "wait"
         said.append(
-            f"{_counted(waiting, 'call')} {verb} for resources, the first for {seconds:,.0f} s"
+            f"{_counted(waiting, 'call')} {verb} for resources or arguments, the first for "
+            f"{seconds:,.0f} s"
         )
     groups = sum(1 for _ in parts.groups.waiting())
     if groups:
@@ -164,13 +165,40 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
+def _waiting_calls(parts: Parts, *, of_actors: bool) -> Counter[str]:
+    """Return the number of waiting calls of each job, with or without the calls of living actors.
+
+    Callers and nodes report them: these figures are up to a second old. The scheduler knows the
+    requests for resources: one is for many calls, so there are at least as many calls.
+    """
+    findings, calls = parts.surveys.refresh(), parts.calls
+    waiting: Counter[str] = Counter()
+    for caller in findings.callers.values():
+        num_of_actors = 0 if of_actors else sum(caller["by_actor"].values())
+        waiting[caller["job"]] += sum(caller["counts"].values()) - num_of_actors
+    for node in findings.nodes.values():
+        for party, *_ in node["running"]:
+            call = calls.by_key.get(party)
+            if call is not None and (of_actors or call.spec["kind"] != "actor"):
+                waiting[call.spec["job"]] -= 1
+    waiting.subtract(
+        call.spec["job"] for call in calls.holding.values() if call.spec["kind"] == "task"
+    )
+    requests: Counter[str] = Counter()
+    actors: Counter[str] = Counter()
+    for line in parts.dispatcher.lines():  # the calls of a line have one owner
+        job = calls.by_key[line.first].spec["job"]
+        num_actors = line.counts["actor"]  # no caller counts the actors that it makes as its calls
+        actors[job] += num_actors
+        requests[job] += len(line.keys) - num_actors
+    return (waiting | requests) + actors
+
+
 def jobs(parts: Parts) -> list[Row]:
     """Return one row for each job: failed ones first, then those that run."""
     now, by_job = time.time(), parts.endings.history.by_job
     held = Counter(call.spec["job"] for call in parts.calls.holding.values())
-    waiting: Counter[str] = Counter()
-    for line in parts.dispatcher.lines():  # the calls of a line have one owner
-        waiting[parts.calls.by_key[line.first].spec["job"]] += len(line.keys)
+    waiting = _waiting_calls(parts, of_actors=True)
     rows: list[Row] = []
     for each in parts.state.cluster.all_jobs():
         done, num_failed = by_job.get(each["job_id"] or "", (0, 0))
