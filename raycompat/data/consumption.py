@@ -613,7 +613,13 @@ class Consumption:
         -----
         Ray source: ``Dataset.to_arrow_refs``, 2.60.0. No known difference.
         """
-        return [bundle.ref for bundle in self._bundles()]
+        remove_record = ray.remote(frames.unrecorded)
+        return [
+            bundle.ref
+            if bundle.metadata.schema is None or frames.record_of(bundle.metadata.schema) is None
+            else remove_record.remote(bundle.ref)
+            for bundle in self._bundles()
+        ]
 
     def _converted(self, function: Callable[[Any], Any]) -> list[Any]:
         convert = ray.remote(function)

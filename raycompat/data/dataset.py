@@ -33,6 +33,9 @@ from raycompat.data.storable import shown_schema, storable
 from raycompat.data.writing import Writing
 from raycompat.exceptions import RayError, UnsupportedRayFeatureError
 
+#: Seconds that the text of a data set waits for a block.
+_PATIENCE_S = 2.0
+
 
 class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     """Rows in blocks, which are Arrow tables in the object store.
@@ -157,16 +160,19 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         """Return the first and the last rows, which are in the store: all of few rows."""
         num_rows = known_rows(self._plan) or 0
         at_each = num_rows if num_rows <= preview.MAX_ROWS else preview.MAX_ROWS // 2
+        refs = [bundle.ref for bundle in self._bundles()]
+        if not ray.is_initialized():  # to get a block would start another session
+            return [], []
         try:
-            tables = (ray.get(bundle.ref) for bundle in self._bundles())
+            tables = (ray.get(ref, timeout=_PATIENCE_S) for ref in refs)
             first = list(itertools.islice(_rows_of(tables), at_each))
-            tables = (ray.get(bundle.ref) for bundle in reversed([*self._bundles()]))
+            tables = (ray.get(ref, timeout=_PATIENCE_S) for ref in reversed(refs))
             last: list[Any] = []
             while len(last) < at_each < num_rows:
                 last = [*_rows_of([next(tables)]), *last][-at_each:]
-        except (
-            RayError
-        ):  # the blocks are lost, or the session has ended: the columns are known still
+        except (RayError, ValueError):
+            # The blocks are lost, being made again, or of a session that has ended: the columns are
+            # known still.
             return [], []
         return first, last
 

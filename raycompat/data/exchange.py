@@ -437,9 +437,11 @@ def _side_by_side(
     remaining = list(tables)
     for side in bounds:
         own, remaining = remaining[: len(side)], remaining[len(side) :]
-        joined = join(side, *own)
-        for name in shown(joined).column_names:
-            first = first.append_column(_free_name(name, first.column_names), joined[name])
+        joined = shown(join(side, *own))
+        names = list(first.column_names)
+        for name in joined.column_names:
+            names.append(_free_name(name, names))
+        first = frames.side_by_side(first, frames.renamed(joined, names[first.num_columns :]))
     return storable(first)
 
 

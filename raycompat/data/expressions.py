@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raycompat.data import block
+from raycompat.data import block, frames
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
 from raycompat.data.storable import storable
@@ -41,6 +41,10 @@ class Expr:
 
     def _evaluate(self, table: Block) -> Any:
         raise NotImplementedError
+
+    def _sources(self) -> set[str]:
+        """Return the names of the columns whose kind of pandas type its values have."""
+        return set()
 
     def _call(self, function: Callable[..., Any], *others: Any, **options: Any) -> Expr:
         return _Call(function, (self, *others), options)
@@ -277,6 +281,10 @@ class _Column(Expr):
         block.require_columns([self.name], table.column_names, "An expression")
         return table[self.name]
 
+    def _sources(self) -> set[str]:
+        assert self.name is not None
+        return {self.name}
+
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 
@@ -299,8 +307,15 @@ class _Alias(Expr):
     def _evaluate(self, table: Block) -> Any:
         return self._expression._evaluate(table)
 
+    def _sources(self) -> set[str]:
+        return self._expression._sources()
+
     def __repr__(self) -> str:
         return f"{_nested(self._expression)}.alias({self.name!r})"
+
+
+#: Functions whose values have the same type whatever types of pandas the columns have.
+_OF_OWN_TYPE = (pc.cast, pc.is_null, pc.is_valid)
 
 
 class _Call(Expr):
@@ -323,6 +338,12 @@ class _Call(Expr):
             return self._function(*args, **options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise ValueError(f"The expression {self!r} cannot be computed: {error}") from error
+
+    def _sources(self) -> set[str]:
+        if self._function in _OF_OWN_TYPE:
+            return set()
+        given = [*self._args, *self._options.values()]
+        return {name for each in given if isinstance(each, Expr) for name in each._sources()}
 
     def __repr__(self) -> str:
         if self._sign is not None:
@@ -440,7 +461,9 @@ pyarrow_udf = udf
 def with_columns(table: Block, expressions: tuple[tuple[str, Expr], ...]) -> Block:
     """Return a table with columns computed from those that it had."""
     made = table
+    origins = {}
     for name, expression in expressions:
+        origins[name] = expression._sources()
         value = expression._evaluate(table)
         if isinstance(value, pa.Scalar):
             value = pa.repeat(value, table.num_rows)
@@ -453,7 +476,7 @@ def with_columns(table: Block, expressions: tuple[tuple[str, Expr], ...]) -> Blo
             made = made.set_column(made.column_names.index(name), name, column)
         else:
             made = made.append_column(pa.field(name, column.type), column)
-    return storable(made)
+    return storable(frames.with_record_from(made, table, origins))
 
 
 def kept(table: Block, condition: Expr) -> Block:

@@ -7,7 +7,7 @@ A block is a table. Its DataFrame has Arrow's types (``int64[pyarrow]``), unless
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,18 @@ _RECORD = b"raycompat.pandas"
 
 #: The recorded type of a column that had Arrow's own.
 _OF_ARROW = "pyarrow"
+
+#: The types of pandas for numbers with missing values, by Arrow's types.
+_MASKED = {
+    pa.bool_(): "boolean",
+    **{
+        pa.type_for_alias(name.lower()): name
+        for name in (
+            *("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"),
+            *("Float32", "Float64"),
+        )
+    },
+}
 
 #: The batch format that is "pandas" with numpy's types, as ``enable_arrow_backed_pandas_conversion``
 #: of the data set's settings asks for; they are known where the plan is made and not in tasks.
@@ -99,7 +111,10 @@ def _with_record(table: pa.Table, types: dict[str, str]) -> pa.Table:
 def record_of(schema: pa.Schema) -> dict[str, str] | None:
     """Return the recorded types of a block of `from_pandas`; None for another block."""
     text = (schema.metadata or {}).get(_RECORD)
-    return None if text is None else json.loads(text)
+    if text is None:
+        return None
+    names = set(schema.names)
+    return {name: kind for name, kind in json.loads(text).items() if name in names}
 
 
 def unrecorded(table: pa.Table) -> pa.Table:
@@ -128,8 +143,65 @@ def with_one_record(tables: Sequence[pa.Table]) -> list[pa.Table]:
         return list(tables)
     if any(record is None for record in records):
         return [unrecorded(table) for table in tables]
-    types = {name: type_ for record in records for name, type_ in (record or {}).items()}
-    return [_with_record(table, types) for table in tables]
+    types = {}
+    for name in dict.fromkeys(name for table in tables for name in table.column_names):
+        types[name] = _common(
+            (record or {}).get(name)
+            for table, record in zip(tables, records, strict=True)
+            if name in table.column_names
+        )
+    recorded = {name: type_ for name, type_ in types.items() if type_}
+    return [_with_record(table, recorded) for table in tables]
+
+
+def _common(kinds: Iterable[str | None]) -> str | None:
+    """Return the type to record for values of columns with these recorded types, as pandas joins them.
+
+    The numbers of any type with missing values stay numbers with missing values: the type of the
+    joined column tells which.
+    """
+    different = set(kinds)
+    if "object" in different:
+        return "object"
+    different.discard(None)
+    if len(different) == 1 or different <= set(_MASKED.values()):
+        return next(iter(different), None)
+    return None
+
+
+def with_record_from(
+    table: pa.Table, source: pa.Table, origins: Mapping[str, Iterable[str]]
+) -> pa.Table:
+    """Return a table with the record of another, and for some columns one of those they came from.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        A table with the columns of `source`, or other values for some, and more columns.
+    source : pyarrow.Table
+        The table from which it was computed.
+    origins : dict of iterables of str
+        For each new column, the columns of `source` whose kind of type its values have.
+    """
+    record = record_of(source.schema)
+    if record is None:
+        return table
+    new = {name: _common(map(record.get, names)) for name, names in origins.items()}
+    for name, kind in new.items():
+        if kind == "object" and pa.types.is_boolean(table.schema.field(name).type):
+            new[name] = None  # pandas compares objects to plain truth values
+    return _with_record(table, {name: kind for name, kind in {**record, **new}.items() if kind})
+
+
+def side_by_side(left: pa.Table, right: pa.Table) -> pa.Table:
+    """Return the columns of two tables; if the first is one of `from_pandas`, with both records."""
+    record = record_of(left.schema)
+    made = left
+    for name in right.column_names:
+        made = made.append_column(name, right[name])
+    if record is None:
+        return made
+    return _with_record(made, {**record, **(record_of(right.schema) or {})})
 
 
 def to_pandas(table: pa.Table, arrow_backed: bool | None = None) -> pd.DataFrame:
@@ -171,10 +243,27 @@ def _special(column: pa.ChunkedArray, recorded: str | None, arrow_backed: bool) 
         return pd.Series(tensor.to_list(column), dtype=object)
     if recorded == _OF_ARROW or (not arrow_backed and _is_changed_by_pandas(column)):
         return pd.Series(pd.arrays.ArrowExtensionArray(column))
+    fitting = _fitting(recorded, column.type)
+    return None if fitting is None else pd.Series(fitting.__from_arrow__(column))
+
+
+def _fitting(recorded: str | None, type_: pa.DataType) -> Any:
+    """Return the recorded type as one of pandas for values of an Arrow type; None if it has none.
+
+    A column gets other values by `Dataset.with_column`, and by the joining of blocks.
+    """
     if recorded is None or recorded == "str":
         return None
+    if recorded in _MASKED.values() and not pa.types.is_null(type_):
+        return pd.api.types.pandas_dtype(_MASKED[type_]) if type_ in _MASKED else None
     dtype: Any = pd.api.types.pandas_dtype(recorded)
-    return pd.Series(dtype.__from_arrow__(column))
+    expected = pa.Array.from_pandas(pd.Series([], dtype=dtype)).type
+    are_texts = _is_text(expected) and _is_text(type_)
+    return dtype if are_texts or expected == type_ or pa.types.is_null(type_) else None
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _arrow_dtype(type_: pa.DataType) -> pd.ArrowDtype | None:

@@ -286,6 +286,8 @@ def read_sql(
         Values for the marks in the query.
     shard_keys : list of str, optional
         Columns by whose hash the rows are divided among tasks. Default: one task reads all rows.
+        Rows without a value (``NULL``) in such a column are not read, as in Ray: choose columns in
+        which every row has a value.
     shard_hash_fn : str, default "MD5"
         The database's function that makes a number of the columns. It has ``MOD``, ``ABS`` and, for
         several columns, ``CONCAT`` as well.

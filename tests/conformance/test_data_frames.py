@@ -194,6 +194,112 @@ def test_renamed_columns_keep_the_types_of_pandas(data):
     assert types(found.to_pandas())["Int64"] == "int64"
 
 
+def column(values, dtype):
+    return pd.DataFrame({"x": pd.array(values, dtype=dtype)})
+
+
+def expression(data):
+    module = importlib.import_module(f"{data.__name__}.expressions")
+    return module.col, importlib.import_module(f"{data.__name__}.datatype").DataType
+
+
+@pytest.mark.parametrize(
+    ("compute", "dtype", "values"),
+    [
+        (lambda x: x / 2.0, "Float64", [0.5, 1.0, None]),
+        (lambda x: x > 1, "boolean", [False, True, None]),
+        (lambda x: x + 1, "Int64", [2, 3, None]),
+    ],
+    ids=["divide", "compare", "add"],
+)
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_a_computed_column_has_the_type_of_its_values(data, name, compute, dtype, values):
+    col, _ = expression(data)
+    dataset = data.from_pandas(column([1, 2, None], "Int64")).with_column(name, compute(col("x")))
+    found = dataset.to_pandas()
+    assert types(found) == {"x": "Int64", name: dtype}
+    assert [None if value is pd.NA else value for value in found[name]] == values
+
+
+def test_a_cast_column_has_its_new_type(data):
+    col, datatype = expression(data)
+    texts = data.from_pandas(column(["1", "2"], "string"))
+    found = texts.with_column("x", col("x").cast(datatype.int64())).to_pandas()
+    assert types(found) == {"x": "int64"}
+    assert found["x"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("compute", "dtype"),
+    [
+        (lambda o, i, _: o > 1, "bool"),
+        (lambda o, i, _: o + 1, "object"),
+        (lambda o, i, datatype: o.cast(datatype.int64()), "int64"),
+        (lambda o, i, datatype: i.cast(datatype.float64()), "float64"),
+        (lambda o, i, _: i.is_null(), "bool"),
+        (lambda o, i, _: i.is_in([1]), "boolean"),
+    ],
+    ids=["compare", "add", "cast object", "cast Int64", "is_null", "is_in"],
+)
+def test_the_types_of_expressions(data, compute, dtype):
+    col, datatype = expression(data)
+    frame = pd.DataFrame({"o": pd.Series([1, 2], dtype=object)}).assign(
+        i=pd.array([1, None], dtype="Int64")
+    )
+    made = data.from_pandas(frame).with_column("new", compute(col("o"), col("i"), datatype))
+    assert types(made.to_pandas()) == {"o": "object", "i": "Int64", "new": dtype}
+
+
+def test_a_new_column_has_no_type_of_a_removed_one(data):
+    col, datatype = expression(data)
+    frame = pd.DataFrame({"x": ["1"], "y": [1.5]}).astype({"x": "string", "y": "Float64"})
+    dataset = data.from_pandas(frame).select_columns(["x"])
+    found = dataset.with_column("y", col("x").cast(datatype.int64())).to_pandas()
+    assert types(found) == {"x": "string", "y": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype", "values"),
+    [
+        (([1.5], "Float32"), ([1e300], "float64"), "Float64", [1.5, 1e300]),
+        (([1, None], "Int64"), ([1.5], "float64"), "Float64", [1, None, 1.5]),
+        (([1], "Int8"), ([300], "int64"), "Int64", [1, 300]),
+        (([1, None], "Int64"), ([3], "int64"), "Int64", [1, None, 3]),
+        (([1, None], "Int64"), ([3], "Int64"), "Int64", [1, None, 3]),
+    ],
+    ids=["Float32 float64", "Int64 float64", "Int8 int64", "Int64 int64", "Int64 Int64"],
+)
+def test_frames_of_different_types_are_joined_as_by_pandas(data, first, second, dtype, values):
+    dataset = data.from_pandas([column(*first), column(*second)])
+    (batch,) = dataset.iter_batches(batch_format="pandas", batch_size=len(values))
+    for found in (dataset.to_pandas(), batch):
+        assert types(found) == {"x": dtype}
+        assert [None if value is pd.NA else value for value in found["x"]] == values
+
+
+def test_zipped_frames_keep_the_types_of_pandas(data):
+    dataset = data.from_pandas(column([1, None], "Int64"))
+    assert types(dataset.zip(dataset).to_pandas()) == {"x": "Int64", "x_1": "Int64"}
+
+
+def test_tables_tell_nothing_of_raycompat(cluster, data):
+    dataset = data.from_pandas(column([1, None], "Int64"))
+    (table,) = cluster.get(dataset.to_arrow_refs())
+    assert table["x"].to_pylist() == [1, None]
+    assert not [key for key in table.schema.metadata or {} if b"raycompat" in key]
+
+
+@pytest.mark.parametrize("value", [{"a": [1]}, pa.table({"a": [1]})], ids=["dict", "table"])
+def test_what_is_no_frame_is_refused(data, value):
+    with pytest.raises((TypeError, AttributeError)):
+        data.from_pandas(value)
+
+
+def test_a_record_batch_is_no_table(data):
+    with pytest.raises((TypeError, AttributeError)):
+        data.from_arrow([pa.record_batch({"a": [1]})]).take_all()
+
+
 def test_schema_of_pandas(data):
     schema = data.from_pandas(original().drop(columns=["category"])).schema()
     assert schema.types == [pa.int64(), pa.string(), pa.int64(), object, pa.timestamp("us")]
