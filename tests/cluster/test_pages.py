@@ -181,7 +181,7 @@ def test_the_page_of_jobs_counts_the_calls_of_this_driver(page, wait_until):
     (row,) = mine()
     assert (row["state"], row["kind"]) == ("RUNNING", "driver")
     assert row["job"] == ray.get_runtime_context().get_job_id()
-    assert row["actors"] == f"individual-ray-actors?actors={row['job']}"
+    assert row["actors"] == f"individual-ray-actors?actors.job={row['job']}"
     assert 0 < row["seconds"] < 3600
 
 
@@ -284,7 +284,7 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
 
     shown.change("actors", tags=[{"search": f"learner {found['id']}"}])
     wait_until(lambda: [row["id"] for row in rows(shown, "actors")] == [found["id"]])
-    linked = page("individual-ray-actors", actors=found["id"])
+    linked = page("individual-ray-actors", **{"actors.id": found["id"]})
     assert [row["id"] for row in rows(linked, "actors")] == [found["id"]]
 
 

@@ -258,7 +258,7 @@ async def open_a_row(browser, actor):
     })()""")
     await text_of(browser, actor, "The whole error", "first line", HOSTILE)
     address = await browser.evaluate(
-        "deep().find((each) => each.search?.startsWith('?actors=')).href"
+        "deep().find((each) => each.search?.startsWith('?actors.id=')).href"
     )
     await pictures.open_page(browser, address)
     await text_of(browser, actor, "The whole error", "first line", HOSTILE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
+from urllib.parse import parse_qs
 
 import pytest
 from _plugin_parts import JOB, run
@@ -11,7 +12,7 @@ from _plugin_parts import JOB, run
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
 from raycompat._scheduler.actor_directory import ActorRow
-from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages import documents, tables
 from raycompat._scheduler.pages.table_widget import Table, arranged
 from raycompat._scheduler.pages.tables import _sampled, failed, sentence
 
@@ -63,6 +64,29 @@ def test_a_search_looks_at_what_the_page_shows():
     ):
         table.source.tags = [{"search": words}]
         assert bool(table.source.data["name"]) is is_found, words
+
+
+def test_an_address_names_exactly_its_rows():
+    names = ["f", "fail", "a name & more", "f f"]
+    table = table_of([{"name": each} for each in names], name="functions")
+    for name in names:
+        address = tables._address("tasks", "functions", "name", name)
+        page, _, asked = address.partition("?")
+        table.source.tags = []
+        documents.show_asked(
+            table, {each: [value.encode()] for each, (value,) in parse_qs(asked).items()}
+        )
+        assert table.source.data["name"] == [name]
+        assert f'href="{page}"' in table._below.text
+    table.source.tags = [{"search": "f"}]
+    assert table.source.data["name"] == ["f", "fail", "f f"]
+
+
+def test_all_fields_of_an_address_count():
+    rows = [{"node": "a:1", "gpu": gpu, "busy": None} for gpu in (1, 10)]
+    table = table_of(rows, name="gpus")
+    documents.show_asked(table, {"gpus.node": [b"a:1"], "gpus.gpu": [b"1"], "gpus.busy": [b""]})
+    assert table.source.data["gpu"] == [1]
 
 
 @pytest.mark.parametrize("of", ["actor", "function", "job", "node"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,14 +188,29 @@ def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> 
     shown = make(parts)
     context: Any = doc.session_context
     asked = context.request.arguments if context is not None and context.request is not None else {}
+    show_asked(shown, asked)
+    _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
+
+
+def show_asked(shown: Any, asked: Mapping[str, Sequence[bytes]]) -> None:
+    """Show what an address asks for: `actors=a` searches a table, `actors.id=1` names a row exactly."""
+    wishes: dict[str, dict[str, Any]] = {}
     for name, values in asked.items():
         value = values[0].decode(errors="replace")
         if isinstance(shown, Logs):
             if name == "process":
                 shown.choose(value)
-        elif isinstance(source := shown.root.select_one({"name": name}), ColumnDataSource):
-            source.tags = [{"search": value, "open": True}]
-    _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
+            continue
+        table, _, field = name.partition(".")
+        wish = wishes.setdefault(table, {"search": "", "exact": {}, "open": True})
+        if field:
+            wish["exact"][field] = value
+        else:
+            wish["search"] = value
+    for table, wish in wishes.items():
+        source = shown.root.select_one({"name": table})
+        if isinstance(source, ColumnDataSource):
+            source.tags = [wish]
 
 
 def applications(parts: Parts) -> dict[str, Callable[..., None]]:

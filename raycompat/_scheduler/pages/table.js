@@ -294,8 +294,8 @@ class RayTable extends HTMLElement {
       else add(column.title, text).classList.toggle("trace", column.form === "detail");
     }
     if (this.page) {
-      const search = encodeURIComponent(String(row[this.identity[0]]));
-      add(this.words.address, this.link(`individual-ray-${this.page}?${this.table}=${search}`, this.words.row));
+      const exact = this.identity.map((field) => `${this.table}.${field}=${encodeURIComponent(row[field] ?? "")}`);
+      add(this.words.address, this.link(`individual-ray-${this.page}?${exact.join("&")}`, this.words.row));
     }
     const before = shown.whole.firstChild;
     if (before && before.textContent === list.textContent) return;  // what is selected stays so

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column
@@ -221,13 +221,14 @@ class Table:
     ) -> None:
         self._parts, self._read, self._most = parts, read, most
         self._fields = [field for field, *_ in _COLUMNS[name]]
+        self._page = _PAGES.get(name, name)
         self._searched = [(field, form) for field, _, _, form in _COLUMNS[name]]
         empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED, _EXPECTED)}
         self.source = ColumnDataSource(empty, name=name)
         self.source.on_change("tags", lambda attr, old, new: self.update())
         about = {
             "table": name,
-            "page": _PAGES.get(name, name),
+            "page": self._page,
             "identity": _IDENTITY[name],
             "failed": _FAILED,
             "expected": _EXPECTED,
@@ -253,7 +254,9 @@ class Table:
         """Show what is there now."""
         rows = self._read(self._parts)
         wish: dict[str, Any] = next(iter(self.source.tags), {})
-        found = searched(rows, self._searched, str(wish.get("search") or ""))
+        exact = wish.get("exact") or {}
+        named = [row for row in rows if _has(row, exact)]
+        found = searched(named, self._searched, str(wish.get("search") or ""))
         if (field := wish.get("sort")) in self._fields:
             found = arranged(found, str(field), is_descending=bool(wish.get("down")))
         shown = found[: self._most]
@@ -266,6 +269,8 @@ class Table:
         if len(shown) < len(found):
             text += f", {len(shown)} shown: search to see others"
         text += ". Click on a row to read all of it." if shown else "."
+        if exact:
+            text += f' <a href="individual-ray-{self._page}">Show all rows</a>.'
         if self.source.name in _SURVEYED:
             text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
         if text != self._below.text:
@@ -301,6 +306,13 @@ def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
         return isinstance(value, str), value.lower() if isinstance(value, str) else value
 
     return [*sorted(there, key=key, reverse=is_descending), *without]
+
+
+def _has(row: Row, exact: Mapping[str, str]) -> bool:
+    """Return whether some fields of a row have exactly some values, which are texts of an address."""
+    return all(
+        str("" if row.get(field) is None else row[field]) == value for field, value in exact.items()
+    )
 
 
 def _is_missing(value: Any) -> bool:

@@ -103,7 +103,7 @@ def failed(parts: Parts) -> list[Row]:
             "what": name,
             "error": function.last_error,
             "traceback": function.last_traceback,
-            "log": f"individual-ray-tasks?functions={quote(name)}",
+            "log": _address("tasks", "functions", "name", name),
         }
         for name, function in parts.endings.history.functions.items()
         if function.failed_at > since
@@ -115,7 +115,7 @@ def failed(parts: Parts) -> list[Row]:
             "kind": "job failed",
             "what": each.request.entrypoint,
             "error": each.message or "",
-            "log": f"individual-ray-jobs?jobs={quote(each.id)}",
+            "log": _address("jobs", "jobs", "id", each.id),
         }
         for each in parts.submissions.by_id.values()
         if each.status == "FAILED" and each.ended > since
@@ -127,12 +127,17 @@ def failed(parts: Parts) -> list[Row]:
             "kind": "node left",
             "what": gone["name"],
             "error": "",
-            "log": f"individual-ray-nodes?nodes={gone['node_id']}",
+            "log": _address("nodes", "nodes", "id", gone["node_id"]),
         }
         for gone in parts.nodes.departed()
         if gone["ended"] > since and not gone["is_expected"]
     ]
     return sorted(rows, key=lambda row: -row["at"])
+
+
+def _address(page: str, table: str, field: str, value: str) -> str:
+    """Return the address of the page with those rows of a table whose field has exactly this value."""
+    return f"individual-ray-{page}?{table}.{field}={quote(value)}"
 
 
 def sentence(parts: Parts) -> tuple[bool, str]:
@@ -222,7 +227,7 @@ def jobs(parts: Parts) -> list[Row]:
                 "failed": num_failed,
                 "message": (each["message"] or "") if each["status"] == "FAILED" else "",
                 "metadata": _listed(each["metadata"]),
-                "actors": f"individual-ray-actors?actors={quote(each['job_id'])}"
+                "actors": _address("actors", "actors", "job", each["job_id"])
                 if each["job_id"]
                 else "",
                 "is_failed": each["status"] == "FAILED" and end > now - RECENT_S,
