@@ -95,15 +95,19 @@ class PolicySetup:
     def _features_of_class(self) -> Any:
         """Return the features below an algorithm's heads; None without a network as a class."""
         cls = self.custom_class()
-        if cls is None:
-            return None
+        return None if cls is None else _FirstOutput(self._source_of_features(cls))
+
+    def _source_of_features(self, cls: Any) -> Any:
         from raycompat._old.rllib.models.layers import ModelSource
 
         count = int((self.config.model["fcnet_hiddens"] or [256])[-1])
-        source = ModelSource(
+        return ModelSource(
             cls, self.observation_space, self.action_space, count, self.config.model, False
         )
-        return _FirstOutput(source)
+
+    def _states_of(self, cls: Any) -> Any:
+        """Return the states of a network of a class; () without a memory."""
+        return self._source_of_features(cls).initial_states(self.encode.shape)
 
     def custom_class(self) -> Any:
         """Return the network that the user registered as a class; None without one."""
@@ -175,13 +179,7 @@ class PolicySetup:
             When the options ask for a memory, or a network of a class has one.
         """
         model, cls = self.config.model, self.custom_class()
-        if cls is not None:
-            from raycompat._old.rllib.models.modelv2 import ModelV2
-
-            has_states = cls.get_initial_state is not ModelV2.get_initial_state
-        else:
-            has_states = False
-        if model["use_lstm"] or model["use_attention"] or has_states:
+        if model["use_lstm"] or model["use_attention"] or (cls and self._states_of(cls)):
             raise UnsupportedRayFeatureError(
                 f"A network with a memory in {algorithm}",
                 f"{algorithm} learns from single steps",
@@ -216,6 +214,11 @@ class PolicySetup:
         cls, memory = self.custom_class(), self.memory()
         if cls is not None and memory is None:
             return self.network_of_class(cls, (self.policy_head(), Head("value", 1)))
+        if cls is not None and self._states_of(cls):
+            raise ValueError(
+                f"model: {cls.__name__} has a memory of its own, because its get_initial_state returns "
+                "states, and the options ask for another one: leave out use_lstm and use_attention."
+            )
         body, model = self.body_options(), self.config.model
         hiddens = tuple(model["fcnet_hiddens"])
         shares = bool(

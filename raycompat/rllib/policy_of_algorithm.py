@@ -87,6 +87,8 @@ class PolicyOfAlgorithm:
         self,
         obs_batch: Sequence[Any],
         state_batches: Sequence[Any] | None = None,
+        prev_action_batch: Sequence[Any] | None = None,
+        prev_reward_batch: Sequence[Any] | None = None,
         *args: Any,
         explore: bool | None = None,
         **kwargs: Any,
@@ -98,20 +100,31 @@ class PolicyOfAlgorithm:
         obs_batch : sequence
             Of the observation space.
         state_batches : sequence of arrays, optional
-            For each state of `get_initial_state` its values for these observations.
+            For each state of `get_initial_state` its values for these observations. Default: those at
+            the beginning of an episode.
+        prev_action_batch : sequence, optional
+            The last action before each observation, where the network sees it.
+        prev_reward_batch : sequence of float, optional
+            The last reward before each observation, where the network sees it.
         *args, **kwargs
             They have no effect.
         explore : bool, optional
             Draw the actions, instead of taking the best; by default as the config says.
         """
-        columns = list(state_batches or ())
+        columns = [] if state_batches is None else list(state_batches)
         found = [
-            self.compute_single_action(each, [column[n] for column in columns], explore=explore)
+            self.compute_single_action(
+                each,
+                [column[n] for column in columns] or None,
+                None if prev_action_batch is None else prev_action_batch[n],
+                None if prev_reward_batch is None else prev_reward_batch[n],
+                explore=explore,
+            )
             for n, each in enumerate(obs_batch)
         ]
-        nexts = [
-            np.stack(column) for column in zip(*(states for _, states, _ in found), strict=True)
-        ]
+        # The states of a rule may be anything.
+        joined: Any = list if self._plan.network is None else np.stack
+        nexts = [joined(each) for each in zip(*(states for _, states, _ in found), strict=True)]
         return [action for action, _, _ in found], nexts, {}
 
     def get_weights(self) -> Weights:

@@ -186,6 +186,9 @@ def test_policies_that_do_not_learn_keep_their_weights_and_rules_act():
     assert result["policy_reward_mean"]["other"] == 8.0
     assert list(algorithm.get_weights()) == list(result["learners"]) == ["same"]
     assert algorithm.compute_single_action(1, state=[4], policy_id="other") == (0, [5], {})
+    other = algorithm.get_policy("other")
+    assert other.compute_actions([1, 0]) == ([0, 1], [[1, 1]], {})
+    assert other.compute_actions([1, 0], [[4, 7]]) == ([0, 1], [[5, 8]], {})
     algorithm.stop()
 
     modules = MultiRLModuleSpec(

@@ -18,6 +18,12 @@ SMALL = {"fcnet_hiddens": [16], "max_seq_len": 4}
 MEMORIES = {
     "none": {},
     "lstm": {"use_lstm": True, "lstm_cell_size": 16},
+    "lstm with the past": {
+        "use_lstm": True,
+        "lstm_cell_size": 16,
+        "lstm_use_prev_action": True,
+        "lstm_use_prev_reward": True,
+    },
     "attention": {
         "use_attention": True,
         "attention_memory_inference": 4,
@@ -116,6 +122,24 @@ def test_a_memory_recalls(memory, config, tmp_path):
     restored = Algorithm.from_checkpoint(algorithm.save_to_path(tmp_path))
     assert remembers(restored) == [True, True]
     restored.stop()
+    algorithm.stop()
+
+
+def test_actions_of_a_batch_are_those_of_its_rows():
+    algorithm = recall(ppo(), "lstm with the past")
+    policy, rng = algorithm.get_policy(), np.random.default_rng(1)
+    batch = (rng.normal(size=(2, 2)), rng.normal(size=(2, 2, 16)), [0, 1], [0.0, 3.0])
+    actions, states, _ = policy.compute_actions(*batch, explore=False)
+    assert [each.shape for each in states] == [(2, 16), (2, 16)]
+    for n in range(2):
+        row = (batch[0][n], list(batch[1][:, n]), batch[2][n], batch[3][n])
+        action, own, _ = policy.compute_single_action(*row, explore=False)
+        assert actions[n] == action
+        assert all(np.array_equal(all_[n], one) for all_, one in zip(states, own, strict=True))
+    begins = policy.compute_actions(batch[0])[1]
+    for past in ({"prev_action_batch": batch[2]}, {"prev_reward_batch": [1.0, 3.0]}):
+        seen = policy.compute_actions(batch[0], **past)[1]
+        assert np.abs(seen[0] - begins[0]).max(axis=1).min() > 1e-6
     algorithm.stop()
 
 

@@ -12,7 +12,14 @@ import pytest
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib import a3c, dqn, es, ppo
 from raycompat.rllib.agents import ppo as ppo_trainers
-from raycompat.rllib.algorithms import A3CConfig, DQNConfig, ESConfig, PPOConfig
+from raycompat.rllib.algorithms import (
+    A3CConfig,
+    APPOConfig,
+    DQNConfig,
+    ESConfig,
+    IMPALAConfig,
+    PPOConfig,
+)
 from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -143,6 +150,38 @@ def test_what_does_not_happen_here_is_refused():
 def test_options_of_ray_that_are_not_carried_out_say_why(options, message):
     with pytest.raises(UnsupportedRayFeatureError, match=message):
         PPOConfig().update_from_dict(options)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        (IMPALAConfig, {"vtrace": False}, "vtrace=False.*need the correction"),
+        (APPOConfig, {"vtrace": 0}, "vtrace=0.*need the correction"),
+        (PPOConfig, {"add_default_connectors_to_learner_pipeline": False}, "pipeline=False"),
+        (IMPALAConfig, {"num_sgd_iter": 2}, "num_epochs=2.*learned from once"),
+        (IMPALAConfig, {"minibatch_size": 64}, "minibatch_size=64.*set train_batch_size"),
+    ],
+)
+def test_a_value_other_than_the_only_one_is_refused(config, options, message):
+    with pytest.raises(UnsupportedRayFeatureError, match=message):
+        config().update_from_dict(options)
+
+
+def test_options_of_asynchronous_algorithms_are_taken(monkeypatch, caplog):
+    monkeypatch.setattr("raycompat.rllib.algorithms.old_keys._SAID", set())
+    none = {"vtrace": True, "epsilon": 0.1}
+    config = IMPALAConfig().training(**none, num_epochs=1, minibatch_size=None)
+    assert config.to_dict() == IMPALAConfig().to_dict()
+    assert config.epsilon is None
+    without = {"use_gae": True, "tau": 1.0, "target_network_update_freq": 2}
+    config = APPOConfig().training(**none, **without, num_epochs=2, minibatch_size=64)
+    assert (config.num_epochs, config.minibatch_size) == (2, 64)
+    config.learners(max_requests_in_flight_per_aggregator_actor=2)
+    for name in ("epsilon", *without, "max_requests_in_flight_per_aggregator_actor"):
+        assert f"The option {name!r} has no effect" in caplog.text
+    assert DQNConfig().training(tau=0.5, epsilon=0.1, target_network_update_freq=9).tau == 0.5
+    with pytest.raises(ValueError, match="unknown options 'tau'"):
+        IMPALAConfig().training(tau=0.5)
 
 
 def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from raycompat._old.rllib.models.tf_networks import RecurrentNetwork
+from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, RecurrentNetwork
 from raycompat._old.rllib.models.torch_networks import RecurrentNetwork as TorchRecurrentNetwork
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import A2CConfig, APPOConfig, DQNConfig, ESConfig, PPOConfig
@@ -215,8 +215,39 @@ def test_values_and_evolution_have_no_memory():
                 made(cls, config(), model, spaces.Discrete(2))
     with pytest.raises(ValueError, match="expected one of them"):
         made(PPOLearner, PPOConfig(), {"use_lstm": True, "use_attention": True})
+    with pytest.raises(ValueError, match="OfKeras has a memory of its own.*leave out use_lstm"):
+        ModelCatalog.register_custom_model("own", OfKeras)
+        made(PPOLearner, PPOConfig(), {**LSTM, "custom_model": "own"})
     with pytest.raises(ValueError, match="max_seq_len=0: expected an integer"):
         PPOConfig().training(model={"max_seq_len": 0}).validate()
+
+
+class WithoutMemory(FullyConnectedNetwork):
+    def get_initial_state(self):
+        return []
+
+
+def test_a_class_without_states_has_no_memory():
+    learner, plan = made(DQNLearner, DQNConfig(), WithoutMemory, spaces.Discrete(2))
+    acting = plan.make()
+    acting.policy.set_weights(learner.get_weights())
+    actions, _ = acting.act(acting.observe([np.ones(3)]), np.random.default_rng(1), False)
+    assert actions.shape == (1,)
+
+
+def test_without_a_critic_its_values_do_not_count():
+    settings = APPOConfig().training(use_critic=False, gamma=0.9)
+    learner, plan = made(APPOLearner, settings, LSTM)
+    columns = played(learner, plan)
+    columns["next_values"] += 100
+    found = learner._replayed.columns(columns, learner.get_weights(), settings)
+    expected, following = np.zeros((11, 2)), np.zeros(2)
+    for step in reversed(range(11)):
+        following = columns["rewards"][step] + 0.9 * following * ~columns["terminateds"][step]
+        expected[step] = following
+    # The policy that played is that of now: all weights of V-trace are 1.
+    assert np.allclose(found["advantages"], expected, atol=1e-4)
+    assert np.allclose(found["targets"], expected, atol=1e-4)
 
 
 def test_states_are_as_many_as_a_network_begins_with():

@@ -592,9 +592,9 @@ class Algorithm(Trainable):
             actions, states = acting.choose(observations, states, explore)
             return (actions[0], states[0], {}) if full_fetch or state is not None else actions[0]
         memory, memories = acting.memory, None
-        if memory is not None and state:
+        if memory is not None and (state or prev_action is not None or prev_reward is not None):
             past = None if prev_action is None else acting.decode.encoded(prev_action)
-            memories = memory.before(state, past, prev_reward)
+            memories = memory.before(state or memory.initial, past, prev_reward)
         observations = acting.observe([observation], update=False, memories=memories)
         acting.policy.set_weights(self.learners[policy_id].get_weights())
         acting.policy.set_exploration(self.exploration())

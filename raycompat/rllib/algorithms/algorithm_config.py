@@ -214,6 +214,8 @@ class AlgorithmConfig:
 
     #: Options of one algorithm's ``training``, with their defaults; they go before those of all.
     TRAINING: ClassVar[Mapping[str, Any]] = {}
+    #: Under which name the table has options that this algorithm alone does not carry out.
+    ROWS: ClassVar[str] = ""
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         self.algo_class = algo_class
@@ -227,7 +229,7 @@ class AlgorithmConfig:
         today = RENAMED.get(name, name)
         if today in self.__dict__:
             return self.__dict__[today]
-        if is_without_effect(name):
+        if is_without_effect(name, self.ROWS):
             return None
         raise AttributeError(f"{type(self).__name__!r} has no option {name!r}")
 
@@ -544,7 +546,7 @@ class AlgorithmConfig:
         groups = (group, *_ALSO.get(group, ()))
         known = [name for each in groups for name in GROUPS[each]]
         known += self.TRAINING if group == "training" else ()
-        renamed = with_new_names(options)
+        renamed = with_new_names(options, self.ROWS)
         self._refuse_unknown(group, renamed, known)
         for name, value in renamed.items():
             self._set_one(name, value)
@@ -583,7 +585,7 @@ class AlgorithmConfig:
         ValueError
             When a name is unknown; the message has the closest names.
         """
-        renamed = with_new_names(config)
+        renamed = with_new_names(config, self.ROWS)
         hooks = {name: renamed.pop(name) for name in list(renamed) if name == "callbacks"}
         self._refuse_unknown("config", renamed, self.names())
         for name, value in renamed.items():
@@ -608,7 +610,7 @@ class AlgorithmConfig:
         ValueError
             When a name is unknown; the message has the closest names.
         """
-        renamed = with_new_names(options)
+        renamed = with_new_names(options, cls.ROWS)
         methods = [n for n in renamed if n not in cls.names() and callable(getattr(cls, n, None))]
         for name in methods:
             logger.warning("overrides(%s=%r): a method has no effect.", name, renamed.pop(name))

@@ -52,6 +52,8 @@ class APPOConfig(IMPALAConfig):
         "minibatch_size": 500,
     }
 
+    ROWS: ClassVar = "ray.rllib.algorithms.appo.APPOConfig"
+
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class or APPO)
 

@@ -62,6 +62,8 @@ class IMPALAConfig(AlgorithmConfig):
         "vtrace_clip_pg_rho_threshold": 1.0,
     }
 
+    ROWS: ClassVar = "ray.rllib.algorithms.impala.IMPALAConfig"
+
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class or IMPALA)
         self.num_env_runners = 2
@@ -103,9 +105,11 @@ class Replayed:
         outputs = self._forward(flat["observations"])
         logs = distribution_of(self._layout, outputs["policy"]).log_probability(flat["actions"])
         ratios = np.exp(np.minimum(logs.reshape(shape) - columns["log_probabilities"], 20.0))
-        values = outputs["value"][:, 0].reshape(shape)
+        # Without a critic, APPO does not train its values: they must not count.
+        has_critic = bool(settings.get("use_critic", True))
+        values = outputs["value"][:, 0].reshape(shape) * has_critic
         # The runner's critic knows the observations at which episodes and samples were cut.
-        nexts = np.array(columns["next_values"])
+        nexts = columns["next_values"] * has_critic
         same = ~(columns["terminateds"] | columns["truncateds"])
         nexts[:-1] = np.where(same[:-1], values[1:], nexts[:-1])
         targets, advantages = v_trace(

@@ -69,7 +69,7 @@ _EXPLORATION = ("schedule_max_timesteps", "exploration_fraction", "exploration_f
 _SAID: set[str] = set()
 
 
-def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
+def with_new_names(given: Mapping[str, Any], rows: str = "") -> dict[str, Any]:
     """Return options by the names of today; each old name is logged once.
 
     Parameters
@@ -77,6 +77,8 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
     given : mapping
         Old names, new ones, or both. Of one option under both names, that one counts which
         `AlgorithmConfig.to_dict` does not write: programs that change such a dict put it there.
+    rows : str, optional
+        The name under which the table has options that one algorithm does not carry out.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
         for name in _EXPLORATION:
             if name in given:
                 _say(name, "epsilon")
-    return found
+    return carried_out(rows, found) if rows else found
 
 
 def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,9 +150,9 @@ def options_of_model(given: Mapping[str, Any]) -> dict[str, Any]:
     return carried_out(OF_MODELS, found)
 
 
-def is_without_effect(name: str) -> bool:
-    """Return whether an option of Ray is not carried out here."""
-    return name in table.options(_OPTIONS)
+def is_without_effect(name: str, rows: str) -> bool:
+    """Return whether an option of Ray is not carried out here, or not by one algorithm."""
+    return name in table.options(_OPTIONS) or name in table.options(rows)
 
 
 def learns_in(framework: str) -> str:
@@ -172,8 +174,13 @@ def _take_note(name: str, value: Any, row: Row) -> None:
         if name not in _SAID:
             _SAID.add(name)
             logger.warning("The option %r has no effect: %s.", name, row.no_effect)
-    elif value not in (None, False, 0, "", *row.harmless) and value not in ({}, [], ()):
+    elif value not in _asks_for_nothing(row) and value not in ({}, [], ()):
         raise UnsupportedRayFeatureError(f"{name}={value!r}", row.without, row.today)
+
+
+def _asks_for_nothing(row: Row) -> tuple[Any, ...]:
+    """Return the values that a refused option may have: 0 and False, unless its default is another."""
+    return (None, "", *row.harmless) if any(row.harmless) else (None, "", False, *row.harmless)
 
 
 def _is_old(name: str) -> bool:
