@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
-#: Seconds between two samples, and the samples of an hour.
-PERIOD_S, _MANY = 10.0, 360
+#: Seconds between two samples, for which they are kept, and after which one is missing.
+PERIOD_S, _KEPT_S, GAP_S = 10.0, 3_600.0, 30.0
 
 
 class Sample(NamedTuple):
@@ -23,8 +23,8 @@ class Sample(NamedTuple):
     gpu: float
     #: Requests that wait for resources, of which one may be for many calls; and calls that have
     #: failed since the sample before.
-    waiting: int
-    failed: int
+    waiting: float
+    failed: float
 
 
 class Figures:
@@ -32,12 +32,16 @@ class Figures:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self.samples: deque[Sample] = deque(maxlen=_MANY)
+        self.samples: deque[Sample] = deque()
         self._num_failed = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Start to take samples."""
+        self._num_failed = self._parts.endings.history.num_failed
+        self._plan()
+
+    def _plan(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._look)
 
     def stop(self) -> None:
@@ -46,8 +50,11 @@ class Figures:
             self._timer.cancel()
 
     def _look(self) -> None:
-        self.start()
-        self.samples.append(self.now())
+        self._plan()
+        sample = self.now()
+        self.samples.append(sample)
+        while self.samples[0].at < sample.at - _KEPT_S:
+            self.samples.popleft()
         self._num_failed = self._parts.endings.history.num_failed
 
     def now(self) -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from bokeh.layouts import column, row
@@ -11,6 +12,7 @@ from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.markups import Div
 from bokeh.plotting import figure
 
+from raycompat._scheduler.figures import GAP_S, PERIOD_S, Sample
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.table_widget import Table
 
@@ -67,7 +69,8 @@ class LastHour:
 
     def __init__(self, parts: Parts) -> None:
         self._samples = parts.figures.samples
-        self._last = 0.0
+        #: When the last drawn sample was taken, and when it was drawn: the axis counts from there.
+        self._last = self._drawn = 0.0
         self._minutes = Range1d(start=-60, end=0)
         names = [name for name, *_ in (*_SHARES, *_COUNTS)]
         self.source = ColumnDataSource({"minutes": [], **{each: [] for each in names}}, name="hour")
@@ -103,16 +106,30 @@ class LastHour:
         return drawing
 
     def update(self) -> None:
-        """Draw the samples, if there is a new one."""
-        samples = list(self._samples)
+        """Draw the samples, if there is a new one or the axis is old."""
+        now = time.time()
+        samples = [each for each in self._samples if each.at > now - 3_600]
         self.root.visible = len(samples) > 1
-        if not samples or samples[-1].at == self._last:
+        is_drawn = samples and samples[-1].at == self._last and now - self._drawn < PERIOD_S
+        if not samples or is_drawn:
             return
-        self._last, now = samples[-1].at, time.time()
+        self._last, self._drawn = samples[-1].at, now
         self._minutes.start = min(-5.0, (samples[0].at - now) / 60)
+        samples = with_gaps(samples)
         columns = zip(*(each[1:] for each in samples), strict=True)
         names = [name for name in self.source.data if name != "minutes"]
         self.source.data = {
             "minutes": [(each.at - now) / 60 for each in samples],
             **{name: list(values) for name, values in zip(names, columns, strict=True)},
         }
+
+
+def with_gaps(samples: list[Sample]) -> list[Sample]:
+    """Return samples with one of no figures in each gap, which breaks the lines there."""
+    nothing = float("nan")
+    found = samples[:1]
+    for before, after in pairwise(samples):
+        if after.at - before.at > GAP_S:
+            found.append(Sample(before.at, nothing, nothing, nothing, nothing))
+        found.append(after)
+    return found
