@@ -95,6 +95,8 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
         "parts.groups.keeper._feasible",
         "parts.run_times._spans",
         "parts.endings.history",
+        "parts.events.rows",
+        "parts.figures.samples",
     }
 
     def sizes() -> dict[str, int]:
