@@ -74,13 +74,15 @@ class Objects:
     def borrow(self, client: str, message: Borrow) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
         key = message.key
-        if adapter.known(self._scheduler, key):
+        state, _ = adapter.locate(self._scheduler, key)
+        if key in self._unneeded:
             self._scheduler.client_desires_keys([key], client)
-            if key in self._unneeded:
-                self._unneeded.discard(key)
-                self._lose(key)
-        else:
+            self._unneeded.discard(key)
+            self._lose(key)
+        elif state in ("forgotten", "released"):  # released: only what has failed refers to it
             self._tell_owner(client, key, failures.object_lost(key))
+        else:
+            self._scheduler.client_desires_keys([key], client)
 
     def adopt(self, client: str, message: Adopt) -> None:
         """Let a node store a value that a process of its host has written."""

@@ -41,8 +41,8 @@ dask_pages.publish_metrics = lambda collect: None
 #: Seconds of virtual time in which all that can end has ended.
 _SETTLE_S = 60.0
 
-#: Seconds after which an executor has surely heard that its lease was revoked.
-_REVOKED_S = 4.0
+#: Seconds after which an executor has heard that its lease was revoked, also over the slowest connections.
+_REVOKED_S = 8.0
 
 #: What a worker reports to Dask.
 _METRICS = {
