@@ -433,7 +433,7 @@ def test_what_cannot_be_restored(tmp_path):
         with pytest.raises(ValueError, match=f"{damaged} is damaged"):
             algorithm.restore_from_path(path)
         file.write_bytes(whole)
-    with pytest.raises(UnsupportedSpaceException, match="PPO, A2C"):
+    with pytest.raises(UnsupportedSpaceException, match="PPO, APPO, IMPALA, A2C"):
         DQNConfig().environment("Pendulum-v1").build_algo()
     for each in (algorithm, other):
         each.stop()

@@ -9,11 +9,10 @@ MEGABYTE = 1 << 20
 
 
 @pytest.fixture
-def full_disk(ray, fresh):
+def full_disk(fresh):
     """A store of 80 MB whose disk counts as full."""
-    ray.init(
+    fresh(
         num_cpus=2,
-        include_dashboard=False,
         object_store_memory=80 * MEGABYTE,
         _system_config={"local_fs_capacity_threshold": 0},
     )

@@ -715,7 +715,7 @@ class AlgorithmConfig:
 
     def _check_numbers(self) -> None:
         for name in _SCHEDULES:
-            if hasattr(self, name):
+            if name in vars(self):  # not an option that has no effect
                 check_schedule(name, getattr(self, name))
         for names, is_valid, expected in _CHECKS:
             for name in names:
