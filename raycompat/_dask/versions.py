@@ -11,7 +11,7 @@ from importlib import metadata
 
 from raycompat.exceptions import UntriedDaskWarning
 
-#: The first release of Dask with all that the adapter needs; `dependencies` in pyproject.toml says
+#: The first release of Dask with all that this package needs; `dependencies` in pyproject.toml says
 #: the same.
 OLDEST = "2025.4.0"
 

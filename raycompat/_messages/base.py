@@ -32,7 +32,7 @@ class Message:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        dataclass(cls, match_args=False)  # each further method of 90 classes delays the import
+        dataclass(cls, match_args=False)  # each further method of 130 classes delays the import
         if "op" not in vars(cls):
             cls.op = "raycompat" + re.sub(
                 "[A-Z]", lambda found: f"-{found[0].lower()}", cls.__name__

@@ -42,7 +42,7 @@ class DepartedNode(NodeAt):
 
     #: Seconds since 1970.
     ended: float
-    #: Whether somebody has ended it; otherwise it has died.
+    #: Whether a program or a user has ended it; otherwise it has died.
     is_expected: bool
 
 
