@@ -18,6 +18,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
+from raycompat._host import interrupts
 from raycompat._protocol import failures, ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
@@ -220,22 +221,23 @@ class ObjectTable:
         """Count the dropped references, and remove the entries without references."""
         released: list[str] = []
         others: list[Channel | Stream | Exported] = []
-        with self._lock:
-            while self.dropped:
-                note = self.dropped.popleft()
-                if not isinstance(note, str):
-                    others.append(note)
-                    continue
-                entry = self.entries.get(note)
-                if entry is not None:
-                    entry.count -= 1
-                    if not entry.count:
-                        self._remove(entry, released)
-            if released:
-                self._release(released)  # before another thread can want one of them again
-        for other in others:
-            other.drop_handle()
-        self._report_unasked()
+        with interrupts.deferred():  # a reference that has left the queue must be counted
+            with self._lock:
+                while self.dropped:
+                    note = self.dropped.popleft()
+                    if not isinstance(note, str):
+                        others.append(note)
+                        continue
+                    entry = self.entries.get(note)
+                    if entry is not None:
+                        entry.count -= 1
+                        if not entry.count:
+                            self._remove(entry, released)
+                if released:
+                    self._release(released)  # before another thread can want one of them again
+            for other in others:
+                other.drop_handle()
+            self._report_unasked()
 
     def remove_unreferenced(self, keys: Iterable[str]) -> None:
         """Remove the entries of a call that was never sent, if they have no references."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from _interruption import interruptions
 
 from raycompat._caller.object_table import ObjectTable
 from raycompat._protocol.values import InlineValue, SegmentLink
@@ -94,3 +95,18 @@ def test_a_callback_may_forget_another_while_they_run(table):
     table.when_settled(entry, later)
     table.settle(entry, value=InlineValue(b""))
     assert entry.callbacks is None
+
+
+def test_an_interrupt_loses_no_dropped_reference(table, removed):
+    for number, interruption in enumerate(interruptions(step=1)):
+        links = [segment(f"/dev/shm/{number}.{index}") for index in range(3)]
+        for link in links:
+            entry = table.add(link.path)
+            table.count_up(link.path)
+            table.settle(entry, value=link, own_segment=True)
+            table.note_dropped(link.path)
+        interruption.run(table.collect_dropped)
+        table.collect_dropped()
+        assert removed == links, interruption.where
+        assert not table.entries
+        removed.clear()
