@@ -26,6 +26,8 @@ from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized
 from tornado.ioloop import IOLoop
 
+from raycompat._dask import local_comm  # noqa: F401  (registers its addresses with Dask)
+from raycompat._dask.streams import guarded, send_at_once
 from raycompat._messages.base import Request, ask
 from raycompat._protocol import failures
 from raycompat._protocol.text import encodable
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from raycompat._messages.base import FromCaller
-from raycompat._dask.streams import guarded, send_at_once
 
 _A = TypeVar("_A")
 

@@ -13,11 +13,12 @@ from tornado import web
 from tornado.ioloop import IOLoop
 from tornado.routing import PathMatches, Rule
 
+from raycompat._dask.streams import TakeBack
+
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from raycompat._protocol.spans import Span
-from raycompat._dask.streams import TakeBack
 
 #: Dask's page; below its menu it is dark where the system is, fits a narrow window, and takes keys.
 _TEMPLATE = """

@@ -22,13 +22,13 @@ from distributed.comm.addressing import get_address_host
 from distributed.comm.core import Comm
 from distributed.core import Status
 
+from raycompat._dask.streams import TakeBack, send_at_once
 from raycompat._messages.base import Request, ask
 
 if TYPE_CHECKING:
     from distributed import Scheduler
 
     from raycompat._messages.base import ToCaller, ToNode
-from raycompat._dask.streams import TakeBack, send_at_once
 
 logger = logging.getLogger(__name__)
 

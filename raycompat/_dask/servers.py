@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from distributed.comm.tcp import BaseTCPListener
 from tornado import tcpserver
 
-from raycompat import (
-    _accepting,
-)
+from raycompat import _accepting
+from raycompat._dask import local_comm  # noqa: F401  (registers its addresses with Dask)
 
 if TYPE_CHECKING:
     from distributed import Scheduler, Worker

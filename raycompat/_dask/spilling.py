@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.spill import MaxSpillExceeded, PickleError, Slow, SpillBuffer
 
+from raycompat._dask.streams import TakeBack
+
 if TYPE_CHECKING:
     from distributed import Scheduler, Worker
 
-from raycompat._dask.streams import TakeBack
 
 #: The metric of a worker with the bytes of values that it has on disk, and that Dask counts as memory.
 _ON_DISK = "raycompat-bytes-on-disk"

@@ -23,6 +23,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
+from raycompat._dask.streams import TakeBack, send_at_once
 from raycompat._messages.nodes import Pulse
 from raycompat._protocol.text import encodable
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from distributed import Worker
 
     from raycompat._messages.base import FromNode
-from raycompat._dask.streams import TakeBack, send_at_once
 
 _order = itertools.count()
 

@@ -12,9 +12,7 @@ from typing import Any
 import dask
 from distributed import Worker
 
-from raycompat import (
-    _security,
-)
+from raycompat import _security
 from raycompat._dask import servers as adapter
 from raycompat._host import lifeline
 from raycompat._node import forkserver_client

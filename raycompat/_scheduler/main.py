@@ -11,9 +11,7 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
-from raycompat import (
-    _security,
-)
+from raycompat import _security
 from raycompat._dask import servers as adapter
 from raycompat._host import lifeline, open_files
 from raycompat._protocol import current_cluster

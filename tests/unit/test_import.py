@@ -32,6 +32,17 @@ def test_the_import_brings_neither_dask_nor_numpy_nor_tensorflow():
     assert done.stdout.split() == []
 
 
+def test_a_driver_imports_dask_while_its_processes_start():
+    script = (
+        "import sys, raycompat, raycompat._driver as driver\n"
+        "def start(*arguments):\n"
+        "    sys.exit('distributed' in sys.modules)\n"
+        "driver._start_cluster = start\n"
+        "raycompat.init()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_names_for_keras_do_not_import_tensorflow():
     script = (
         "import sys, raycompat.train.tensorflow.keras as keras; keras.__all__;"
