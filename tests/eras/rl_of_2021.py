@@ -108,7 +108,8 @@ class Layers(TFModelV2):
     def __init__(self, obs_space, action_space, num_outputs, model_config, name):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         inputs = tf.keras.layers.Input(obs_space.shape)
-        hidden = tf.keras.layers.Dense(8, kernel_initializer=normc_initializer(1.0))(inputs)
+        seen = tf.concat([inputs, tf.cast(tf.square(inputs) > 1.0, tf.float32)], axis=-1)
+        hidden = tf.keras.layers.Dense(8, kernel_initializer=normc_initializer(1.0))(seen)
         outputs = tf.keras.layers.Dense(num_outputs)(hidden)
         self.base_model = tf.keras.Model(inputs, [outputs, tf.keras.layers.Dense(1)(hidden)])
 
@@ -216,7 +217,8 @@ def by_name(args):
 def made():
     register("Corridor-v5", entry_point=lambda: Corridor({}), max_episode_steps=4)
     env = gym.make("CartPole-v1")
-    print("Old form:", env.reset().shape, len(env.step(env.action_space.sample())))
+    size = np.product(env.reset().shape, dtype=np.int)
+    print("Old form:", size, len(env.step(env.action_space.sample())), np.Inf > np.float(1))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ EXPECTED = {
         TensorFlow: [[1.0, 2.0]] [3.0]
         """,
     "rl_of_2021": """
-        Old form: (4,) 4
+        Old form: 4 4 True
         Steps: 64 True
         Callback: 2.0 True
         Action: True

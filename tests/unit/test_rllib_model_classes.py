@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from raycompat._old.rllib.models.layers import ModelSource, is_class
 from raycompat._old.rllib.models.modelv2 import DistributionalQTFModel, TFModelV2, TorchModelV2
+from raycompat._old.rllib.models.symbolic import allow_functions_of_tensorflow
 from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, VisionNetwork
 from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_normc
 from raycompat._old.rllib.models.torch_networks import DQNTorchModel
@@ -18,7 +19,7 @@ from raycompat.rllib.algorithms import DQNConfig, PPOConfig
 from raycompat.rllib.algorithms.dqn import DQNLearner
 from raycompat.rllib.algorithms.ppo import PPOLearner
 from raycompat.rllib.models import ModelCatalog
-from raycompat.rllib.networks import KerasNetwork
+from raycompat.rllib.networks import KerasNetwork, import_keras
 from raycompat.rllib.policy_learner import PolicySetup
 
 tf = pytest.importorskip("tensorflow")
@@ -364,3 +365,19 @@ def test_options_that_a_class_does_not_take_are_said(caplog):
     caplog.clear()
     layer(FullyConnectedNetwork, custom_model_config={"width": 7})
     assert not caplog.text
+
+
+def test_functions_of_tensorflow_take_symbolic_tensors():
+    allow_functions_of_tensorflow()
+    keras = import_keras()
+    inputs, lengths = keras.Input((3, 2)), keras.Input((), dtype="int32")
+    first, second = tf.split(inputs, num_or_size_splits=2, axis=-1)
+    mask = tf.cast(tf.sequence_mask(lengths, maxlen=3)[..., tf.newaxis], tf.float32)
+    sums = tf.reduce_sum(tf.concat([first * mask, tf.nn.relu(second)], axis=2), axis=1)
+    model = keras.Model([inputs, lengths], [sums, tf.one_hot(lengths, depth=4)])
+    given = np.arange(-6, 6, dtype=np.float32).reshape(2, 3, 2)
+    found, choices = model([given, np.array([1, 3])])
+    np.testing.assert_allclose(found, [[-6.0, 0.0], [6.0, 9.0]])
+    np.testing.assert_allclose(choices, np.eye(4)[[1, 3]])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.concat([np.zeros((1, 2)), np.zeros((2, 3))], axis=1)

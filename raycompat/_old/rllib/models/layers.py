@@ -20,6 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2, check_kind
+from raycompat._old.rllib.models.symbolic import allow_functions_of_tensorflow
 from raycompat.rllib.networks import import_keras
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class ModelSource:
         return tuple(map(_as_state, self._model(shape).get_initial_state()))
 
     def _model(self, shape: tuple[int, ...]) -> ModelV2:
+        allow_functions_of_tensorflow()
         own = dict(self.options["custom_model_config"])
         given = (_encoded(self.space, shape), self.action_space, self.num_outputs)
         config = {**self.options, "custom_model_config": own, "custom_options": own}
