@@ -714,7 +714,20 @@ def _anything(*args: Any, **kwargs: Any) -> None:
 
 
 class ActorClassInheritanceException(TypeError):
-    """Raised when a class inherits from an actor class."""
+    """Raised when a class inherits from an actor class.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Counter:
+    ...     pass
+    >>> try:
+    ...     class Timer(Counter):
+    ...         pass
+    ... except ray.actor.ActorClassInheritanceException:
+    ...     print("define the base class without ray.remote")
+    define the base class without ray.remote
+    """
 
 
 def _handle(session: Session, key: str, about: bytes) -> ActorHandle[Any]:
@@ -785,6 +798,18 @@ def exit_actor() -> None:
     ------
     TypeError
         When it is called outside an actor.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Counter:
+    ...     def last(self):
+    ...         ray.actor.exit_actor()
+    >>> try:
+    ...     ray.get(Counter.remote().last.remote())
+    ... except ray.exceptions.RayActorError as error:
+    ...     print(type(error).__name__)
+    ActorDiedError
 
     Notes
     -----

@@ -34,6 +34,14 @@ class ObjectRef(Generic[T_co]):
     inside other objects, in closures and in results. The value is kept as long as a reference to it
     exists in any process.
 
+    Examples
+    --------
+    >>> reference = ray.put([1, 2, 3])
+    >>> ray.get(reference)
+    [1, 2, 3]
+    >>> ray.ObjectRef.from_hex(reference.hex()) == reference
+    True
+
     Notes
     -----
     Ray source: ``ray.ObjectRef``, 2.60.0 (``ray.ObjectID`` before 0.8.7). No known difference.

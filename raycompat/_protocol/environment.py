@@ -28,6 +28,16 @@ class EnvironmentVariable:
     TypeError
         When one of them cannot be called.
 
+    Examples
+    --------
+    >>> ray.env.calls = ray.EnvironmentVariable(lambda: [], lambda calls: [])
+    >>> @ray.remote
+    ... def note(call):
+    ...     ray.env.calls.append(call)
+    ...     return ray.env.calls
+    >>> ray.get([note.remote(call) for call in "ab"])
+    [['a'], ['b']]
+
     Notes
     -----
     Ray source: ``ray.EnvironmentVariable``, 0.1; later versions of Ray have actors instead.

@@ -156,7 +156,14 @@ class TaskID(Id):
 
 
 class JobID(Id):
-    """The id of a driver's job, 4 bytes."""
+    """The id of a driver's job, 4 bytes.
+
+    Examples
+    --------
+    >>> job = ray.JobID(bytes([7, 0, 0, 0]))
+    >>> job, job.int()
+    (JobID(07000000), 7)
+    """
 
     __slots__ = ()
     _num_bytes = ids.JOB_ID_BYTES
@@ -184,46 +191,98 @@ class JobID(Id):
 
 
 class ActorID(_RandomId):
-    """The id of an actor, 16 bytes."""
+    """The id of an actor, 16 bytes.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Counter:
+    ...     def own_id(self):
+    ...         return ray.get_runtime_context().get_actor_id()
+    >>> found = ray.get(Counter.remote().own_id.remote())
+    >>> ray.ActorID.from_hex(found).hex() == found
+    True
+    """
 
     __slots__ = ()
     _num_bytes = ids.ACTOR_ID_BYTES
 
 
 class PlacementGroupID(_RandomId):
-    """The id of a placement group, 18 bytes."""
+    """The id of a placement group, 18 bytes.
+
+    Examples
+    --------
+    >>> from raycompat.util import placement_group, remove_placement_group
+    >>> group = placement_group([{"CPU": 1}])
+    >>> len(group.id.binary()) == ray.PlacementGroupID.size()
+    True
+    >>> remove_placement_group(group)
+    """
 
     __slots__ = ()
     _num_bytes = ids.PLACEMENT_GROUP_ID_BYTES
 
 
 class UniqueID(_RandomId):
-    """A unique id of any kind, 28 bytes."""
+    """A unique id of any kind, 28 bytes.
+
+    Examples
+    --------
+    >>> ray.UniqueID(bytes(28)).is_nil()
+    False
+    """
 
     __slots__ = ()
     _num_bytes = ids.NODE_ID_BYTES
 
 
 class NodeID(UniqueID):
-    """The id of a node, 28 bytes."""
+    """The id of a node, 28 bytes.
+
+    Examples
+    --------
+    >>> found = ray.get_runtime_context().get_node_id()
+    >>> ray.NodeID.from_hex(found).hex() == found
+    True
+    """
 
     __slots__ = ()
 
 
 class WorkerID(UniqueID):
-    """The id of a process that runs calls, 28 bytes."""
+    """The id of a process that runs calls, 28 bytes.
+
+    Examples
+    --------
+    >>> found = ray.get_runtime_context().get_worker_id()
+    >>> ray.WorkerID.from_hex(found).hex() == found
+    True
+    """
 
     __slots__ = ()
 
 
 class FunctionID(UniqueID):
-    """The id of a remote function, 28 bytes."""
+    """The id of a remote function, 28 bytes.
+
+    Examples
+    --------
+    >>> ray.FunctionID.from_random() == ray.FunctionID.from_random()
+    False
+    """
 
     __slots__ = ()
 
 
 class ActorClassID(UniqueID):
-    """The id of an actor class, 28 bytes."""
+    """The id of an actor class, 28 bytes.
+
+    Examples
+    --------
+    >>> ray.ActorClassID.nil().is_nil()
+    True
+    """
 
     __slots__ = ()
 

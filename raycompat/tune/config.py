@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 class CheckpointConfig(air.CheckpointConfig):
     """The checkpoints of a trial that are kept, and when a class trainable makes them.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> best_two = tune.CheckpointConfig(
+    ...     num_to_keep=2,
+    ...     checkpoint_score_attribute="accuracy",
+    ...     checkpoint_score_order="max",
+    ... )
+
     Notes
     -----
     Ray source: ``ray.tune.CheckpointConfig``, 2.60.0. Parameters as in
@@ -29,6 +38,12 @@ class CheckpointConfig(air.CheckpointConfig):
 class FailureConfig(air.FailureConfig):
     """How often a failed trial is retried.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> tune.FailureConfig(max_failures=3).max_failures
+    3
+
     Notes
     -----
     Ray source: ``ray.tune.FailureConfig``, 2.60.0. Parameters as in `raycompat.air.FailureConfig`.
@@ -38,6 +53,17 @@ class FailureConfig(air.FailureConfig):
 @dataclass(repr=False)
 class RunConfig(air.RunConfig):
     """The place of an experiment's results, when its trials stop, and what is shown during the run.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> config = tune.RunConfig(
+    ...     name="digits",
+    ...     storage_path="/tmp/experiments",
+    ...     stop={"training_iteration": 20},
+    ...     checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
+    ...     failure_config=tune.FailureConfig(max_failures=1),
+    ... )
 
     Notes
     -----
@@ -74,6 +100,17 @@ class TuneConfig:
     trial_name_creator, trial_dirname_creator : callable, optional
         Functions of a trial that return its name, and its folder's.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> config = tune.TuneConfig(
+    ...     metric="loss",
+    ...     mode="min",
+    ...     num_samples=20,
+    ...     max_concurrent_trials=4,
+    ...     time_budget_s=600,
+    ... )
+
     Notes
     -----
     Ray source: ``ray.tune.TuneConfig``, 2.60.0. No known difference.
@@ -100,6 +137,11 @@ class ResumeConfig:
     ----------
     finished, unfinished, errored : ResumeConfig.ResumeType
         By default "skip", "resume" and "skip".
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> config = tune.ResumeConfig(errored=tune.ResumeConfig.ResumeType.RESTART)
 
     Notes
     -----

@@ -41,6 +41,26 @@ Columns = Sequence[str] | Mapping[str, str] | None
 class ProgressReporter:
     """Show progress. Users write their own as subclasses.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> class Counting(tune.ProgressReporter):
+    ...     def should_report(self, trials, done=False):
+    ...         return done
+    ...     def report(self, trials, done, *sys_info):
+    ...         print(f"{len(trials)} trials have ended")
+    >>> results = tune.Tuner(
+    ...     lambda config: {"cost": config["x"]},
+    ...     param_space={"x": tune.grid_search([1, 2])},
+    ...     run_config=tune.RunConfig(
+    ...         progress_reporter=Counting(),
+    ...         storage_path=tempfile.mkdtemp(),
+    ...         verbose=1,
+    ...     ),
+    ... ).fit()
+    2 trials have ended
+
     Notes
     -----
     Ray source: ``ray.tune.ProgressReporter``, 2.60.0. No known difference.
@@ -271,6 +291,17 @@ class CLIReporter(TuneReporterBase):
 
     Parameters are those of `TuneReporterBase`.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> reporter = tune.CLIReporter(
+    ...     metric_columns=["loss"],
+    ...     parameter_columns={"lr": "rate"},
+    ...     max_report_frequency=30,
+    ... )
+    >>> reporter.add_metric_column("accuracy")
+    >>> config = tune.RunConfig(progress_reporter=reporter)
+
     Notes
     -----
     Ray source: ``ray.tune.CLIReporter``, 2.60.0. Differs from Ray: in a terminal the table stays at the
@@ -338,6 +369,13 @@ class JupyterNotebookReporter(TuneReporterBase):
     max_column_length, max_report_frequency, infer_limit, print_intermediate_tables, metric, mode, \
     sort_by_metric
         As in `CLIReporter`.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> reporter = tune.JupyterNotebookReporter(metric_columns=["loss"])
+    >>> reporter.add_parameter_column("lr", "rate")
+    >>> config = tune.RunConfig(progress_reporter=reporter)
 
     Notes
     -----

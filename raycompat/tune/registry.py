@@ -106,6 +106,14 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     TypeError
         When it cannot be called.
 
+    Examples
+    --------
+    >>> import gymnasium
+    >>> from raycompat import tune
+    >>> def make(config):
+    ...     return gymnasium.make("CartPole-v1", max_episode_steps=config["steps"])
+    >>> tune.register_env("short pole", make)
+
     Notes
     -----
     Ray source: ``ray.tune.register_env``, 2.60.0. No known difference.

@@ -17,6 +17,23 @@ if TYPE_CHECKING:
 class Result(TrialResult):
     """The result of a trial; its table is read at its first use.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def cost(config):
+    ...     return {"cost": (config["x"] - 3) ** 2}
+    >>> tuner = tune.Tuner(
+    ...     cost,
+    ...     param_space={"x": 5},
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... )
+    >>> result = tuner.fit()[0]
+    >>> result.config, result.metrics["cost"], result.error
+    ({'x': 5}, 4, None)
+    >>> tune.Result.from_path(result.path).metrics["cost"]
+    4
+
     Notes
     -----
     Ray source: ``ray.tune.Result``, 2.60.0. No known difference.
@@ -92,6 +109,24 @@ class ResultGrid:
     Parameters
     ----------
     experiment_analysis : ExperimentAnalysis
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def invert(config):
+    ...     return {"inverse": 1 / config["x"]}
+    >>> results = tune.Tuner(
+    ...     invert,
+    ...     param_space={"x": tune.grid_search([0, 2, 4])},
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> len(results), results.num_terminated, results.num_errors
+    (3, 2, 1)
+    >>> [result.metrics["inverse"] for result in results if not result.error]
+    [0.5, 0.25]
+    >>> type(results.errors[0]).__name__
+    'RayTaskError(ZeroDivisionError)'
 
     Notes
     -----

@@ -101,6 +101,23 @@ def run(
     ValueError, TypeError
         When an argument is not valid, or a result lacks the metric.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def cost(config):
+    ...     return {"cost": (config["x"] - 3) ** 2}
+    >>> analysis = tune.run(
+    ...     cost,
+    ...     config={"x": tune.grid_search([1, 3, 5])},
+    ...     metric="cost",
+    ...     mode="min",
+    ...     storage_path=tempfile.mkdtemp(),
+    ...     verbose=0,
+    ... )
+    >>> analysis.best_config
+    {'x': 3}
+
     Notes
     -----
     Ray source: ``ray.tune.run``, 2.60.0. Differs from Ray: an interrupt by Ctrl-C returns the results
@@ -215,6 +232,23 @@ def run_experiments(
 
     Examples
     --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def cost(config):
+    ...     return {"cost": (config["x"] - 3) ** 2}
+    >>> trials = tune.run_experiments(
+    ...     {
+    ...         "parabola": {
+    ...             "run": cost,
+    ...             "config": {"x": tune.grid_search([1, 5])},
+    ...             "storage_path": tempfile.mkdtemp(),
+    ...         }
+    ...     },
+    ...     verbose=0,
+    ... )
+    >>> [trial.last_result["cost"] for trial in trials]
+    [4, 4]
+
     The form of 2018::
 
         tune.register_trainable("train", lambda config, reporter: ...)

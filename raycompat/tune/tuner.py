@@ -137,6 +137,30 @@ class Tuner:
         ValueError
             When the experiment had a trainable of another name.
 
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> def cost(config):
+        ...     return {"cost": (config["x"] - 3) ** 2}
+        >>> folder = tempfile.mkdtemp()
+        >>> tuner = tune.Tuner(
+        ...     cost,
+        ...     param_space={"x": tune.grid_search([1, 3, 5])},
+        ...     run_config=tune.RunConfig(
+        ...         name="parabola", storage_path=folder, verbose=0
+        ...     ),
+        ... )
+        >>> results = tuner.fit()
+
+        Later, also in another program:
+
+        >>> tune.Tuner.can_restore(f"{folder}/parabola")
+        True
+        >>> tuner = tune.Tuner.restore(f"{folder}/parabola", trainable=cost)
+        >>> tuner.get_results().get_best_result("cost", "min").config
+        {'x': 3}
+
         Notes
         -----
         Ray source: ``ray.tune.Tuner.restore``, 2.60.0. Every trial that had ended stays as it was.
@@ -182,6 +206,23 @@ class Tuner:
         ------
         ValueError
             When a result lacks the metric.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> def cost(config):
+        ...     return {"cost": (config["x"] - 3) ** 2}
+        >>> tuner = tune.Tuner(
+        ...     cost,
+        ...     param_space={"x": tune.grid_search([1, 3, 5])},
+        ...     tune_config=tune.TuneConfig(metric="cost", mode="min"),
+        ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+        ... )
+        >>> tuner.fit().get_best_result().config
+        {'x': 3}
+        >>> len(tuner.get_results())
+        3
         """
         tuned, run_config = self._tune_config, self._run_config
         if not run_config.name:

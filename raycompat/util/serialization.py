@@ -137,6 +137,22 @@ def register_custom_serializer(
     UnsupportedRayFeatureError
         When `local` is False, or a job is given.
 
+    Examples
+    --------
+    >>> import warnings
+    >>> class Celsius:
+    ...     def __init__(self, degrees):
+    ...         self.degrees = degrees
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", DeprecationWarning)
+    ...     ray.register_custom_serializer(
+    ...         Celsius,
+    ...         serializer=lambda value: value.degrees,
+    ...         deserializer=Celsius,
+    ...     )
+    >>> ray.get(ray.put(Celsius(21))).degrees
+    21
+
     Notes
     -----
     Ray source: ``ray.register_custom_serializer``, 0.8.6; gives a `DeprecationWarning`. Differs from

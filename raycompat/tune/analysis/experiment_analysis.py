@@ -59,6 +59,39 @@ class ExperimentAnalysis(OldForms):
     TuneError
         When the folder is not that of an experiment.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def learn(config):
+    ...     for step in range(3):
+    ...         tune.report({"loss": config["x"] / (step + 1)})
+    >>> analysis = tune.run(
+    ...     learn,
+    ...     name="learn",
+    ...     config={"x": tune.grid_search([3, 6])},
+    ...     metric="loss",
+    ...     mode="min",
+    ...     storage_path=tempfile.mkdtemp(),
+    ...     verbose=0,
+    ... )
+    >>> analysis.best_config, analysis.best_result["loss"]
+    ({'x': 3}, 1.0)
+    >>> analysis.get_best_config(metric="loss", mode="max")
+    {'x': 6}
+    >>> best = analysis.get_best_trial()
+    >>> analysis.trial_dataframes[best.trial_id]["loss"].tolist()
+    [3.0, 1.5, 1.0]
+    >>> analysis.get_best_checkpoint(best), analysis.get_last_checkpoint(best)
+    (None, None)
+    >>> sorted(analysis.dataframe()["loss"])
+    [1.0, 2.0]
+    >>> sorted(config["x"] for config in analysis.get_all_configs().values())
+    [3, 6]
+    >>> again = tune.ExperimentAnalysis(analysis.experiment_path)
+    >>> again.get_best_config("loss", "min")
+    {'x': 3}
+
     Notes
     -----
     Ray source: ``ray.tune.ExperimentAnalysis``, 2.60.0. Experiments of Ray itself cannot be read.

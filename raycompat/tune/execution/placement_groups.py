@@ -97,7 +97,18 @@ class PlacementGroupFactory:
         return dict(total)
 
     def to_placement_group(self) -> PlacementGroup:
-        """Ask the cluster for the bundles."""
+        """Ask the cluster for the bundles.
+
+        Examples
+        --------
+        >>> from raycompat import tune
+        >>> from raycompat.util import remove_placement_group
+        >>> factory = tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 1}])
+        >>> group = factory.to_placement_group()
+        >>> group.wait(10)
+        True
+        >>> remove_placement_group(group)
+        """
         args, kwargs = self._arguments
         return placement_group(self.bundles, self._strategy, *args, **kwargs)
 

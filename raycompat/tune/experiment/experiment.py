@@ -93,6 +93,20 @@ class Experiment:
     ValueError, TypeError, TuneError
         When an argument is not valid.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def cost(config):
+    ...     return {"cost": (config["x"] - 3) ** 2}
+    >>> folder = tempfile.mkdtemp()
+    >>> experiment = tune.Experiment(
+    ...     "parabola", cost, config={"x": 5}, storage_path=folder
+    ... )
+    >>> (trial,) = tune.run_experiments(experiment, verbose=0)
+    >>> trial.last_result["cost"]
+    4
+
     Notes
     -----
     Ray source: ``ray.tune.Experiment``, 2.60.0. Differs from Ray: `local_dir` is `storage_path`.
@@ -170,6 +184,15 @@ class Experiment:
         ------
         TuneError
             When ``run`` is missing, or a key is unknown.
+
+        Examples
+        --------
+        >>> from raycompat import tune
+        >>> def cost(config):
+        ...     return {"cost": (config["x"] - 3) ** 2}
+        >>> spec = {"run": cost, "config": {"x": 5}, "stop": {"training_iteration": 1}}
+        >>> tune.Experiment.from_json("parabola", spec).name
+        'parabola'
         """
         spec = {OLD_KEYS.get(key, key): value for key, value in spec.items()}
         if "run" not in spec:

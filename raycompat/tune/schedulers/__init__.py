@@ -82,6 +82,13 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     ValueError
         When no scheduler has that name.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> scheduler = tune.create_scheduler("asynchyperband", max_t=20)
+    >>> type(scheduler).__name__
+    'AsyncHyperBandScheduler'
+
     Notes
     -----
     Ray source: ``ray.tune.create_scheduler``, 2.60.0. No known difference.

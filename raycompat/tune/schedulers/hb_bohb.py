@@ -23,6 +23,13 @@ class HyperBandForBOHB(HyperBandScheduler):
     time_attr, metric, mode, max_t, reduction_factor, stop_last_trials : optional
         As in `HyperBandScheduler`.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import HyperBandForBOHB
+    >>> scheduler = HyperBandForBOHB(time_attr="training_iteration", max_t=27)
+    >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=scheduler)
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.HyperBandForBOHB``, 2.60.0. Falkner and others, "BOHB: Robust and

@@ -74,6 +74,15 @@ class HyperBandScheduler(ScoredScheduler):
     stop_last_trials : bool, default True
         Whether the last trials of a bracket stop at `max_t`.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import HyperBandScheduler
+    >>> scheduler = HyperBandScheduler(time_attr="training_iteration", max_t=27)
+    >>> config = tune.TuneConfig(
+    ...     metric="loss", mode="min", scheduler=scheduler, num_samples=9
+    ... )
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.HyperBandScheduler``, 2.60.0. L. Li and others, "Hyperband: A

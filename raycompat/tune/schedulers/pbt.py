@@ -169,6 +169,22 @@ class PopulationBasedTraining(ScoredScheduler):
     TuneError
         When nothing could change.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import PopulationBasedTraining
+    >>> scheduler = PopulationBasedTraining(
+    ...     time_attr="training_iteration",
+    ...     perturbation_interval=5,
+    ...     hyperparam_mutations={
+    ...         "lr": tune.loguniform(1e-4, 1e-1),
+    ...         "batch_size": [16, 32, 64],
+    ...     },
+    ... )
+    >>> config = tune.TuneConfig(
+    ...     metric="loss", mode="min", scheduler=scheduler, num_samples=8
+    ... )
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.PopulationBasedTraining``, 2.60.0. M. Jaderberg and others,

@@ -44,6 +44,16 @@ class Controller(Protocol):
 class TrialScheduler:
     """Decides how trials continue. Subclass it for your own scheduler.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import FIFOScheduler, TrialScheduler
+    >>> class StopAtZero(FIFOScheduler):
+    ...     def on_trial_result(self, controller, trial, result):
+    ...         ended = result["loss"] <= 0
+    ...         return TrialScheduler.STOP if ended else TrialScheduler.CONTINUE
+    >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=StopAtZero())
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.TrialScheduler``, 2.60.0. No known difference.
@@ -116,6 +126,12 @@ class TrialScheduler:
 
 class FIFOScheduler(TrialScheduler):
     """Run trials in their order, each to its end.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.schedulers import FIFOScheduler
+    >>> config = tune.TuneConfig(scheduler=FIFOScheduler())
 
     Notes
     -----

@@ -76,6 +76,12 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     ValueError
         When no searcher has that name.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> type(tune.create_searcher("random")).__name__
+    'BasicVariantGenerator'
+
     Notes
     -----
     Ray source: ``ray.tune.create_searcher``, 2.60.0. No known difference.

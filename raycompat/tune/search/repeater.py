@@ -36,6 +36,22 @@ class Repeater(Searcher):
     set_index : bool, default True
         Give each trial its number among the repetitions in ``config["__trial_index__"]``, as a seed.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.search import Repeater
+    >>> class Fixed(tune.search.Searcher):
+    ...     def suggest(self, trial_id):
+    ...         return {"lr": 0.1}
+    ...     def on_trial_complete(self, trial_id, result=None, error=False):
+    ...         print("mean of both:", result["loss"])
+    >>> searcher = Repeater(Fixed(metric="loss", mode="min"), repeat=2)
+    >>> searcher.suggest("first"), searcher.suggest("second")
+    ({'lr': 0.1, '__trial_index__': 0}, {'lr': 0.1, '__trial_index__': 1})
+    >>> searcher.on_trial_complete("first", {"loss": 1.0})
+    >>> searcher.on_trial_complete("second", {"loss": 2.0})
+    mean of both: 1.5
+
     Notes
     -----
     Ray source: ``ray.tune.search.Repeater``, 2.60.0. A trial without the metric counts as NaN,

@@ -389,6 +389,12 @@ def sample_from(func: Callable[..., Any]) -> Function:
 def uniform(lower: float, upper: float) -> Float:
     """Draw a float between the bounds, all equally likely.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> 0.5 <= tune.uniform(0.5, 0.9).sample() <= 0.9
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.uniform``, 2.60.0. No known difference.
@@ -442,6 +448,13 @@ def loguniform(lower: float, upper: float, base: object = None) -> Float:
 def qloguniform(lower: float, upper: float, q: float, base: object = None) -> Float:
     """Draw a multiple of `q`, all orders of magnitude equally likely.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> sample = tune.qloguniform(0.5, 64, 0.5).sample()
+    >>> sample % 0.5, 0.5 <= sample <= 64
+    (0.0, True)
+
     Notes
     -----
     Ray source: ``ray.tune.qloguniform``, 2.60.0. `base` is as in `loguniform`.
@@ -456,6 +469,12 @@ def choice(categories: Sequence[Any]) -> Categorical:
     ------
     ValueError
         When the list of values is empty.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> tune.choice(["relu", "tanh"]).sample() in ("relu", "tanh")
+    True
 
     Notes
     -----
@@ -485,6 +504,12 @@ def randint(lower: int, upper: int) -> Integer:
 def lograndint(lower: int, upper: int, base: object = None) -> Integer:
     """Draw an integer below `upper`, all orders of magnitude equally likely.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> 1 <= tune.lograndint(1, 1000).sample() < 1000
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.lograndint``, 2.60.0. `base` is as in `loguniform`.
@@ -513,6 +538,12 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
 def qlograndint(lower: int, upper: int, q: int, base: object = None) -> Integer:
     """Draw a multiple of `q`, all orders of magnitude equally likely.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> tune.qlograndint(8, 512, 8).sample() % 8
+    0
+
     Notes
     -----
     Ray source: ``ray.tune.qlograndint``, 2.60.0. `base` is as in `loguniform`.
@@ -529,6 +560,12 @@ def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     sd : float, default 1
         The standard deviation, above 0.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> -100 < tune.randn(0, 1).sample() < 100
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.randn``, 2.60.0. No known difference.
@@ -538,6 +575,12 @@ def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
     """Draw a normally distributed float, rounded to a multiple of `q`.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> tune.qrandn(0, 10, 2).sample() % 2
+    0.0
 
     Notes
     -----

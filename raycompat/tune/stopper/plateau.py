@@ -28,6 +28,17 @@ class ExperimentPlateauStopper(NoopStopper):
     ValueError
         When a parameter is out of its range.
 
+    Examples
+    --------
+    >>> from raycompat.tune.stopper import ExperimentPlateauStopper
+    >>> stopper = ExperimentPlateauStopper("loss", mode="min", top=2, std=0.01)
+    >>> for trial, loss in enumerate([0.9, 0.5, 0.5]):
+    ...     _ = stopper(f"trial {trial}", {"loss": loss})
+    ...     print(stopper.stop_all())
+    False
+    False
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.stopper.ExperimentPlateauStopper``, 2.60.0. No known difference.

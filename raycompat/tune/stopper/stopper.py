@@ -93,6 +93,13 @@ class CombinedStopper(Stopper):
 class NoopStopper(Stopper):
     """Never stop.
 
+    Examples
+    --------
+    >>> from raycompat.tune.stopper import NoopStopper
+    >>> stopper = NoopStopper()
+    >>> stopper("a trial", {"loss": 0.0}), stopper.stop_all()
+    (False, False)
+
     Notes
     -----
     Ray source: ``ray.tune.stopper.NoopStopper``, 2.60.0. No known difference.
@@ -134,6 +141,12 @@ class FunctionStopper(NoopStopper):
         ------
         ValueError
             When it has the methods of a Stopper, but is not one.
+
+        Examples
+        --------
+        >>> from raycompat.tune.stopper import FunctionStopper
+        >>> FunctionStopper.is_valid_function(lambda trial, result: result["loss"] < 1)
+        True
         """
         if isinstance(fn, Stopper) or not callable(fn):
             return False
@@ -207,6 +220,12 @@ class TimeoutStopper(NoopStopper):
     ----------
     timeout : float or datetime.timedelta
         Seconds.
+
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.stopper import TimeoutStopper
+    >>> config = tune.RunConfig(stop=TimeoutStopper(timeout=600))
 
     Notes
     -----

@@ -227,6 +227,32 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
 def get_checkpoint() -> Checkpoint | None:
     """Return the checkpoint from which the trial continues; None at the start.
 
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from raycompat import tune
+    >>> def count(config):
+    ...     start = 0
+    ...     if checkpoint := tune.get_checkpoint():
+    ...         with checkpoint.as_directory() as folder:
+    ...             start = int(pathlib.Path(folder, "step").read_text()) + 1
+    ...     for step in range(start, 3):
+    ...         with tempfile.TemporaryDirectory() as folder:
+    ...             pathlib.Path(folder, "step").write_text(str(step))
+    ...             tune.report({"step": step}, checkpoint=tune.Checkpoint(folder))
+    ...         if step == 1 and start == 0:
+    ...             raise RuntimeError("the power failed")
+    >>> results = tune.Tuner(
+    ...     count,
+    ...     run_config=tune.RunConfig(
+    ...         storage_path=tempfile.mkdtemp(),
+    ...         failure_config=tune.FailureConfig(max_failures=1),
+    ...         verbose=0,
+    ...     ),
+    ... ).fit()
+    >>> results[0].metrics_dataframe["step"].tolist()
+    [0, 1, 2]
+
     Notes
     -----
     Ray source: ``ray.tune.get_checkpoint``, 2.60.0. No known difference.
@@ -236,6 +262,28 @@ def get_checkpoint() -> Checkpoint | None:
 
 class TuneContext:
     """The description of a trial for its function.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def describe(config):
+    ...     context = tune.get_context()
+    ...     return {
+    ...         "experiment": context.get_experiment_name(),
+    ...         "trial": context.get_trial_id() in context.get_trial_name(),
+    ...         "cpus": context.get_trial_resources().required_resources["CPU"],
+    ...         "folder": "/names/" in context.get_trial_dir(),
+    ...     }
+    >>> results = tune.Tuner(
+    ...     describe,
+    ...     run_config=tune.RunConfig(
+    ...         name="names", storage_path=tempfile.mkdtemp(), verbose=0
+    ...     ),
+    ... ).fit()
+    >>> found = results[0].metrics
+    >>> found["experiment"], found["trial"], found["cpus"], found["folder"]
+    ('names', True, 1.0, True)
 
     Notes
     -----
@@ -269,6 +317,21 @@ class TuneContext:
 
 def get_context() -> TuneContext:
     """Return the description of the trial.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def name(config):
+    ...     return {"name": tune.get_context().get_experiment_name()}
+    >>> results = tune.Tuner(
+    ...     name,
+    ...     run_config=tune.RunConfig(
+    ...         name="first", storage_path=tempfile.mkdtemp(), verbose=0
+    ...     ),
+    ... ).fit()
+    >>> results[0].metrics["name"]
+    'first'
 
     Notes
     -----

@@ -136,11 +136,34 @@ class Trainable:
         self._restore(checkpoint)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Become another trial, with other hyperparameters; False when that cannot be done."""
+        """Become another trial, with other hyperparameters; False when that cannot be done.
+
+        Examples
+        --------
+        >>> class Reusable(Countdown):
+        ...     def reset_config(self, new_config):
+        ...         self.left = new_config["start"]
+        ...         return True
+        >>> config = tune.TuneConfig(reuse_actors=True)
+        >>> trainable = Reusable({"start": 3})
+        >>> trainable.reset({"start": 8})
+        True
+        >>> trainable.train()["left"]
+        7
+        """
         return False
 
     def cleanup(self) -> None:
-        """Release what `setup` has taken; called once, at the end."""
+        """Release what `setup` has taken; called once, at the end.
+
+        Examples
+        --------
+        >>> class Tidy(Countdown):
+        ...     def cleanup(self):
+        ...         print("closing the log")
+        >>> Tidy({"start": 3}).stop()
+        closing the log
+        """
         if hasattr(self, "_stop"):
             self._stop()
 
@@ -149,7 +172,17 @@ class Trainable:
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
-        """Return the resources of a trial with this config; None is one CPU."""
+        """Return the resources of a trial with this config; None is one CPU.
+
+        Examples
+        --------
+        >>> class Large(Countdown):
+        ...     @classmethod
+        ...     def default_resource_request(cls, config):
+        ...         return tune.PlacementGroupFactory([{"CPU": config["cpus"]}])
+        >>> Large.default_resource_request({"cpus": 2}).required_resources
+        {'CPU': 2.0}
+        """
         return None
 
     @classmethod
@@ -166,6 +199,13 @@ class Trainable:
         ------
         TypeError
             When the step returns something else than a dict.
+
+        Examples
+        --------
+        >>> trainable = Countdown({"start": 3})
+        >>> result = trainable.train()
+        >>> result["left"], result["training_iteration"], trainable.get_config()
+        (2, 1, {'start': 3})
         """
         start = time.time()
         result = self.step()
@@ -242,6 +282,15 @@ class Trainable:
         -------
         TrainingResult
             With the attributes `checkpoint` and `metrics`.
+
+        Examples
+        --------
+        >>> saved = trainable.save()
+        >>> other = Countdown({"start": 30})
+        >>> other.restore(saved)
+        >>> other.train()["left"]
+        1
+        >>> other.stop()
         """
         from raycompat.train import Checkpoint
 
