@@ -12,6 +12,7 @@ import click
 
 from raycompat import __version__
 from raycompat._cli import old_flags, state
+from raycompat._cli.drain import drain_node
 from raycompat._cli.job import job
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
@@ -446,7 +447,7 @@ def microbenchmark(only: str, num_cpus: int) -> None:
 
 cli.add_command(rllib)
 cli.add_command(job)
-for _make in state.COMMANDS:
+for _make in (*state.COMMANDS, drain_node):
     cli.add_command(_address_option(_takes_password(_make(_state_client))))
 
 

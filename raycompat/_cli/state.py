@@ -42,8 +42,8 @@ _MANY_ROWS = 10_000
 #: The resources of `list` and `get`.
 _RESOURCES = [name.replace("_", "-") for name in SCHEMAS]
 
-#: Those of `get`: Ray gets no event by its id.
-_WITH_IDS = [name for name in _RESOURCES if name != "cluster-events"]
+#: Those of `get`: Ray gets no event or environment by its id.
+_WITH_IDS = [name for name in _RESOURCES if name not in ("cluster-events", "runtime-envs")]
 
 _timeout = click.option(
     "--timeout",

@@ -67,7 +67,17 @@ def described(
 
 def described_nodes(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the nodes for programs."""
-    fields = ("node_id", "address", "ip", "name", "hostname", "pid", "resources", "available")
+    fields = (
+        "node_id",
+        "address",
+        "ip",
+        "name",
+        "hostname",
+        "pid",
+        "resources",
+        "available",
+        "draining",
+    )
     return [
         {
             **{field: node[field] for field in fields},
@@ -114,6 +124,8 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
         used = ", ".join(_share(name, total, free) for name in ("CPU", "GPU") if total.get(name))
         where = f"{node['ip']} ({node['hostname']}, pid {node['pid']})"
         lines.append(f"node_{node['node_id'][:12]}  {where}  {used}")
+        if node["draining"]:
+            lines.append(f"  {node['draining']}")
         if node["spilled"]:
             lines.append(
                 f"  {_bytes(node['spilled'])} of objects spilled to {_spill_directory(node)}"

@@ -274,6 +274,19 @@ async def remove_worker(scheduler: Scheduler, worker: str) -> None:
         stream.abort()
 
 
+async def retire_worker(scheduler: Scheduler, worker: str) -> bool:
+    """Move a worker's values to other workers and close it; False, and it goes on, if that fails."""
+    stimulus = f"raycompat-drain-{next(_order)}"
+    return worker in await scheduler.retire_workers(
+        workers=[worker], close_workers=True, stimulus_id=stimulus
+    )
+
+
+async def close_worker(scheduler: Scheduler, worker: str) -> None:
+    """Close a worker, whatever values it has."""
+    await scheduler.remove_worker(worker, stimulus_id=f"raycompat-drain-{next(_order)}")
+
+
 def error_text(scheduler: Scheduler, key: str) -> str:
     """Return the error text of `key`."""
     return scheduler.tasks[key].exception_text or "unknown"

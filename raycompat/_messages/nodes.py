@@ -117,6 +117,26 @@ class Resources(Request[Amounts]):
     """Give the resources of all nodes together: programs ask for them often."""
 
 
+#: Why a node may be drained: the names are Ray's. Only an idle node is drained for the first reason.
+IDLE_TERMINATION = "DRAIN_NODE_REASON_IDLE_TERMINATION"
+PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"
+
+
+class DrainNode(Request[dict[str, str]]):
+    """Start no more calls on a node, and close it when its calls have ended.
+
+    The answer is empty, or says under "error" why the node is not drained.
+    """
+
+    #: The id of the node, or how only its id begins.
+    node: str
+    reason: str
+    #: A text for users.
+    message: str
+    #: Seconds until the node closes although calls run there; None for no limit.
+    deadline_s: float | None
+
+
 class Detach(Request[bool]):
     """Take raycompat off the cluster."""
 

@@ -140,9 +140,10 @@ class NodeState(StateSchema):
 
     Notes
     -----
-    Ray source: ``ray.util.state.common.NodeState``, 2.60.0. `state` is ALIVE or DEAD; of the nodes that
-    have left, the last 1,000 are known. Detail: `start_time_ms`, `end_time_ms` and `gpus`. The last is
-    not in Ray: what the GPUs of NVIDIA did at most two seconds ago, where NVML works.
+    Ray source: ``ray.util.state.common.NodeState``, 2.60.0. `state` is ALIVE or DEAD, and
+    `state_message` says whether a living node is drained; of the nodes that have left, the last 1,000
+    are known. Detail: `start_time_ms`, `end_time_ms` and `gpus`. The last is not in Ray: what the GPUs
+    of NVIDIA did at most two seconds ago, where NVML works.
     """
 
     node_id: str = field(metadata=_FILTERABLE)
@@ -300,6 +301,25 @@ class ObjectState(StateSchema):
 
 
 @dataclass
+class RuntimeEnvState(StateSchema):
+    """A runtime environment that a node has set up, or has failed to set up.
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.common.RuntimeEnvState``, 2.60.0. `creation_time_ms` is how many
+    milliseconds the set-up took. A node forgets an environment when the last job that used it has
+    ended. Detail: `ref_cnt`, the calls and actors that use it now, and `error`.
+    """
+
+    runtime_env: dict[str, Any] = field(metadata=_FILTERABLE)
+    success: bool = field(metadata=_FILTERABLE)
+    creation_time_ms: float | None = field(metadata=_PLAIN)
+    node_id: str = field(metadata=_FILTERABLE)
+    ref_cnt: int | None = field(default=None, metadata=_DETAIL)
+    error: str | None = field(default=None, metadata=_FILTERABLE_DETAIL)
+
+
+@dataclass
 class ClusterEventState(StateSchema):
     """Something that happened to the cluster: a node, driver or job came or left, or an actor died.
 
@@ -328,5 +348,6 @@ SCHEMAS: dict[str, tuple[type[StateSchema], str]] = {
     "workers": (WorkerState, "worker_id"),
     "tasks": (TaskState, "task_id"),
     "objects": (ObjectState, "object_id"),
+    "runtime_envs": (RuntimeEnvState, "runtime_env"),
     "cluster_events": (ClusterEventState, "event_id"),
 }

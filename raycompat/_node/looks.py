@@ -7,6 +7,7 @@ interpreter lock, it cannot answer, and its name is part of the report.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,17 @@ class Looks:
             "silent": [executor.pid for executor in look.expected],
             "executors": self._node.pool.describe(),
             "ended": self._node.pool.describe_ended(),
+            "environments": self._environments(),
         }
         self._node.tell(NodeLooked(token, found))
+
+    def _environments(self) -> list[dict[str, Any]]:
+        """Return the environments of the node, with the number of calls and actors that use each."""
+        granted = self._node.calls.granted.values()
+        users = Counter(running.grant["runtime_env"] for running in granted)
+        return [
+            {**each, "users": users[each["environment"]]} for each in self._node.envs.describe()
+        ]
 
     def close(self) -> None:
         """Drop all questions."""

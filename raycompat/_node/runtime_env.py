@@ -62,6 +62,17 @@ class _Setup:
     task: asyncio.Task[Prepared]
     began: float
     jobs: set[str] = field(default_factory=set)
+    #: Seconds that it took; None before its end.
+    took_s: float | None = None
+
+    def note_end(self, task: asyncio.Task[Prepared]) -> None:
+        """Record that the set-up has ended."""
+        self.took_s = time.monotonic() - self.began
+
+    def error(self) -> str | None:
+        """Return why the set-up has failed; None if it has not."""
+        error = self.task.exception()
+        return str(error) if error is not None else None
 
 
 class RuntimeEnvs:
@@ -92,6 +103,7 @@ class RuntimeEnvs:
         if setup is None or _is_worth_another_try(setup):
             task = asyncio.ensure_future(self._set_up(fields))
             setup = self._setups[text] = _Setup(task, time.monotonic())
+            task.add_done_callback(setup.note_end)
         setup.jobs.add(job)
         for part in _parts(fields):
             self._users.setdefault(part, set()).add(job)
@@ -160,6 +172,14 @@ class RuntimeEnvs:
             if self._interpreters.get(name) is building:
                 del self._interpreters[name]  # the next call that needs it tries again
             raise
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the environments whose set-up has ended: their JSON, how long it took, the error."""
+        return [
+            {"environment": text, "seconds": setup.took_s, "error": setup.error()}
+            for text, setup in self._setups.items()
+            if setup.took_s is not None and not setup.task.cancelled()
+        ]
 
     def end_job(self, job: str) -> None:
         """Remove environments and files that only this job used. Its executors have ended."""

@@ -72,6 +72,7 @@ class Dispatcher:
             self._lines.mark_all_untried()
         for site in self._lines.sites():
             self._serve_site(site)
+        self._parts.draining.look()
         waiting = set(self._parts.groups.keeper.pressing)
         self._parts.leases.set_pressure(waiting | self._make_room())
         if self._lines or self._parts.groups.waiting():

@@ -201,7 +201,7 @@ class Groups:
     def serve(self) -> None:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
-        running = adapter.running_workers(self._scheduler) if waiting else set()
+        running = self._parts.draining.accepting() if waiting else set()
         room = self._parts.ledger.room(running)
         in_vain: set[Wish] = set()
         for row in waiting:

@@ -287,6 +287,11 @@ class Leases:
                     ended.append(each.request)
                     self._revoke(each)
 
+    def revoke_all(self, address: str) -> None:
+        """Revoke all leases on a node, in bundles too."""
+        for each in [each for each in self._held.values() if each.address == address]:
+            self._revoke(each)
+
     def relieve(self, address: str) -> None:
         """Revoke a lease on a node that has more running calls than CPUs."""
         here = [

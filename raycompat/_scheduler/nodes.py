@@ -162,6 +162,7 @@ class Nodes:
             is_expected = is_worker or bool(parts.restarts.cause(worker))
             self._note_departed(worker, self.current(worker), is_expected=is_expected)
             del self.info[worker]
+            parts.draining.forget(worker)
             parts.relays.lose(worker)
             parts.surveys.lose(worker)
             parts.logs.lose_node(worker)
@@ -261,6 +262,12 @@ class Nodes:
             None,
         )
 
+    def find(self, node: str) -> list[str]:
+        """Return the addresses of the nodes whose ids begin with a text."""
+        return [
+            each for each, info in self.info.items() if node and info["node_id"].startswith(node)
+        ]
+
     def departed(self) -> list[DepartedNode]:
         """Return the nodes that have left last."""
         return list(self._departed)
@@ -274,6 +281,7 @@ class Nodes:
                     **info,
                     "resources": self._parts.ledger.node_total(address).amounts(),
                     "available": self._parts.ledger.node_available(address).amounts(),
+                    "draining": str(self._parts.draining.get(address) or ""),
                     "spilled": dask_spilling.stored_bytes(self._scheduler, address)[1],
                 }
                 for address, info in self.info.items()

@@ -72,7 +72,7 @@ class Notices:
 
     def later(self) -> list[Capacity]:
         """Return the nodes as they will be when all running calls have ended, for `why`."""
-        return self._parts.ledger.without(self._ending())
+        return self._parts.ledger.without(self._ending(), self._parts.draining.staying())
 
     def _about_line(self, line: Line, later: Sequence[Capacity]) -> str | None:
         call, (_, request, strategy) = self._parts.calls.by_key[line.first], line.shape
@@ -106,6 +106,16 @@ class Notices:
             return self._held_by(request.units(), bundles)
         nodes = self._parts.nodes.info
         wanted = choices(strategy, request, nodes, self._parts.ledger)
+        staying = set(self._parts.draining.staying())
+        if not any(
+            self._parts.ledger.feasible(
+                request, staying.intersection(nodes if only is None else only)
+            )
+            for only in wanted
+        ):
+            return (
+                "the nodes that can provide it are drained: no new call starts there. Add a node."
+            )
         allowed = [
             node for node in later if any(only is None or node.node_id in only for only in wanted)
         ]

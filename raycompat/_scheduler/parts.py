@@ -67,6 +67,7 @@ from raycompat._messages.nodes import (
     AwaitReady,
     ClusterState,
     Detach,
+    DrainNode,
     Gone,
     Inventory,
     NodeReady,
@@ -115,6 +116,7 @@ from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
+from raycompat._scheduler.draining import Draining
 from raycompat._scheduler.endings import Endings
 from raycompat._scheduler.events import Events
 from raycompat._scheduler.experiments import Experiments
@@ -160,6 +162,7 @@ class Parts:
         self.events = Events()
         self.ledger = Ledger()
         self.nodes = Nodes(self)
+        self.draining = Draining(self)
         self.guest = Guest(self)
         self.restarts = Restarts(self)
         self.liveness = Liveness(self)
@@ -283,6 +286,7 @@ class Parts:
                 Fetch.answered(nodes.fetch),
                 ClusterState.answered(lambda _: nodes.state()),
                 Resources.answered(lambda _: nodes.resources()),
+                DrainNode.answered(lambda it: self.draining.begin(it)),
                 Detach.answered(lambda it: self.guest.detach(it.text)),
                 Inventory.answered(lambda _: self.inventory()),
                 FunctionOf.answered(lambda it: self.jobs.function(it.function, it.job)),
@@ -344,7 +348,8 @@ class Parts:
         self.notify_change()
 
     def close(self) -> None:
-        """Stop publishing metrics and sending jobs, and remove uploaded packages."""
+        """Stop publishing metrics, draining nodes and sending jobs, and remove uploaded packages."""
+        self.draining.close()
         self.metrics.close()
         self.submissions.close()
         self.packages.close()

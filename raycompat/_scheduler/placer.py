@@ -31,7 +31,7 @@ class Placer:
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Acquire a call's resources in an allowed place; None when they are not free."""
         parts, (_, request, strategy) = self._parts, shape
-        running, reserved = adapter.running_workers(self._scheduler), parts.leases.reserved(shape)
+        running, reserved = parts.draining.accepting(), parts.leases.reserved(shape)
         if isinstance(strategy, InGroup):
             bundles = [each for each in parts.groups.bundles(strategy) if each is not reserved]
             return parts.ledger.acquire(request, within=bundles, only=running)

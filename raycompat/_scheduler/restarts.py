@@ -53,6 +53,10 @@ class Restarts:
         """Return who ends a worker, also before it is removed: it returns its tasks first."""
         return self._ending.get(worker) or cause()
 
+    def note_end(self, worker: str, text: str) -> None:
+        """Note why a worker is about to end."""
+        self._ending[worker] = text
+
     def start(self) -> Iterator[dask_streams.TakeBack]:
         """Take the requests; iterate over what takes each of them back."""
         replacements: dict[str, Callable[..., Awaitable[Any]]] = {

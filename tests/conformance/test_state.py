@@ -573,6 +573,30 @@ def _printed_or_nothing(printed, ref):
         return ""
 
 
+def test_environments_of_nodes_are_listed(cluster, state):
+    ray = cluster
+
+    @ray.remote
+    def value():
+        return os.environ["LISTED"]
+
+    assert ray.get(value.options(runtime_env={"env_vars": {"LISTED": "yes"}}).remote()) == "yes"
+
+    def found():
+        rows = state.list_runtime_envs(filters=[("success", "=", "True")], detail=True)
+        return [row for row in rows if row.runtime_env.get("env_vars") == {"LISTED": "yes"}]
+
+    wait_until(found)
+    (row,) = found()
+    (node,) = ray.nodes()
+    assert (row.success, row.node_id, row.error) == (True, node["NodeID"], None)
+    assert row.creation_time_ms >= 0
+    assert list(row.asdict()) == [
+        *("runtime_env", "success", "creation_time_ms", "node_id", "ref_cnt", "error")
+    ]
+    assert state.list_runtime_envs(filters=[("node_id", "=", "f" * 56)]) == []
+
+
 def test_the_timeline_has_the_phases_of_a_call(cluster):
     ray = cluster
 

@@ -249,10 +249,13 @@ def nodes(parts: Parts) -> list[Row]:
         info, found = parts.nodes.current(address), findings.nodes.get(address)
         total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
         processes = found["executors"] if found is not None else []
+        drain = parts.draining.get(address)
         rows.append(
             {
                 **_about_node(info, address),
-                "state": "ALIVE",
+                "state": "ALIVE" if drain is None else "DRAINING",
+                "closes": drain.deadline if drain is not None else None,
+                "why": drain.message if drain is not None else "",
                 "cpu": _used(total, free, "CPU"),
                 "gpu": _used(total, free, "GPU"),
                 "store": dask_spilling.stored_bytes(parts.scheduler, address)[0] + own[address],

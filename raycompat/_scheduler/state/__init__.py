@@ -35,6 +35,7 @@ class State:
             "nodes": self.cluster.nodes,
             "objects": self._objects.rows,
             "placement_groups": self.actors.groups,
+            "runtime_envs": self.cluster.runtime_envs,
             "workers": self.cluster.workers,
         }
 

@@ -27,8 +27,10 @@ class Cluster:
     async def nodes(self) -> Rows:
         """Iterate over the nodes, and the last that have left."""
         nodes = self._parts.nodes
-        for info in [nodes.current(address) for address in nodes.info]:
-            yield _describe_node(info)
+        for address in list(nodes.info):
+            drain = self._parts.draining.get(address)
+            row = _describe_node(nodes.current(address))
+            yield {**row, "state_message": str(drain) if drain is not None else None}
         for gone in nodes.departed():
             yield _describe_node(gone, ended=gone["ended"])
 
@@ -100,6 +102,24 @@ class Cluster:
         for job in list(self._parts.jobs.open.values()):
             if not job.orphaned:
                 yield self._describe_driver(job)
+
+    async def runtime_envs(self) -> Rows:
+        """Iterate over the environments that nodes have set up, or have failed to set up."""
+        findings = await self._parts.surveys.take()
+        if findings.warning:
+            yield findings.warning
+        for address, found in findings.nodes.items():
+            info = self._parts.nodes.info.get(address)
+            for each in found["environments"] if info is not None else ():
+                assert info is not None
+                yield {
+                    "runtime_env": json.loads(each["environment"]),
+                    "success": each["error"] is None,
+                    "creation_time_ms": 1000 * each["seconds"] if each["error"] is None else None,
+                    "node_id": info["node_id"],
+                    "ref_cnt": each["users"],
+                    "error": each["error"],
+                }
 
     def _describe_driver(self, job: Job) -> Row:
         pid, node = job.setup["driver_pid"], self._parts.nodes.info.get(job.home or "")

@@ -5,9 +5,6 @@ and actors, and the nodes, whose executors know which of these run. Only calls t
 recorded all the time: 40 bytes a call.
 """
 
-from typing import Any
-
-from raycompat._surface import missing
 from raycompat.util.state.api import (
     get_actor,
     get_job,
@@ -22,6 +19,7 @@ from raycompat.util.state.api import (
     list_nodes,
     list_objects,
     list_placement_groups,
+    list_runtime_envs,
     list_tasks,
     list_workers,
     summarize_actors,
@@ -30,17 +28,6 @@ from raycompat.util.state.api import (
 )
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.logs import get_log, list_logs
-
-#: Ray's names that raise when they are used.
-_REFUSED = ("list_runtime_envs",)
-
-
-def __getattr__(name: str) -> Any:
-    """Return what stands for a function that raycompat lacks; see PEP 562."""
-    if name in _REFUSED:
-        return missing.MissingName(f"ray.util.state.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 __all__ = [
     "StateApiClient",
@@ -59,6 +46,7 @@ __all__ = [
     "list_nodes",
     "list_objects",
     "list_placement_groups",
+    "list_runtime_envs",
     "list_tasks",
     "list_workers",
     "summarize_actors",

@@ -18,6 +18,7 @@ from raycompat.util.state.common import (
     NodeState,
     ObjectState,
     PlacementGroupState,
+    RuntimeEnvState,
     StateResource,
     SummaryApiOptions,
     SummaryResource,
@@ -134,6 +135,33 @@ def list_cluster_events(
     """
     options = ListApiOptions(limit, timeout, detail, filters)
     return _list(StateResource.CLUSTER_EVENTS, address, options, raise_on_missing_output, _explain)
+
+
+def list_runtime_envs(
+    address: str | None = None,
+    filters: list[Filter] | None = None,
+    limit: int = DEFAULT_LIMIT,
+    timeout: int = DEFAULT_RPC_TIMEOUT,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[RuntimeEnvState]:
+    """Return the runtime environments that nodes have set up, or have failed to set up.
+
+    The parameters and errors are those of `list_tasks`. There is one row for each node and environment.
+
+    Examples
+    --------
+    >>> from raycompat.util.state import list_runtime_envs
+    >>> [env.runtime_env for env in list_runtime_envs(filters=[("success", "=", False)])]
+    []
+
+    Notes
+    -----
+    Ray source: ``ray.util.state.list_runtime_envs``, 2.60.0. See `RuntimeEnvState`.
+    """
+    options = ListApiOptions(limit, timeout, detail, filters)
+    return _list(StateResource.RUNTIME_ENVS, address, options, raise_on_missing_output, _explain)
 
 
 def list_objects(

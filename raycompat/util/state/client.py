@@ -13,7 +13,6 @@ from raycompat._messages.base import Request, ask
 from raycompat._messages.watching import ListRows, Summarize
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.state.common import (
     RAY_MAX_LIMIT_FROM_API_SERVER,
     SCHEMAS,
@@ -29,10 +28,8 @@ from raycompat.util.state.exception import RayStateApiException, ServerUnavailab
 if TYPE_CHECKING:
     from raycompat._launch.addresses import Destination
 
-#: Resources that Ray lists and raycompat does not, with the alternative.
-_REFUSED = {
-    StateResource.RUNTIME_ENVS: "list_actors(detail=True) has the environments of actors",
-}
+#: Resources without ids.
+_WITHOUT_IDS = (StateResource.RUNTIME_ENVS, StateResource.CLUSTER_EVENTS)
 
 
 _A = TypeVar("_A")
@@ -92,7 +89,7 @@ class StateApiClient:
             )
         answer = self.ask(
             ListRows(
-                _checked(resource).value,
+                resource.value,
                 list(options.filters or ()),
                 options.limit,
                 options.detail,
@@ -115,7 +112,7 @@ class StateApiClient:
         Of a task that was tried several times, the list of its attempts; of an object, the list of the
         references to it.
         """
-        if resource in _REFUSED or resource is StateResource.CLUSTER_EVENTS:
+        if resource in _WITHOUT_IDS:
             raise ValueError(f"Can't get {resource.name} by id.")
         schema, key = SCHEMAS[resource.value]
         answer = self.ask(
@@ -218,13 +215,6 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
 def _authority() -> Authority | None:
     secret = shared_secret.find(None)
     return Authority(secret) if secret is not None else None
-
-
-def _checked(resource: StateResource) -> StateResource:
-    if resource in _REFUSED:
-        name = f"ray.util.state.list_{resource.value}"
-        raise UnsupportedRayFeatureError(name, alternative=_REFUSED[resource])
-    return resource
 
 
 def _conflicts(filters: list[Filter]) -> bool:

@@ -1,0 +1,154 @@
+"""Nodes that are drained: no call starts there, and they close when their calls or their time end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from raycompat._dask import scheduler as adapter
+from raycompat._messages.nodes import IDLE_TERMINATION, DrainNode
+
+if TYPE_CHECKING:
+    from raycompat._scheduler.parts import Parts
+
+logger = logging.getLogger(__name__)
+
+#: Seconds after the deadline for the values of a node to move to other nodes.
+_MOVE_S = 10.0
+
+
+@dataclass(slots=True)
+class Drain:
+    """A request to drain a node."""
+
+    reason: str
+    message: str
+    #: When the node closes at the latest, in seconds since 1970; 0 without a limit.
+    deadline: float
+    timer: asyncio.TimerHandle | None = None
+    is_closing: bool = False
+    #: The number of changes of nodes at the last try to close it.
+    membership: int = -1
+
+    def __str__(self) -> str:
+        """Return the text for the state API."""
+        until = f", closes at {_clock(self.deadline)} at the latest" if self.deadline else ""
+        return f"Draining{until}: {self.message} ({self.reason})"
+
+
+class Draining:
+    """The nodes that are drained."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._scheduler = parts.scheduler
+        self._by_node: dict[str, Drain] = {}
+        #: The work of closing nodes.
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __contains__(self, address: object) -> bool:
+        return address in self._by_node
+
+    def get(self, address: str) -> Drain | None:
+        """Return the request to drain a node; None if there is none."""
+        return self._by_node.get(address)
+
+    def accepting(self) -> set[str]:
+        """Return the nodes on which calls may start: they are neither drained, paused nor closing."""
+        return adapter.running_workers(self._scheduler) - self._by_node.keys()
+
+    def staying(self) -> list[str]:
+        """Return the nodes that are not drained."""
+        return [each for each in self._parts.nodes.info if each not in self._by_node]
+
+    def begin(self, request: DrainNode) -> dict[str, str]:
+        """Drain a node, or change its deadline; see `DrainNode`."""
+        parts = self._parts
+        found = parts.nodes.find(request.node)
+        if len(found) != 1:
+            count = (
+                f"{len(found)} nodes have ids that begin with" if found else "No node has the id"
+            )
+            text = f"{count} {request.node!r}. `raycompat list nodes` shows the ids."
+            return {"error": text}
+        (address,) = found
+        if request.reason == IDLE_TERMINATION and (num_busy := self._num_busy(address)):
+            text = (
+                f"The node {parts.nodes.info[address]['name']} is not idle: {num_busy} calls, actors "
+                f"or bundles hold resources there. {IDLE_TERMINATION} is for idle nodes; with another "
+                "reason, what runs may end first."
+            )
+            return {"error": text}
+        self.forget(address)
+        left_s = request.deadline_s
+        deadline = time.time() + left_s if left_s is not None else 0.0
+        drain = Drain(request.reason, request.message, deadline)
+        self._by_node[address] = drain
+        if left_s is not None:
+            loop = asyncio.get_running_loop()
+            drain.timer = loop.call_later(left_s, self._begin_close, address, drain)
+        info = parts.nodes.info[address]
+        text = f"The node {info['name']} ({info['ip']}) is drained: {request.message}"
+        parts.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
+        logger.info(text)
+        parts.leases.revoke_all(address)
+        parts.notify_change()
+        parts.dispatcher.soon()
+        return {}
+
+    def forget(self, address: str) -> None:
+        """Forget a node that has left, or whose request is replaced."""
+        drain = self._by_node.pop(address, None)
+        if drain is not None and drain.timer is not None:
+            drain.timer.cancel()
+
+    def look(self) -> None:
+        """Close the nodes on which nothing runs."""
+        membership = self._parts.ledger.membership
+        for address, drain in self._by_node.items():
+            # A node whose values no other node could take is tried again when there are other nodes.
+            is_due = not drain.is_closing and drain.membership != membership
+            if is_due and not self._num_busy(address):
+                drain.membership = membership
+                self._begin_close(address, drain)
+
+    def close(self) -> None:
+        """Stop waiting for deadlines."""
+        for address in list(self._by_node):
+            self.forget(address)
+
+    def _num_busy(self, address: str) -> int:
+        """Return the number of calls, actors and bundles that hold resources of a node."""
+        calls, groups = self._parts.calls, self._parts.groups
+        return sum(call.address == address for call in calls.holding.values()) + sum(
+            row.addresses().count(address) for row in groups.all()
+        )
+
+    def _begin_close(self, address: str, drain: Drain) -> None:
+        task = asyncio.create_task(self._close(address, drain))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, address: str, drain: Drain) -> None:
+        """Move a node's values to other nodes and close it; at the deadline also where that fails."""
+        drain.is_closing = True
+        is_late = bool(drain.deadline) and time.time() >= drain.deadline
+        self._parts.restarts.note_end(address, f" The node was drained: {drain.message}.")
+        try:
+            async with asyncio.timeout(_MOVE_S if is_late else None):
+                if await adapter.retire_worker(self._scheduler, address):
+                    return
+        except TimeoutError:
+            logger.warning("The values of a drained node have not moved within %g s.", _MOVE_S)
+        finally:
+            drain.is_closing = False
+        if is_late and self._by_node.get(address) is drain:
+            logger.warning("No other node took all values of the drained node %s.", address)
+            await adapter.close_worker(self._scheduler, address)
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
