@@ -74,7 +74,15 @@ class OldForms:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """Return a checkpoint from the bytes of `to_bytes`, which must come from a trusted source."""
+        """Return a checkpoint from the bytes of `to_bytes`, which must come from a trusted source.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> data = Checkpoint.from_dict({"epoch": 3}).to_bytes()
+        >>> Checkpoint.from_bytes(data).to_dict()["epoch"]
+        3
+        """
         return cls.from_dict(pickle.loads(data))
 
     def to_bytes(self) -> bytes:
@@ -131,7 +139,18 @@ class OldForms:
         return str(self.path)
 
     def get_preprocessor(self) -> Any:
-        """Return the preprocessor that the checkpoint was given; None without one."""
+        """Return the preprocessor that the checkpoint was given; None without one.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.data.preprocessors import StandardScaler
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+        >>> checkpoint.set_preprocessor(StandardScaler(["x"]))
+        >>> type(checkpoint.get_preprocessor()).__name__
+        'StandardScaler'
+        """
         forms.used(_PREPROCESSOR, refusal=AttributeError)
         with self.as_directory() as folder:
             file = Path(folder, PREPROCESSOR_FILE)

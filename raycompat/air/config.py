@@ -138,7 +138,15 @@ class ScalingConfig(ShownAsTable):
         return [{}, first, *[dict(worker) for _ in range(self._most_workers - 1)]]
 
     def as_placement_group_factory(self) -> Any:
-        """Return the resources of a trial that trains, as Tune's ``PlacementGroupFactory``."""
+        """Return the resources of a trial that trains, as Tune's ``PlacementGroupFactory``.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> scaling = train.ScalingConfig(num_workers=2)
+        >>> scaling.as_placement_group_factory().required_resources["CPU"]
+        2.0
+        """
         from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 
         return PlacementGroupFactory(self._bundles(), strategy=self.placement_strategy)

@@ -49,6 +49,14 @@ class BlockMetadata:
     schema : pyarrow.Schema, optional
         The columns; None if they are not known.
 
+    Examples
+    --------
+    >>> from raycompat.data.block import BlockAccessor
+    >>> block = BlockAccessor.batch_to_block({"x": [3, 1, 2]})
+    >>> metadata = BlockAccessor.for_block(block).get_metadata()
+    >>> metadata.num_rows, metadata.size_bytes
+    (3, 24)
+
     Notes
     -----
     Ray source: ``ray.data.block.BlockMetadata``, 2.60.0. Differs from Ray: the schema is here;
@@ -282,6 +290,22 @@ class NoColumnError(ValueError, KeyError):
 
 class BlockAccessor:
     """The operations on a block. `for_block` makes it.
+
+    Examples
+    --------
+    >>> from raycompat.data.block import BlockAccessor
+    >>> block = BlockAccessor.batch_to_block({"x": [3, 1, 2]})
+    >>> access = BlockAccessor.for_block(block)
+    >>> access.num_rows(), access.schema().names
+    (3, ['x'])
+    >>> access.sum("x", True), access.min("x", True), access.mean("x", True)
+    (6, 1, 2.0)
+    >>> access.slice(0, 2).num_rows, access.take([2, 0])["x"].to_pylist()
+    (2, [2, 3])
+    >>> access.rename_columns({"x": "y"}).column_names
+    ['y']
+    >>> access.to_numpy("x"), access.to_pandas().shape
+    (array([3, 1, 2]), (3, 1))
 
     Notes
     -----

@@ -91,6 +91,13 @@ class Combination:
         ValueError
             When the number of weights is not that of data sets, or a weight is not greater than 0.
 
+        Examples
+        --------
+        >>> ones = ray.data.from_items([1, 1, 1], override_num_blocks=3)
+        >>> twos = ray.data.from_items([2, 2, 2], override_num_blocks=3)
+        >>> [row["item"] for row in ones.mix(twos).take_all()]
+        [1, 2, 1, 2, 1, 2]
+
         Notes
         -----
         Ray source: ``Dataset.mix``, 2.60.0. No known difference.

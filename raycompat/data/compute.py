@@ -24,6 +24,12 @@ class TaskPoolStrategy:
     size : int, optional
         Maximum number of concurrent tasks, 1 or more. Default: the number of CPUs.
 
+    Examples
+    --------
+    >>> one_at_a_time = ray.data.TaskPoolStrategy(size=1)
+    >>> ray.data.range(4).map(lambda row: row, compute=one_at_a_time).count()
+    4
+
     Notes
     -----
     Ray source: ``ray.data.TaskPoolStrategy``, 2.60.0. No known difference.
@@ -53,6 +59,21 @@ class ActorPoolStrategy:
     ------
     ValueError
         When the numbers contradict each other.
+
+    Examples
+    --------
+    >>> class Add:
+    ...     def __init__(self, amount):
+    ...         self.amount = amount
+    ...     def __call__(self, batch):
+    ...         return {"id": batch["id"] + self.amount}
+    >>> numbers = ray.data.range(4).map_batches(
+    ...     Add,
+    ...     fn_constructor_args=(10,),
+    ...     compute=ray.data.ActorPoolStrategy(min_size=1, max_size=2),
+    ... )
+    >>> numbers.sum("id")
+    46
 
     Notes
     -----

@@ -286,6 +286,12 @@ class Consumption:
     ) -> Iterable[Any]:
         """Return an iterable of batches of tensors; see `DataIterator.iter_tf_batches`.
 
+        Examples
+        --------
+        >>> for batch in ray.data.range(4).iter_tf_batches(batch_size=4):
+        ...     print(batch["id"].numpy())
+        [0 1 2 3]
+
         Notes
         -----
         Ray source: ``Dataset.iter_tf_batches``, 2.60.0. No known difference.
@@ -313,6 +319,13 @@ class Consumption:
         pin_memory: bool = False,
     ) -> Iterable[Any]:
         """Return an iterable of batches of tensors; see `DataIterator.iter_torch_batches`.
+
+        Examples
+        --------
+        In a program with PyTorch::
+
+            for batch in ray.data.range(1000).iter_torch_batches(batch_size=100):
+                loss = compute_loss(batch["id"])
 
         Notes
         -----
@@ -347,6 +360,13 @@ class Consumption:
         additional_type_spec: Any = None,
     ) -> Any:
         """Return a ``tf.data.Dataset`` for ``model.fit``; see `DataIterator.to_tf`.
+
+        Examples
+        --------
+        >>> rows = ray.data.from_items([{"x": x, "y": 2 * x} for x in range(4)])
+        >>> for x, y in rows.to_tf("x", "y", batch_size=4):
+        ...     print(x.numpy(), y.numpy())
+        [0 1 2 3] [0 2 4 6]
 
         Notes
         -----
@@ -627,6 +647,12 @@ class Consumption:
 
     def get_internal_block_refs(self) -> list[Any]:
         """Return a reference to each block, a table.
+
+        Examples
+        --------
+        >>> numbers = ray.data.range(4, override_num_blocks=2)
+        >>> [ray.get(block).num_rows for block in numbers.get_internal_block_refs()]
+        [2, 2]
 
         Notes
         -----

@@ -23,6 +23,11 @@ class ExecutionResources:
     object_store_memory, memory : float, optional
         Bytes. Default: no limit but the cluster's.
 
+    Examples
+    --------
+    >>> ray.data.ExecutionResources(cpu=2, object_store_memory=10e9).cpu
+    2
+
     Notes
     -----
     Ray source: ``ray.data.ExecutionResources``, 2.60.0. Differs from Ray: ``gpu`` and ``memory`` limit
@@ -48,6 +53,14 @@ class ExecutionOptions:
         Has no effect: blocks are always in order.
     verbose_progress : bool, optional
         Has no effect.
+
+    Examples
+    --------
+    >>> options = ray.data.ExecutionOptions(
+    ...     resource_limits=ray.data.ExecutionResources(cpu=2), preserve_order=True
+    ... )
+    >>> context = ray.data.DataContext.get_current().copy()
+    >>> context.execution_options = options
 
     Notes
     -----
@@ -183,7 +196,16 @@ class DataContext:
             DataContext._current = context
 
     def copy(self) -> DataContext:
-        """Return settings that may be changed without changing these."""
+        """Return settings that may be changed without changing these.
+
+        Examples
+        --------
+        >>> context = ray.data.DataContext.get_current()
+        >>> other = context.copy()
+        >>> other.target_max_block_size = 1_000_000
+        >>> context.target_max_block_size == other.target_max_block_size
+        False
+        """
         return copy.deepcopy(self)
 
 

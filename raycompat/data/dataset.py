@@ -198,6 +198,17 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     def explain(self) -> None:
         """Print the plan and its operators, without executing them.
 
+        Examples
+        --------
+        >>> ray.data.range(4).map(lambda row: row).explain()
+        <BLANKLINE>
+        -------- Plan --------
+        Map(<lambda>)
+        +- ReadRange
+        <BLANKLINE>
+        -------- Operators --------
+        ReadRange->Map(<lambda>)
+
         Notes
         -----
         Ray source: ``Dataset.explain``, 2.60.0. Differs from Ray: it prints only two trees.

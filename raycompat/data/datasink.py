@@ -25,6 +25,16 @@ T = TypeVar("T")
 class SaveMode(enum.StrEnum):
     """The action of a write when the target exists; its name as a text serves too.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat.data import SaveMode
+    >>> folder = tempfile.mkdtemp()
+    >>> ray.data.range(2).write_parquet(folder)
+    >>> ray.data.range(3).write_parquet(folder, mode=SaveMode.OVERWRITE)
+    >>> ray.data.read_parquet(folder).count()
+    3
+
     Notes
     -----
     Ray source: ``ray.data.SaveMode``, 2.60.0. Differs from Ray: ``UPSERT`` is not supported.
@@ -73,6 +83,17 @@ class WriteResult(Generic[T]):
 
 class Datasink(Generic[T]):
     """Something that data sets are written to. Subclass it, and give it to `Dataset.write_datasink`.
+
+    Examples
+    --------
+    >>> from raycompat.data import Datasink
+    >>> class Printed(Datasink):
+    ...     def write(self, blocks, ctx):
+    ...         return sum(block.num_rows for block in blocks)
+    ...     def on_write_complete(self, write_result):
+    ...         print("rows:", sum(write_result.write_returns))
+    >>> ray.data.range(4).write_datasink(Printed())
+    rows: 4
 
     Notes
     -----
@@ -191,6 +212,18 @@ class BlockBasedFileDatasink(_FileDatasink):
         ``filesystem``, ``try_create_dir``, ``open_stream_args``, ``filename_provider``,
         ``dataset_uuid``, ``file_format``, ``mode``.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> class Reports(ray.data.BlockBasedFileDatasink):
+    ...     def write_block_to_file(self, block, file):
+    ...         file.write(f"{block.num_rows()} rows".encode())
+    >>> folder = tempfile.mkdtemp()
+    >>> numbers = ray.data.range(4, override_num_blocks=1)
+    >>> numbers.write_datasink(Reports(folder, file_format="txt"))
+    >>> ray.data.read_text(folder).take_all()
+    [{'text': '4 rows'}]
+
     Notes
     -----
     Ray source: ``ray.data.BlockBasedFileDatasink``, 2.60.0. No known difference.
@@ -234,6 +267,17 @@ class RowBasedFileDatasink(_FileDatasink):
         The folder.
     filesystem, try_create_dir, open_stream_args, filename_provider, dataset_uuid, file_format, mode
         As for `BlockBasedFileDatasink`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> class Letters(ray.data.RowBasedFileDatasink):
+    ...     def write_row_to_file(self, row, file):
+    ...         file.write(f"Dear customer {row['id']}".encode())
+    >>> folder = tempfile.mkdtemp()
+    >>> ray.data.range(2).write_datasink(Letters(folder, file_format="txt"))
+    >>> sorted(row["text"] for row in ray.data.read_text(folder).take_all())
+    ['Dear customer 0', 'Dear customer 1']
 
     Notes
     -----

@@ -18,6 +18,15 @@ _OTHERS = ("float16", "float32", "float64", "string", "binary", "date32", "date6
 class DataType:
     """The type of a column: ``DataType.int64()``, ``DataType.from_arrow(type)``.
 
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from raycompat.data.datatype import DataType
+    >>> DataType.float32(), DataType.from_arrow(pa.string()) == DataType.string()
+    (DataType(arrow:float), True)
+    >>> DataType.from_numpy(np.dtype("int16")).to_arrow_dtype()
+    DataType(int16)
+
     Notes
     -----
     Ray source: ``ray.data.datatype.DataType``, 2.60.0. Differs from Ray: each is a type of Arrow's.

@@ -132,7 +132,15 @@ class Expr:
         return self._call(pc.is_null)
 
     def is_not_null(self) -> Expr:
-        """Whether the value is there."""
+        """Whether the value is there.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> days = ray.data.from_items([{"celsius": 10.0}, {"celsius": None}])
+        >>> days.filter(expr=col("celsius").is_not_null()).take_all()
+        [{'celsius': 10.0}]
+        """
         return self._call(pc.is_valid)
 
     def is_in(self, values: Iterable[Any]) -> Expr:
@@ -147,15 +155,39 @@ class Expr:
         return self._call(pc.is_in, value_set=pa.array(list(values)))
 
     def not_in(self, values: Iterable[Any]) -> Expr:
-        """Return whether the value is in none of some values."""
+        """Return whether the value is in none of some values.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> ray.data.range(4).filter(expr=col("id").not_in([1, 2])).take_all()
+        [{'id': 0}, {'id': 3}]
+        """
         return ~self.is_in(values)
 
     def alias(self, name: str) -> Expr:
-        """Return the same expression under a name."""
+        """Return the same expression under a name.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> (col("price") * 1.2).alias("gross").name
+        'gross'
+        """
         return _Alias(self, name)
 
     def ceil(self) -> Expr:
-        """Round up."""
+        """Round up.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> numbers = ray.data.from_items([{"x": -1.5}])
+        >>> def of(expression):
+        ...     return numbers.with_column("y", expression).take(1)[0]["y"]
+        >>> of(col("x").ceil()), of(col("x").floor()), of(col("x").trunc())
+        (-1.0, -2.0, -1.0)
+        """
         return self._call(pc.ceil)
 
     def floor(self) -> Expr:
@@ -179,7 +211,19 @@ class Expr:
         return self._call(pc.trunc)
 
     def ln(self) -> Expr:
-        """Return the natural logarithm."""
+        """Return the natural logarithm.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> numbers = ray.data.from_items([{"x": 8.0}])
+        >>> def of(expression):
+        ...     return round(numbers.with_column("y", expression).take(1)[0]["y"], 3)
+        >>> of(col("x").ln()), of(col("x").log10()), of(col("x").log2())
+        (2.079, 0.903, 3.0)
+        >>> of(col("x").exp())
+        2980.958
+        """
         return self._call(pc.ln)
 
     def log10(self) -> Expr:
@@ -195,7 +239,19 @@ class Expr:
         return self._call(pc.exp)
 
     def sin(self) -> Expr:
-        """Return the sine of radians."""
+        """Return the sine of radians.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> angles = ray.data.from_items([{"x": 0.5}])
+        >>> def of(expression):
+        ...     return round(angles.with_column("y", expression).take(1)[0]["y"], 3)
+        >>> of(col("x").sin()), of(col("x").cos()), of(col("x").tan())
+        (0.479, 0.878, 0.546)
+        >>> of(col("x").asin()), of(col("x").acos()), of(col("x").atan())
+        (0.524, 1.047, 0.464)
+        """
         return self._call(pc.sin)
 
     def cos(self) -> Expr:
@@ -219,7 +275,17 @@ class Expr:
         return self._call(pc.atan)
 
     def negate(self) -> Expr:
-        """Change the sign."""
+        """Change the sign.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> numbers = ray.data.from_items([{"x": -3}])
+        >>> def of(expression):
+        ...     return numbers.with_column("y", expression).take(1)[0]["y"]
+        >>> of(col("x").negate()), of(col("x").sign()), of(col("x").abs())
+        (3, -1, 3)
+        """
         return self._call(pc.negate_checked)
 
     def sign(self) -> Expr:

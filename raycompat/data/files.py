@@ -25,6 +25,17 @@ class FileShuffleConfig:
     reseed_after_execution : bool, default True
         Has no effect: the order is chosen when the data set is made.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> ray.data.range(4, override_num_blocks=4).write_parquet(folder)
+    >>> shuffled = ray.data.read_parquet(
+    ...     folder, shuffle=ray.data.FileShuffleConfig(seed=7)
+    ... )
+    >>> sorted(row["id"] for row in shuffled.take_all())
+    [0, 1, 2, 3]
+
     Notes
     -----
     Ray source: ``ray.data.FileShuffleConfig``, 2.60.0. Differs from Ray: see

@@ -281,6 +281,13 @@ class GroupedData:
         **ray_remote_args
             Not supported.
 
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> rows = ray.data.from_items([{"shop": "a", "price": 2.0}])
+        >>> rows.groupby("shop").with_column("half", col("price") / 2).take_all()
+        [{'shop': 'a', 'price': 2.0, 'half': 1.0}]
+
         Notes
         -----
         Ray source: ``GroupedData.with_column``, 2.60.0. No known difference.

@@ -51,6 +51,16 @@ class DataIterator(abc.ABC):
 
     It may be passed to other processes. `Dataset.iterator` and `Dataset.streaming_split` make it.
 
+    Examples
+    --------
+    >>> iterator = ray.data.range(5).iterator()
+    >>> [row["id"] for row in iterator.iter_rows()]
+    [0, 1, 2, 3, 4]
+    >>> [len(batch["id"]) for batch in iterator.iter_batches(batch_size=2)]
+    [2, 2, 1]
+    >>> iterator.schema().names, iterator.materialize().count()
+    (['id'], 5)
+
     Notes
     -----
     Ray source: ``ray.data.DataIterator``, 2.60.0. Differs from Ray: no methods for JAX.
@@ -176,6 +186,14 @@ class DataIterator(abc.ABC):
         prefetch_batches, batch_size, drop_last, local_shuffle_buffer_size, local_shuffle_seed
             As for `iter_batches`.
 
+        Examples
+        --------
+        >>> iterator = ray.data.range(4).iterator()
+        >>> for batch in iterator.iter_tf_batches(batch_size=2):
+        ...     print(batch["id"].numpy())
+        [0 1]
+        [2 3]
+
         Notes
         -----
         Ray source: ``DataIterator.iter_tf_batches``, 2.60.0. No known difference.
@@ -242,6 +260,14 @@ class DataIterator(abc.ABC):
             When a column is text.
         RuntimeError
             When it has other objects, or arrays of several shapes.
+
+        Examples
+        --------
+        In the training function of a `TorchTrainer`::
+
+            shard = train.get_dataset_shard("train")
+            for batch in shard.iter_torch_batches(batch_size=100):
+                loss = compute_loss(model(batch["x"]), batch["y"])
 
         Notes
         -----
@@ -317,6 +343,13 @@ class DataIterator(abc.ABC):
         TypeError, ValueError
             When the types do not have the form of the columns, or a column is not there.
 
+        Examples
+        --------
+        In a program for Ray up to 2.9::
+
+            for features, labels in iterator.to_torch(label_column="y", batch_size=100):
+                loss = compute_loss(model(features), labels)
+
         Notes
         -----
         Ray source: ``DataIterator.to_torch``, 2.60.0, where it is deprecated in favour of
@@ -375,6 +408,13 @@ class DataIterator(abc.ABC):
         ------
         ValueError
             When a column is not there.
+
+        Examples
+        --------
+        >>> rows = ray.data.from_items([{"x": x, "y": 2 * x} for x in range(4)])
+        >>> pairs = rows.iterator().to_tf("x", "y", batch_size=2)
+        >>> [(x.numpy().tolist(), y.numpy().tolist()) for x, y in pairs]
+        [([0, 1], [0, 2]), ([2, 3], [4, 6])]
 
         Notes
         -----

@@ -14,6 +14,15 @@ class MixStoppingCondition(enum.Enum):
     ``STOP_ON_SHORTEST``: with the first data set that has no more rows. ``STOP_ON_LONGEST_DROP``: with
     the last one; those that have no more are left out from then on.
 
+    Examples
+    --------
+    >>> from raycompat.data import MixStoppingCondition
+    >>> ones = ray.data.from_items([1, 1, 1], override_num_blocks=3)
+    >>> twos = ray.data.from_items([2], override_num_blocks=1)
+    >>> shortest = MixStoppingCondition.STOP_ON_SHORTEST
+    >>> ones.mix(twos, stopping_condition=shortest).count() < 4
+    True
+
     Notes
     -----
     Ray source: ``ray.data.MixStoppingCondition``, 2.60.0. No known difference.

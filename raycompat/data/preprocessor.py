@@ -15,7 +15,18 @@ if TYPE_CHECKING:
 
 
 class PreprocessorNotFittedException(RuntimeError):
-    """A preprocessor that has to be fitted was asked to transform."""
+    """A preprocessor that has to be fitted was asked to transform.
+
+    Examples
+    --------
+    >>> from raycompat.data.preprocessor import PreprocessorNotFittedException
+    >>> from raycompat.data.preprocessors import StandardScaler
+    >>> try:
+    ...     StandardScaler(["x"]).transform(ray.data.from_items([{"x": 1.0}]))
+    ... except PreprocessorNotFittedException:
+    ...     print("call fit first")
+    call fit first
+    """
 
 
 class Preprocessor(abc.ABC):
@@ -57,7 +68,19 @@ class Preprocessor(abc.ABC):
     stats_: dict[str, Any]
 
     def fit_status(self) -> Preprocessor.FitStatus:
-        """Return whether it has been fitted."""
+        """Return whether it has been fitted.
+
+        Examples
+        --------
+        >>> rows = ray.data.from_items([{"x": 1.0}, {"x": 3.0}])
+        >>> centre = Centre("x")
+        >>> centre.fit_status().name
+        'NOT_FITTED'
+        >>> centre.fit(rows).fit_status().name, centre.has_stats()
+        ('FITTED', True)
+        >>> centre.transform(rows).take_all()
+        [{'x': -1.0}, {'x': 1.0}]
+        """
         if not self._is_fittable:
             return Preprocessor.FitStatus.NOT_FITTABLE
         if hasattr(self, "stats_"):

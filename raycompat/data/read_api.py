@@ -711,6 +711,14 @@ def read_tfrecords(
     ValueError
         When executed, if a file is cut short or of another format.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> ray.data.range(3).write_tfrecords(folder)
+    >>> ray.data.read_tfrecords(folder).sum("id")
+    3
+
     Notes
     -----
     Ray source: ``ray.data.read_tfrecords``, 2.60.0. No known difference.
@@ -807,6 +815,15 @@ def read_orc(
         When a path names nothing.
     ValueError
         When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import pyarrow as pa, pyarrow.orc
+    >>> path = os.path.join(tempfile.mkdtemp(), "numbers.orc")
+    >>> pyarrow.orc.write_table(pa.table({"id": [1, 2]}), path)
+    >>> ray.data.read_orc(path).take_all()
+    [{'id': 1}, {'id': 2}]
 
     Notes
     -----

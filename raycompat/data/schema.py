@@ -18,6 +18,12 @@ class Schema:
     base_schema : pyarrow.Schema
         Arrow's schema of them.
 
+    Examples
+    --------
+    >>> schema = ray.data.range(2).schema()
+    >>> schema.names, schema.types
+    (['id'], [DataType(int64)])
+
     Notes
     -----
     Ray source: ``ray.data.Schema``, 2.60.0. Differs from Ray: arrays are of Arrow's type

@@ -228,6 +228,11 @@ def read_datasource(
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
 
+    Examples
+    --------
+    >>> ray.data.read_datasource(Words(["abc"])).count()
+    3
+
     Notes
     -----
     Ray source: ``ray.data.read_datasource``, 2.60.0. No known difference.
@@ -569,6 +574,13 @@ def from_tf(dataset: Any) -> MaterializedDataset:
     dataset : tf.data.Dataset
         Read to its end by this process. Dictionaries are rows, tuples a list in a column ``item``.
 
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> squares = tf.data.Dataset.range(4).map(lambda x: {"x": x, "square": x * x})
+    >>> ray.data.from_tf(squares).take(2)
+    [{'x': 0, 'square': 0}, {'x': 1, 'square': 1}]
+
     Notes
     -----
     Ray source: ``ray.data.from_tf``, 2.60.0. No known difference.
@@ -590,6 +602,13 @@ def from_huggingface(
         In memory, or memory-mapped.
     override_num_blocks : int, optional
         Number of blocks for the rows.
+
+    Examples
+    --------
+    In a program with Hugging Face's ``datasets``::
+
+        reviews = datasets.load_dataset("imdb", split="train")
+        ray.data.from_huggingface(reviews).count()
 
     Notes
     -----

@@ -320,6 +320,13 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     local_read : bool, default False
         Whether the task runs on this node, as for files that only this node has.
 
+    Examples
+    --------
+    In a program with PyTorch::
+
+        digits = torchvision.datasets.MNIST("digits", download=True)
+        ray.data.from_torch(digits).map(lambda row: {"digit": row["item"][1]})
+
     Notes
     -----
     Ray source: ``ray.data.from_torch``, 2.60.0. No known difference.

@@ -56,6 +56,17 @@ class Writing:
         concurrency : int, optional
             Maximum number of concurrent tasks. Default: twice the number of CPUs.
 
+        Examples
+        --------
+        >>> import os, sqlite3, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "numbers.db")
+        >>> def connect():
+        ...     return sqlite3.connect(path, timeout=30)
+        >>> _ = connect().execute("CREATE TABLE numbers (id INTEGER)")
+        >>> ray.data.range(4).write_sql("INSERT INTO numbers VALUES (?)", connect)
+        >>> connect().execute("SELECT sum(id) FROM numbers").fetchone()
+        (6,)
+
         Notes
         -----
         Ray source: ``Dataset.write_sql``, 2.60.0. No known difference.
@@ -80,6 +91,16 @@ class Writing:
             Options of the tasks that write, as for `raycompat.remote`.
         concurrency : int, optional
             Maximum number of concurrent tasks. Default: twice the number of CPUs.
+
+        Examples
+        --------
+        >>> class Counted(ray.data.Datasink):
+        ...     def write(self, blocks, ctx):
+        ...         return sum(block.num_rows for block in blocks)
+        ...     def on_write_complete(self, write_result):
+        ...         print("rows:", sum(write_result.write_returns))
+        >>> ray.data.range(3).write_datasink(Counted())
+        rows: 3
 
         Notes
         -----
@@ -352,6 +373,14 @@ class Writing:
         **arrow_orc_args
             Arguments of ``pyarrow.orc.write_table``.
 
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_orc(folder)
+        >>> ray.data.read_orc(folder).sum("id")
+        3
+
         Notes
         -----
         Ray source: ``Dataset.write_orc``, 2.60.0. No known difference.
@@ -470,6 +499,14 @@ class Writing:
         mode : SaveMode, default APPEND
             What to do when the folder exists.
 
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.from_items([{"label": 3, "text": "three"}]).write_tfrecords(folder)
+        >>> ray.data.read_tfrecords(folder).take_all()
+        [{'label': 3, 'text': b'three'}]
+
         Notes
         -----
         Ray source: ``Dataset.write_tfrecords``, 2.60.0. An array becomes the bytes that
@@ -526,6 +563,15 @@ class Writing:
             As for `write_datasink`.
         mode : SaveMode, default APPEND
             What to do when the folder exists.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> image = np.zeros((4, 6, 3), np.uint8)
+        >>> ray.data.from_items([{"image": image}]).write_images(folder, "image")
+        >>> ray.data.read_images(folder).take(1)[0]["image"].shape
+        (4, 6, 3)
 
         Notes
         -----

@@ -68,6 +68,13 @@ class UserCallback(RayTrainCallback):
             The configurations of the run.
         worker_exceptions : dict of int to Exception
             The exception of each failed rank, or how its process ended.
+
+        Examples
+        --------
+        >>> class Alarm(train.UserCallback):
+        ...     def after_exception(self, run_context, worker_exceptions):
+        ...         print("failed ranks:", sorted(worker_exceptions))
+        >>> config = train.RunConfig(callbacks=[Alarm()])
         """
 
 

@@ -10,6 +10,21 @@ from raycompat.exceptions import RayError
 class TrainingFailedError(RayError):
     """The error that `fit` raises when a run has failed.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def fail():
+    ...     raise ValueError("no rows")
+    >>> try:
+    ...     DataParallelTrainer(
+    ...         fail, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
+    ...     ).fit()
+    ... except train.TrainingFailedError as error:
+    ...     print(type(error).__name__, error.worker_failures)
+    WorkerGroupError {0: RayTaskError(ValueError)(ValueError('no rows'))}
+
     Notes
     -----
     Ray source: ``ray.train.TrainingFailedError``, 2.60.0. No known difference.
@@ -92,6 +107,12 @@ class PreemptionInfo:
         When, in milliseconds since 1970.
     preempted_node_to_ranks : dict
         For each node's id the list of its ranks.
+
+    Examples
+    --------
+    >>> from raycompat.train import PreemptionInfo
+    >>> PreemptionInfo(None, {"a node": [0, 1]}).preempted_ranks
+    [0, 1]
 
     Notes
     -----

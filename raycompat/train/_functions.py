@@ -294,6 +294,18 @@ def get_all_reported_checkpoints(
 def get_preemption_info() -> PreemptionInfo | None:
     """Return the nodes that are about to be preempted: always None, because there is no notice here.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> result = DataParallelTrainer(
+    ...     train.get_preemption_info,
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... ).fit()
+    >>> result.return_value is None
+    True
+
     Notes
     -----
     Ray source: ``ray.train.get_preemption_info``, 2.60.0.

@@ -39,7 +39,14 @@ class CheckpointUploadMode(Enum):
 
 
 class CheckpointConsistencyMode(Enum):
-    """The event for which `get_all_reported_checkpoints` waits."""
+    """The event for which `get_all_reported_checkpoints` waits.
+
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> [mode.name for mode in train.CheckpointConsistencyMode]
+    ['COMMITTED', 'VALIDATED']
+    """
 
     #: That all reports so far are written.
     COMMITTED = "COMMITTED"
@@ -48,7 +55,14 @@ class CheckpointConsistencyMode(Enum):
 
 
 class ReportedCheckpointStatus(Enum):
-    """The progress of a checkpoint."""
+    """The progress of a checkpoint.
+
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> train.ReportedCheckpointStatus.VALIDATED.name
+    'VALIDATED'
+    """
 
     COMMITTED = "COMMITTED"
     PENDING_VALIDATION = "PENDING_VALIDATION"
@@ -93,6 +107,16 @@ class ValidationTaskConfig:
         Arguments of the function, by name.
     timeout_s : float, optional
         Seconds that it may take, more than 0. By default any number.
+
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> def validate(checkpoint, rows):
+    ...     return {"accuracy": 0.9}
+    >>> config = train.ValidationConfig(
+    ...     validate,
+    ...     train.ValidationTaskConfig(fn_kwargs={"rows": 100}, timeout_s=600),
+    ... )
     """
 
     fn_kwargs: dict[str, Any] | None = None

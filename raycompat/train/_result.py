@@ -161,6 +161,20 @@ class Result(TrialResult):
     return_value : object, optional
         The result of the training function of rank 0.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def learn():
+    ...     train.report({"loss": 0.5})
+    ...     return "learned"
+    >>> result = DataParallelTrainer(
+    ...     learn, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
+    ... ).fit()
+    >>> result.metrics["loss"], result.checkpoint, result.return_value
+    (0.5, None, 'learned')
+
     Notes
     -----
     Ray source: ``ray.train.Result``, 2.60.0. Differs: without any checkpoint Ray has no metrics.

@@ -25,6 +25,12 @@ class SyncConfig(ShownAsTable):
     sync_artifacts_on_checkpoint : bool, default True
         Whether they are copied with each checkpoint, too.
 
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> train.SyncConfig(sync_artifacts=True).sync_artifacts
+    True
+
     Notes
     -----
     Ray source: ``ray.train.SyncConfig``, 2.60.0. No known difference.

@@ -15,6 +15,28 @@ __all__ = ["Backend", "BackendConfig"]
 class BackendConfig:
     """Inherit from this to set up the workers for a library.
 
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.backend import Backend
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def set_language():
+    ...     os.environ["LANGUAGE"] = "en"
+    >>> class LanguageBackend(Backend):
+    ...     def on_start(self, worker_group, backend_config):
+    ...         worker_group.execute(set_language)
+    >>> class LanguageConfig(train.BackendConfig):
+    ...     @property
+    ...     def backend_cls(self):
+    ...         return LanguageBackend
+    >>> DataParallelTrainer(
+    ...     lambda: os.environ["LANGUAGE"],
+    ...     backend_config=LanguageConfig(),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... ).fit().return_value
+    'en'
+
     Notes
     -----
     Ray source: ``ray.train.BackendConfig``, 2.60.0. No known difference.
@@ -62,6 +84,17 @@ class Backend:
     ----------
     share_cuda_visible_devices : bool
         Whether each worker sees the GPUs of all workers on its node.
+
+    Examples
+    --------
+    >>> from raycompat.train.backend import Backend
+    >>> class Timed(Backend):
+    ...     def on_training_start(self, worker_group, backend_config):
+    ...         print("training begins")
+    ...     def on_shutdown(self, worker_group, backend_config):
+    ...         print("training has ended")
+
+    `BackendConfig` shows how a trainer gets it.
 
     Notes
     -----

@@ -66,6 +66,24 @@ def barrier() -> None:
     RuntimeError
         Outside a training function.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train import collective
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def prepare():
+    ...     if train.get_context().get_world_rank() == 0:
+    ...         pass  # rank 0 downloads the files, and the others wait
+    ...     collective.barrier()
+    ...     return "all are ready"
+    >>> DataParallelTrainer(
+    ...     prepare,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... ).fit().return_value
+    'all are ready'
+
     Notes
     -----
     Ray source: ``ray.train.collective.barrier``, 2.60.0. Differs from Ray: see

@@ -347,6 +347,13 @@ class DataParallelTrainer:
             The run's folder.
         storage_filesystem : pyarrow or fsspec file system, optional
             Where the folder is.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> DataParallelTrainer.can_restore(tempfile.mkdtemp())
+        False
         """
         return _storage.Folder(path, storage_filesystem).exists(TRAINER_FILE)
 

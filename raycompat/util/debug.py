@@ -55,12 +55,36 @@ def log_once(key: str) -> bool:
 
 
 def disable_log_once_globally() -> None:
-    """Make `log_once` return False in this process from now on."""
+    """Make `log_once` return False in this process from now on.
+
+    Examples
+    --------
+    >>> from raycompat.util import debug
+    >>> @ray.remote
+    ... class Quiet:
+    ...     def warns(self):
+    ...         debug.disable_log_once_globally()
+    ...         return debug.log_once("a disk is nearly full")
+    >>> ray.get(Quiet.remote().warns.remote())
+    False
+    """
     _said.disabled = True
 
 
 def enable_periodic_logging() -> None:
-    """Make `log_once` forget its keys when nothing new was logged for a minute."""
+    """Make `log_once` forget its keys when nothing new was logged for a minute.
+
+    Examples
+    --------
+    >>> from raycompat.util import debug
+    >>> @ray.remote
+    ... class Patient:
+    ...     def warns(self):
+    ...         debug.enable_periodic_logging()
+    ...         return [debug.log_once("a disk is nearly full") for _ in range(2)]
+    >>> ray.get(Patient.remote().warns.remote())
+    [True, False]
+    """
     _said.periodic = True
 
 
@@ -71,6 +95,15 @@ def reset_log_once(key: str | None = None) -> None:
     ----------
     key : str, optional
         By default all.
+
+    Examples
+    --------
+    >>> from raycompat.util import debug
+    >>> [debug.log_once("a worker is slow") for _ in range(2)]
+    [True, False]
+    >>> debug.reset_log_once("a worker is slow")
+    >>> debug.log_once("a worker is slow")
+    True
     """
     if key is None:
         _said.keys.clear()

@@ -21,6 +21,16 @@ class MetricsContext:
     `timers` has timers; `info` has other values. `current_actor` is the handle of the actor that made
     the current item, in iterators of ``gather_async``, otherwise None.
 
+    Examples
+    --------
+    >>> from raycompat.util.iter_metrics import MetricsContext
+    >>> metrics = MetricsContext()
+    >>> metrics.counters["rows"] += 5
+    >>> copy = MetricsContext()
+    >>> copy.restore(metrics.save())
+    >>> copy.counters["rows"]
+    5
+
     Notes
     -----
     Ray source: ``ray.util.iter_metrics.MetricsContext``, 2.60.0.
@@ -53,6 +63,14 @@ class SharedMetrics:
         New by default.
     parents : list of SharedMetrics, optional
         Those of the joined iterators.
+
+    Examples
+    --------
+    >>> from raycompat.util.iter_metrics import MetricsContext, SharedMetrics
+    >>> shared = SharedMetrics()
+    >>> shared.set(MetricsContext())
+    >>> shared.get().counters["rows"]
+    0
 
     Notes
     -----

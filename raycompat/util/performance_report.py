@@ -32,6 +32,19 @@ def performance_report(
     RaySystemError
         When this process has no session, or the connection to the scheduler was lost.
 
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from raycompat.util import performance_report
+    >>> @ray.remote
+    ... def square(x):
+    ...     return x * x
+    >>> path = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> with performance_report(path):
+    ...     squares = ray.get([square.remote(x) for x in range(4)])
+    >>> os.path.exists(path)
+    True
+
     Notes
     -----
     Differs from Ray: Ray does not have this function. The counts of functions include the time before

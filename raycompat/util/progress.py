@@ -26,6 +26,18 @@ def progress(refs: Sequence[ObjectRef[Any]], *, desc: str | None = None, file: A
     ModuleNotFoundError
         When the package tqdm is not installed.
 
+    Examples
+    --------
+    >>> import io
+    >>> from raycompat.util import progress
+    >>> @ray.remote
+    ... def square(x):
+    ...     return x * x
+    >>> references = [square.remote(x) for x in range(4)]
+    >>> progress(references, desc="squares", file=io.StringIO())
+    >>> ray.get(references)
+    [0, 1, 4, 9]
+
     Notes
     -----
     Differs from Ray: Ray does not have this function. A reference whose task failed is ready.

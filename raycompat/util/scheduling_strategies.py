@@ -147,6 +147,12 @@ class In:
     *values : str
         One or more.
 
+    Examples
+    --------
+    >>> from raycompat.util import scheduling_strategies as strategies
+    >>> in_two_zones = strategies.In("a", "b")
+    >>> strategy = strategies.NodeLabelSchedulingStrategy({"zone": in_two_zones})
+
     Notes
     -----
     Ray source: ``ray.util.scheduling_strategies.In``, 2.60.0. No known difference.
@@ -164,6 +170,12 @@ class NotIn:
     *values : str
         One or more.
 
+    Examples
+    --------
+    >>> from raycompat.util import scheduling_strategies as strategies
+    >>> elsewhere = strategies.NotIn("c")
+    >>> strategy = strategies.NodeLabelSchedulingStrategy({"zone": elsewhere})
+
     Notes
     -----
     Ray source: ``ray.util.scheduling_strategies.NotIn``, 2.60.0. No known difference.
@@ -176,6 +188,17 @@ class NotIn:
 class Exists:
     """Matches nodes that have the label.
 
+    Examples
+    --------
+    >>> from raycompat.util import scheduling_strategies as strategies
+    >>> has_an_id = {"ray.io/node-id": strategies.Exists()}
+    >>> strategy = strategies.NodeLabelSchedulingStrategy(has_an_id)
+    >>> @ray.remote(scheduling_strategy=strategy)
+    ... def place():
+    ...     return ray.get_runtime_context().get_node_id()
+    >>> ray.get(place.remote()) == ray.get_runtime_context().get_node_id()
+    True
+
     Notes
     -----
     Ray source: ``ray.util.scheduling_strategies.Exists``, 2.60.0. No known difference.
@@ -184,6 +207,12 @@ class Exists:
 
 class DoesNotExist:
     """Matches nodes that lack the label.
+
+    Examples
+    --------
+    >>> from raycompat.util import scheduling_strategies as strategies
+    >>> not_spot = {"spot": strategies.DoesNotExist()}
+    >>> strategy = strategies.NodeLabelSchedulingStrategy({}, soft=not_spot)
 
     Notes
     -----

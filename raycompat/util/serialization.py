@@ -81,6 +81,23 @@ def deregister_serializer(cls: type) -> None:
     TypeError
         When `cls` cannot be hashed.
 
+    Examples
+    --------
+    >>> from raycompat.util import deregister_serializer, register_serializer
+    >>> class Celsius:
+    ...     def __init__(self, degrees):
+    ...         self.degrees = degrees
+    >>> register_serializer(
+    ...     Celsius,
+    ...     serializer=lambda value: round(value.degrees),
+    ...     deserializer=Celsius,
+    ... )
+    >>> ray.get(ray.put(Celsius(20.6))).degrees
+    21
+    >>> deregister_serializer(Celsius)
+    >>> ray.get(ray.put(Celsius(20.6))).degrees
+    20.6
+
     Notes
     -----
     Ray source: ``ray.util.deregister_serializer``, 2.60.0. Differs from Ray: cloudpickle's own support

@@ -21,6 +21,12 @@ class OldMethods:
         times : int, optional
             How often the data set is read. Default: without end.
 
+        Examples
+        --------
+        >>> pipeline = ray.data.range(2).repeat(3)
+        >>> [row["id"] for row in pipeline.iter_rows()]
+        [0, 1, 0, 1, 0, 1]
+
         Notes
         -----
         Ray source: ``Dataset.repeat``, 2.6.3; Ray has removed it since. No known difference.
@@ -38,6 +44,13 @@ class OldMethods:
         blocks_per_window : int, default 10
         bytes_per_window : int, optional
             In its place: the size of a window, but at least one block.
+
+        Examples
+        --------
+        >>> numbers = ray.data.range(4, override_num_blocks=4)
+        >>> windows = numbers.window(blocks_per_window=2)
+        >>> [part.count() for part in windows.iter_datasets()]
+        [2, 2]
 
         Notes
         -----
@@ -57,6 +70,13 @@ class OldMethods:
             Blocks that are brought to this host ahead.
         **options
             Those of `DataIterator.to_torch`.
+
+        Examples
+        --------
+        In a program for Ray up to 2.9::
+
+            for features, labels in rows.to_torch(label_column="y", batch_size=100):
+                loss = compute_loss(model(features), labels)
 
         Notes
         -----

@@ -25,6 +25,18 @@ class ReadTask:
     per_task_row_limit : int, optional
         Rows to read at most.
 
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from raycompat.data import ReadTask
+    >>> from raycompat.data.block import BlockMetadata
+    >>> task = ReadTask(
+    ...     lambda: [pa.table({"x": [1, 2]})],
+    ...     BlockMetadata(num_rows=2, size_bytes=16),
+    ... )
+    >>> [table.num_rows for table in task()], task.metadata.num_rows
+    ([2], 2)
+
     Notes
     -----
     Ray source: ``ray.data.ReadTask``, 2.60.0. No known difference.
@@ -77,6 +89,27 @@ class ReadTask:
 
 class Datasource:
     """Something that data sets are read from. Subclass it, and give it to `read_datasource`.
+
+    Examples
+    --------
+    >>> from raycompat.data import Datasource, ReadTask
+    >>> from raycompat.data.block import BlockMetadata
+    >>> class Words(Datasource):
+    ...     def __init__(self, words):
+    ...         self.words = words
+    ...     def estimate_inmemory_data_size(self):
+    ...         return sum(map(len, self.words))
+    ...     def get_read_tasks(self, parallelism, *args, **kwargs):
+    ...         return [
+    ...             ReadTask(
+    ...                 lambda word=word: [{"letter": list(word)}],
+    ...                 BlockMetadata(num_rows=len(word), size_bytes=len(word)),
+    ...             )
+    ...             for word in self.words
+    ...         ]
+    >>> letters = ray.data.read_datasource(Words(["ab", "c"]))
+    >>> [row["letter"] for row in letters.take_all()]
+    ['a', 'b', 'c']
 
     Notes
     -----

@@ -16,6 +16,12 @@ from raycompat.data import files
 class PartitionStyle(enum.StrEnum):
     """How folders name columns and their values.
 
+    Examples
+    --------
+    >>> from raycompat.data.datasource import Partitioning, PartitionStyle
+    >>> Partitioning(PartitionStyle.HIVE).values_of("year=2024/month=5/a.csv")
+    {'year': '2024', 'month': '5'}
+
     Notes
     -----
     Ray source: ``ray.data.datasource.PartitionStyle``, 2.60.0. No known difference.
@@ -140,6 +146,13 @@ class PathPartitionParser:
     ----------
     partitioning : Partitioning
         The style of the names.
+
+    Examples
+    --------
+    >>> from raycompat.data.datasource import PathPartitionParser
+    >>> parse = PathPartitionParser.of("hive")
+    >>> parse("year=2024/month=5/a.csv")
+    {'year': '2024', 'month': '5'}
 
     Notes
     -----

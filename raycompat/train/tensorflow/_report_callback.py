@@ -47,6 +47,25 @@ class ReportCheckpointCallback:
     KeyError
         When a metric is missing from the logs.
 
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from raycompat import train
+    >>> from raycompat.train.tensorflow import TensorflowTrainer
+    >>> def fit():
+    ...     import keras
+    ...     from raycompat.train.tensorflow.keras import ReportCheckpointCallback
+    ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    ...     model.compile("sgd", "mse")
+    ...     x = np.ones((8, 1))
+    ...     model.fit(x, 2 * x, verbose=0, callbacks=[ReportCheckpointCallback()])
+    >>> result = TensorflowTrainer(
+    ...     fit, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
+    ... ).fit()
+    >>> list(result.metrics), result.checkpoint is not None
+    (['loss'], True)
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.keras.ReportCheckpointCallback``, 2.60.0. Differs: an object of

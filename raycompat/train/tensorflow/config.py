@@ -22,6 +22,13 @@ __all__ = ["TensorflowConfig"]
 class TensorflowConfig(BackendConfig):
     """Give each worker the variable ``TF_CONFIG``, with the addresses of all, and the right Keras.
 
+    Examples
+    --------
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> from raycompat.train.tensorflow import TensorflowConfig
+    >>> config = TensorflowConfig()
+    >>> trainer = DataParallelTrainer(lambda: None, backend_config=config)
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.TensorflowConfig``, 2.60.0. Differs: ``TF_USE_LEGACY_KERAS`` is

@@ -15,6 +15,15 @@ __all__ = ["TensorflowCheckpoint"]
 class TensorflowCheckpoint(FrameworkCheckpoint):
     """A checkpoint that is a model of Keras.
 
+    Examples
+    --------
+    >>> import keras
+    >>> from raycompat.train.tensorflow import TensorflowCheckpoint
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> checkpoint = TensorflowCheckpoint.from_model(model)
+    >>> checkpoint.get_model().output_shape
+    (None, 1)
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.TensorflowCheckpoint``, 2.60.0, where it is deprecated: a

@@ -38,6 +38,20 @@ class TensorflowTrainer(DataParallelTrainer):
     tensorflow_backend : TensorflowConfig, optional
         The name of `tensorflow_config` in older guides.
 
+    Examples
+    --------
+    >>> import json, os, tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.tensorflow import TensorflowTrainer
+    >>> def addresses():
+    ...     return len(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"])
+    >>> TensorflowTrainer(
+    ...     addresses,
+    ...     scaling_config=train.ScalingConfig(num_workers=2),
+    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+    ... ).fit().return_value
+    2
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.TensorflowTrainer``, 2.60.0. Differs: see `TensorflowConfig` and

@@ -20,6 +20,14 @@ def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:
     tf.data.Dataset
         The same, with automatic sharding off, and its next batch prepared while one is trained on.
 
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> from raycompat.train.tensorflow import prepare_dataset_shard
+    >>> part = prepare_dataset_shard(tf.data.Dataset.range(4))
+    >>> part.options().experimental_distribute.auto_shard_policy.name
+    'OFF'
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.prepare_dataset_shard``, 2.60.0. No known difference.

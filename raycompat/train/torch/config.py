@@ -47,6 +47,11 @@ class TorchConfig(BackendConfig):
     ValueError
         When `init_method` is not one of the two.
 
+    Examples
+    --------
+    >>> from raycompat.train.torch import TorchConfig
+    >>> config = TorchConfig(backend="gloo", timeout_s=120)
+
     Notes
     -----
     Ray source: ``ray.train.torch.TorchConfig``, 2.60.0. Differs: an invalid `init_method` is an error

@@ -19,6 +19,15 @@ _PREFIX = "module."
 class TorchCheckpoint(FrameworkCheckpoint):
     """A checkpoint that is a model of PyTorch, or the state of one.
 
+    Examples
+    --------
+    In a program with PyTorch::
+
+        checkpoint = TorchCheckpoint.from_model(model)
+        train.report({"loss": loss.item()}, checkpoint=checkpoint)
+        ...
+        model = result.checkpoint.get_model()
+
     Notes
     -----
     Ray source: ``ray.train.torch.TorchCheckpoint``, 2.60.0, where it is deprecated: a `Checkpoint` with

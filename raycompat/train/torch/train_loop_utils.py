@@ -44,6 +44,13 @@ def get_device() -> Any:
     RuntimeError
         Outside a training function, or when ``CUDA_VISIBLE_DEVICES`` was changed.
 
+    Examples
+    --------
+    In a training function::
+
+        device = get_device()
+        model = Network().to(device)
+
     Notes
     -----
     Ray source: ``ray.train.torch.get_device``, 2.60.0. No known difference.
@@ -63,6 +70,12 @@ def get_devices() -> list[Any]:
     ------
     RuntimeError
         Outside a training function, or when ``CUDA_VISIBLE_DEVICES`` was changed.
+
+    Examples
+    --------
+    In a training function::
+
+        first, *others = get_devices()
 
     Notes
     -----
@@ -114,6 +127,13 @@ def prepare_model(
         When `parallel_strategy` is not one of the three.
     RuntimeError
         Outside a training function, and for fsdp without GPUs.
+
+    Examples
+    --------
+    In a training function::
+
+        model = prepare_model(Network())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
     Notes
     -----
@@ -184,6 +204,14 @@ def prepare_data_loader(
     RuntimeError
         Outside a training function.
 
+    Examples
+    --------
+    In a training function::
+
+        loader = prepare_data_loader(DataLoader(rows, batch_size=32, shuffle=True))
+        for x, y in loader:
+            loss = compute_loss(model(x), y)
+
     Notes
     -----
     Ray source: ``ray.train.torch.prepare_data_loader``, 2.60.0. Differs: the loader keeps all its
@@ -221,6 +249,12 @@ def enable_reproducibility(seed: int = 0) -> None:
     seed : int, default 0
         The seed.
 
+    Examples
+    --------
+    In a training function, before the model is made::
+
+        enable_reproducibility(seed=1)
+
     Notes
     -----
     Ray source: ``ray.train.torch.enable_reproducibility``, 2.60.0. No known difference.
@@ -248,6 +282,17 @@ def accelerate(amp: bool = False) -> None:
     UnsupportedRayFeatureError
         With `amp`.
 
+    Examples
+    --------
+    In a training function, with half the precision on GPUs::
+
+        accelerate(amp=True)
+        model = prepare_model(Network())
+        optimizer = prepare_optimizer(torch.optim.SGD(model.parameters(), 0.1))
+        ...
+        backward(loss)
+        optimizer.step()
+
     Notes
     -----
     Ray source: ``ray.train.torch.accelerate``, of 1.12 to 2.48. That of 2.60.0 raises.
@@ -264,6 +309,13 @@ def accelerate(amp: bool = False) -> None:
 def prepare_optimizer(optimizer: Any) -> Any:
     """Return the optimizer itself, as in Ray 1.12 to 2.48 without mixed precision.
 
+    Examples
+    --------
+    In a training function::
+
+        accelerate(amp=True)
+        optimizer = prepare_optimizer(torch.optim.SGD(model.parameters(), 0.1))
+
     Notes
     -----
     Ray source: ``ray.train.torch.prepare_optimizer``, of 1.12 to 2.48. That of 2.60.0 raises.
@@ -274,6 +326,13 @@ def prepare_optimizer(optimizer: Any) -> Any:
 
 def backward(tensor: Any) -> None:
     """Compute the gradients, as in Ray 1.12 to 2.48: the same as ``tensor.backward()``.
+
+    Examples
+    --------
+    In a training function, in place of ``loss.backward()``::
+
+        backward(loss)
+        optimizer.step()
 
     Notes
     -----

@@ -69,6 +69,11 @@ def is_backend_available(backend: str) -> bool:
 def is_group_initialized(group_name: str) -> bool:
     """Return whether this process is a member of a group of this name.
 
+    Examples
+    --------
+    >>> collective.is_group_initialized("pair")
+    False
+
     Notes
     -----
     Ray source: ``ray.util.collective.is_group_initialized``, 2.60.0. No known difference.
@@ -110,6 +115,29 @@ def init_collective_group(
         work in it, as NCCL without a GPU.
     ValueError
         When an argument is not valid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from raycompat.util import collective
+    >>> @ray.remote
+    ... class Worker:
+    ...     def join(self, size, rank):
+    ...         collective.init_collective_group(size, rank, "gloo", "workers")
+    ...         self.rank = rank
+    ...     def mean(self):
+    ...         array = np.array([float(self.rank)])
+    ...         collective.allreduce(array, "workers")
+    ...         return array.item() / 2
+    ...     def leave(self):
+    ...         collective.destroy_collective_group("workers")
+    ...         return collective.is_group_initialized("workers")
+    >>> workers = [Worker.remote() for _ in range(2)]
+    >>> _ = ray.get([w.join.remote(2, rank) for rank, w in enumerate(workers)])
+    >>> ray.get([worker.mean.remote() for worker in workers])
+    [0.5, 0.5]
+    >>> ray.get([worker.leave.remote() for worker in workers])
+    [False, False]
 
     Notes
     -----
@@ -249,6 +277,18 @@ def get_group_handle(group_name: str = "default") -> BaseGroup:
     RuntimeError
         When the group does not exist, or this process cannot be in it.
 
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Worker:
+    ...     def join(self, size, rank):
+    ...         collective.init_collective_group(size, rank, "gloo", "trio")
+    ...         group = collective.get_group_handle("trio")
+    ...         return group.rank, group.world_size
+    >>> workers = [Worker.remote() for _ in range(2)]
+    >>> ray.get([w.join.remote(2, rank) for rank, w in enumerate(workers)])
+    [(0, 2), (1, 2)]
+
     Notes
     -----
     Ray source: ``ray.util.collective.get_group_handle``, 2.60.0. No known difference.
@@ -283,6 +323,30 @@ def allreduce(
     ValueError
         When the array is read-only.
 
+    Examples
+    --------
+    >>> @ray.remote
+    ... class Both:
+    ...     def join(self, rank):
+    ...         collective.init_collective_group(2, rank, "gloo", "both")
+    ...         self.rank = rank
+    ...         self.array = np.arange(2) + 10 * rank
+    ...     def do(self, function):
+    ...         array = self.array.copy()
+    ...         found = function(array, self.rank)
+    ...         return (array if found is None else found).tolist()
+    >>> both = [Both.remote() for _ in range(2)]
+    >>> _ = ray.get([member.join.remote(rank) for rank, member in enumerate(both)])
+    >>> def do(function):
+    ...     return ray.get([member.do.remote(function) for member in both])
+    >>> do(lambda array, rank: None)
+    [[0, 1], [10, 11]]
+    >>> do(lambda array, rank: collective.allreduce(array, "both"))
+    [[10, 12], [10, 12]]
+    >>> from raycompat.util.collective.types import ReduceOp
+    >>> do(lambda array, rank: collective.allreduce(array, "both", ReduceOp.MAX))
+    [[10, 11], [10, 11]]
+
     Notes
     -----
     Ray source: ``ray.util.collective.allreduce``, 2.60.0. Differs from Ray: an array need not be
@@ -303,6 +367,13 @@ def barrier(group_name: str = "default") -> None:
     ------
     CollectiveError, CollectiveTimeoutError
         As for `allreduce`.
+
+    Examples
+    --------
+    With the members of `allreduce`:
+
+    >>> do(lambda array, rank: collective.barrier("both"))
+    [[0, 1], [10, 11]]
 
     Notes
     -----
@@ -333,6 +404,13 @@ def reduce(
     ValueError
         When the group has no such rank, or the destination's array is read-only.
 
+    Examples
+    --------
+    With the members of `allreduce`:
+
+    >>> do(lambda array, rank: collective.reduce(array, 0, "both"))
+    [[10, 12], [10, 11]]
+
     Notes
     -----
     Ray source: ``ray.util.collective.reduce``, 2.60.0. Differs from Ray as `allreduce` does.
@@ -359,6 +437,13 @@ def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> No
         As for `allreduce`.
     ValueError
         When the group has no such rank, or another member's array is read-only.
+
+    Examples
+    --------
+    With the members of `allreduce`:
+
+    >>> do(lambda array, rank: collective.broadcast(array, 0, "both"))
+    [[0, 1], [0, 1]]
 
     Notes
     -----
@@ -388,6 +473,17 @@ def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") 
         As for `allreduce`, and when the list and the group have different lengths.
     ValueError
         When the list's tensors have another shape or dtype than `tensor`, or are read-only.
+
+    Examples
+    --------
+    With the members of `allreduce`:
+
+    >>> def gathered(array, rank):
+    ...     parts = [np.empty_like(array) for _ in range(2)]
+    ...     collective.allgather(parts, array, "both")
+    ...     return np.concatenate(parts)
+    >>> do(gathered)
+    [[0, 1, 10, 11], [0, 1, 10, 11]]
 
     Notes
     -----
@@ -422,6 +518,17 @@ def reducescatter(
     CollectiveError, CollectiveTimeoutError, RuntimeError, ValueError
         As for `allgather`.
 
+    Examples
+    --------
+    With the members of `allreduce`:
+
+    >>> def scattered(array, rank):
+    ...     part = np.empty(1, array.dtype)
+    ...     collective.reducescatter(part, [array[:1], array[1:]], "both")
+    ...     return part
+    >>> do(scattered)
+    [[10], [12]]
+
     Notes
     -----
     Ray source: ``ray.util.collective.reducescatter``, 2.60.0. Differs from Ray: the list is not
@@ -453,6 +560,18 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
     ValueError
         When the group has no such rank.
 
+    Examples
+    --------
+    With the members of `allreduce`; one sends, and the other receives:
+
+    >>> def moved(array, rank):
+    ...     if rank == 0:
+    ...         collective.send(array, 1, "both")
+    ...     else:
+    ...         collective.recv(array, 0, "both")
+    >>> do(moved)
+    [[0, 1], [0, 1]]
+
     Notes
     -----
     Ray source: ``ray.util.collective.send``, 2.60.0. Differs from Ray: it returns when the tensor was
@@ -479,6 +598,20 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
     ------
     CollectiveError, CollectiveTimeoutError, RuntimeError, ValueError
         As for `send`.
+
+    Examples
+    --------
+    >>> def swapped(array, rank):
+    ...     other = np.empty_like(array)
+    ...     if rank == 0:
+    ...         collective.send(array, 1, "both")
+    ...         collective.recv(other, 1, "both")
+    ...     else:
+    ...         collective.recv(other, 0, "both")
+    ...         collective.send(array, 0, "both")
+    ...     return other
+    >>> do(swapped)
+    [[10, 11], [0, 1]]
 
     Notes
     -----

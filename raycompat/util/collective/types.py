@@ -22,6 +22,19 @@ class CollectiveError(RuntimeError):
         What happened.
         The ranks that failed, if this process knows them.
         The ranks that failed, where this process knows them.
+
+    Examples
+    --------
+    >>> from raycompat.util import collective
+    >>> from raycompat.util.collective.types import CollectiveError
+    >>> @ray.remote
+    ... def join(size):
+    ...     collective.init_collective_group(size, 0, "gloo", "sizes")
+    >>> try:
+    ...     ray.get([join.remote(size) for size in (2, 3)])
+    ... except CollectiveError:
+    ...     print("the members do not agree")
+    the members do not agree
     """
 
     def __init__(self, text: str, ranks: tuple[int, ...] = ()) -> None:
@@ -33,7 +46,20 @@ class CollectiveError(RuntimeError):
 
 
 class CollectiveTimeoutError(CollectiveError, TimeoutError):
-    """A member of a group did not join, or did not answer, within the group's time-out."""
+    """A member of a group did not join, or did not answer, within the group's time-out.
+
+    Examples
+    --------
+    >>> from raycompat.util.collective.types import CollectiveTimeoutError
+    >>> @ray.remote
+    ... def join_alone():
+    ...     collective.init_collective_group(2, 0, "gloo", "a", gloo_timeout=200)
+    >>> try:
+    ...     ray.get(join_alone.remote())
+    ... except CollectiveTimeoutError:
+    ...     print("the other member did not come")
+    the other member did not come
+    """
 
 
 class Backend:
@@ -49,6 +75,12 @@ class Backend:
     ------
     ValueError
         When no backend has this name.
+
+    Examples
+    --------
+    >>> from raycompat.util.collective.types import Backend
+    >>> Backend("gloo") == Backend.GLOO
+    True
 
     Notes
     -----
@@ -74,6 +106,12 @@ class Backend:
 
 class ReduceOp(Enum):
     """How `allreduce`, `reduce` and `reducescatter` combine the values of the ranks.
+
+    Examples
+    --------
+    >>> from raycompat.util.collective.types import ReduceOp
+    >>> [op.name for op in ReduceOp]
+    ['SUM', 'PRODUCT', 'MIN', 'MAX']
 
     Notes
     -----

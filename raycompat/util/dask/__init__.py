@@ -35,6 +35,13 @@ def client() -> Client:
     RaySystemError
         When there is no session.
 
+    Examples
+    --------
+    >>> from raycompat.util import dask
+    >>> client = dask.client()
+    >>> client.submit(sum, ray.put([1, 2, 3])).result()
+    6
+
     Notes
     -----
     Differs from Ray: Ray does not have this function; it has its own scheduler for Dask's graphs.

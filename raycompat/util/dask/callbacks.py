@@ -36,6 +36,18 @@ class RayDaskCallback:
         ``ray_postsubmit_all(object_refs, dsk)``: when all were sent. ``ray_finish(result)``: at the
         end.
 
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import RayDaskCallback, ray_dask_get
+    >>> class Count(RayDaskCallback):
+    ...     def _ray_postsubmit_all(self, object_refs, dsk):
+    ...         print(f"{len(object_refs)} results, of a graph of {len(dsk)} tasks")
+    >>> with Count():
+    ...     da.arange(4, chunks=2).sum().compute(scheduler=ray_dask_get).item()
+    1 results, of a graph of ... tasks
+    6
+
     Notes
     -----
     Ray source: ``ray.util.dask.RayDaskCallback``, 2.60.0. Differs from Ray: the functions of
@@ -91,7 +103,17 @@ class RayDaskCallback:
 
 
 def active_callbacks() -> list[RayDaskCallback]:
-    """Return those that are active now."""
+    """Return those that are active now.
+
+    Examples
+    --------
+    >>> from raycompat.util.dask.callbacks import active_callbacks
+    >>> active_callbacks()
+    []
+    >>> with Count():
+    ...     len(active_callbacks())
+    1
+    """
     return list(RayDaskCallback.ray_active)
 
 
@@ -170,6 +192,14 @@ class ProgressBarCallback(RayDaskCallback):
 
     Its actor `pb` has ``result()``, the numbers of tasks sent and ended, and ``report()``, the seconds
     of each. The option ``_ray_enable_progress_bar=True`` of `ray_dask_get` shows a bar.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import ProgressBarCallback, ray_dask_get
+    >>> with ProgressBarCallback():
+    ...     da.arange(4, chunks=2).sum().compute(scheduler=ray_dask_get).item()
+    6
 
     Notes
     -----

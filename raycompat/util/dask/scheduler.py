@@ -63,6 +63,13 @@ def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
     ValueError
         For ``resources``, which belong into `ray_remote_args`.
 
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import ray_dask_get
+    >>> da.ones((4, 4), chunks=2).sum().compute(scheduler=ray_dask_get).item()
+    16.0
+
     Notes
     -----
     Ray source: ``ray.util.dask.ray_dask_get``, 2.60.0. Differs from Ray: it refuses unknown options.
@@ -95,6 +102,13 @@ def _values(refs: Any) -> Any:
 
 def ray_dask_get_sync(dsk: Any, keys: Any, **options: Any) -> Any:
     """Compute `keys` as `ray_dask_get` does, and wait for each call before the next one is made.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import ray_dask_get_sync
+    >>> da.arange(4, chunks=2).sum().compute(scheduler=ray_dask_get_sync).item()
+    6
 
     Notes
     -----
@@ -204,6 +218,14 @@ def enable_dask_on_ray(
     use_shuffle_optimization : bool, default True
         Has no effect: Dask's data frames optimize themselves.
 
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import enable_dask_on_ray
+    >>> with enable_dask_on_ray():
+    ...     da.arange(4, chunks=2).sum().compute().item()
+    6
+
     Notes
     -----
     Ray source: ``ray.util.dask.enable_dask_on_ray``, 2.60.0. No known difference.
@@ -214,6 +236,12 @@ def enable_dask_on_ray(
 def disable_dask_on_ray() -> dask.config.set:
     """Compute Dask collections with Dask's default scheduler again.
 
+    Examples
+    --------
+    >>> from raycompat.util.dask import disable_dask_on_ray, enable_dask_on_ray
+    >>> _ = enable_dask_on_ray()
+    >>> _ = disable_dask_on_ray()
+
     Notes
     -----
     Ray source: ``ray.util.dask.disable_dask_on_ray``, 2.60.0. No known difference.
@@ -223,6 +251,14 @@ def disable_dask_on_ray() -> dask.config.set:
 
 def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
     """Persist collections as references: ``dask.persist`` with ``scheduler=ray_dask_get``.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from raycompat.util.dask import ray_dask_get, ray_dask_persist
+    >>> (numbers,) = ray_dask_persist(da.arange(4, chunks=2) * 10)
+    >>> numbers.compute(scheduler=ray_dask_get).tolist()
+    [0, 10, 20, 30]
 
     Notes
     -----

@@ -48,6 +48,16 @@ class LocalIterator(Generic[T]):
     name : str, optional
         What its representation shows.
 
+    Examples
+    --------
+    >>> import raycompat.util.iter
+    >>> numbers = ray.util.iter.from_range(4, num_shards=2).gather_sync()
+    >>> numbers.take(2)
+    [0, 2]
+    >>> first, second = numbers.duplicate(2)
+    >>> sorted(first.union(second.for_each(lambda x: -x)))
+    [-3, -1, 1, 3]
+
     Notes
     -----
     Ray source: ``ray.util.iter.LocalIterator``, 2.60.0, where it is deprecated. Differs from Ray:
@@ -86,6 +96,17 @@ class LocalIterator(Generic[T]):
         ------
         ValueError
             Outside of a function of an iterator.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(3, num_shards=1).gather_sync()
+        >>> def count(number):
+        ...     ray.util.iter.LocalIterator.get_metrics().counters["numbers"] += 1
+        ...     return number
+        >>> list(numbers.for_each(count))
+        [0, 1, 2]
+        >>> numbers.shared_metrics.get().counters["numbers"]
+        3
         """
         metrics: MetricsContext | None = getattr(LocalIterator.thread_local, "metrics", None)
         if metrics is None:
@@ -119,6 +140,15 @@ class LocalIterator(Generic[T]):
         """Return the iterator that a function makes from this one.
 
         The function should pass ``_NextValueNotReady`` items on.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(4, num_shards=1).gather_sync()
+        >>> def pairs(items):
+        ...     for item in items:
+        ...         yield item, next(items)
+        >>> list(numbers.transform(pairs))
+        [(0, 1), (2, 3)]
         """
         return self._then(fn, ".transform()")
 
@@ -198,6 +228,12 @@ class LocalIterator(Generic[T]):
             than that of all items makes every order equally probable.
         seed : int, optional
             Of the random numbers.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(8, num_shards=1).gather_sync()
+        >>> sorted(numbers.shuffle(shuffle_buffer_size=4, seed=0))
+        [0, 1, 2, 3, 4, 5, 6, 7]
         """
         name = f".shuffle(shuffle_buffer_size={shuffle_buffer_size}, seed={seed})"
         return self._then(partial(_shuffled, shuffle_buffer_size, random.Random(seed)), name)
@@ -222,6 +258,12 @@ class LocalIterator(Generic[T]):
         ------
         ValueError
             When an item is read, if the iterator does not come from `ParallelIterator.gather_async`.
+
+        Examples
+        --------
+        >>> numbers = ray.util.iter.from_range(2, num_shards=1).gather_async()
+        >>> [number for actor, number in numbers.zip_with_source_actor()]
+        [0, 1]
         """
         made = self.for_each(_with_source_actor)
         made.name = f"{self.name}.zip_with_source_actor()"
@@ -237,7 +279,14 @@ class LocalIterator(Generic[T]):
         return found
 
     def show(self, n: int = 20) -> None:
-        """Print the next `n` items."""
+        """Print the next `n` items.
+
+        Examples
+        --------
+        >>> ray.util.iter.from_range(4, num_shards=1).gather_sync().show(2)
+        0
+        1
+        """
         for item in self.take(n):
             print(item)
 

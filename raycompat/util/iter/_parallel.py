@@ -123,6 +123,15 @@ def from_actors(actors: Sequence[_Actor], name: str | None = None) -> ParallelIt
     name : str, optional
         What the representation shows.
 
+    Examples
+    --------
+    >>> class Letters(ray.util.iter.ParallelIteratorWorker):
+    ...     def __init__(self, text):
+    ...         super().__init__(text, repeat=False)
+    >>> actors = [ray.remote(Letters).remote(text) for text in ("ab", "cd")]
+    >>> list(ray.util.iter.from_actors(actors).gather_sync())
+    ['a', 'c', 'b', 'd']
+
     Notes
     -----
     Ray source: ``ray.util.iter.from_actors``, 2.60.0.
@@ -201,6 +210,14 @@ class ParallelIterator(Generic[T]):
         """Return the iterator that a function makes from that of each shard.
 
         The function is called once for each shard.
+
+        Examples
+        --------
+        >>> def sums(items):
+        ...     yield sum(items)
+        >>> six = ray.util.iter.from_range(6, num_shards=2)
+        >>> list(six.transform(sums).gather_sync())
+        [3, 12]
         """
         return self._then(methodcaller("transform", fn), ".transform()")
 
@@ -275,7 +292,14 @@ class ParallelIterator(Generic[T]):
     def local_shuffle(
         self, shuffle_buffer_size: int, seed: int | None = None
     ) -> ParallelIterator[T]:
-        """Change the order of the items of each shard at random; see `LocalIterator.shuffle`."""
+        """Change the order of the items of each shard at random; see `LocalIterator.shuffle`.
+
+        Examples
+        --------
+        >>> eight = ray.util.iter.from_range(8, num_shards=2)
+        >>> sorted(eight.local_shuffle(shuffle_buffer_size=4, seed=0).gather_sync())
+        [0, 1, 2, 3, 4, 5, 6, 7]
+        """
         name = f".local_shuffle(shuffle_buffer_size={shuffle_buffer_size}, seed={seed})"
         return self._then(methodcaller("shuffle", shuffle_buffer_size, seed), name)
 
@@ -371,7 +395,14 @@ class ParallelIterator(Generic[T]):
         return sum(len(each.actors) for each in self.actor_sets)
 
     def shards(self) -> list[LocalIterator[T]]:
-        """Return an iterator for each shard."""
+        """Return an iterator for each shard.
+
+        Examples
+        --------
+        >>> four = ray.util.iter.from_range(4, num_shards=2)
+        >>> [list(shard) for shard in four.shards()]
+        [[0, 1], [2, 3]]
+        """
         return [self.get_shard(index) for index in range(self.num_shards())]
 
     def get_shard(
@@ -480,7 +511,14 @@ class ParallelIterator(Generic[T]):
         return self.gather_sync().take(n)
 
     def show(self, n: int = 20) -> None:
-        """Print the first `n` items of `gather_sync`."""
+        """Print the first `n` items of `gather_sync`.
+
+        Examples
+        --------
+        >>> ray.util.iter.from_range(4, num_shards=2).show(2)
+        0
+        2
+        """
         self.gather_sync().show(n)
 
 

@@ -25,6 +25,15 @@ class ParallelIteratorWorker:
     repeat : bool
         Whether to begin again after the last item, without end.
 
+    Examples
+    --------
+    >>> class Letters(ray.util.iter.ParallelIteratorWorker):
+    ...     def __init__(self, text):
+    ...         super().__init__(text, repeat=False)
+    >>> (actor,) = [ray.remote(Letters).remote("abc")]
+    >>> list(ray.util.iter.from_actors([actor]).gather_sync())
+    ['a', 'b', 'c']
+
     Notes
     -----
     Ray source: ``ray.util.iter.ParallelIteratorWorker``, 2.60.0. At the end of the items, the methods

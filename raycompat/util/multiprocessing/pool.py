@@ -268,7 +268,16 @@ class Pool:
         callback: Callable[[list[Any]], Any] | None = None,
         error_callback: Callable[[BaseException], Any] | None = None,
     ) -> AsyncResult:
-        """Start the calls of `map`, and return their `AsyncResult`; see `apply_async`."""
+        """Start the calls of `map`, and return their `AsyncResult`; see `apply_async`.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(2) as pool:
+        ...     result = pool.map_async(abs, [-1, 2, -3])
+        ...     result.get(timeout=30)
+        [1, 2, 3]
+        """
         return self._start(func, "item", iterable, chunksize, callback, error_callback)
 
     def starmap(
@@ -298,7 +307,15 @@ class Pool:
         *,
         chunksize: int | None = None,
     ) -> AsyncResult:
-        """Start the calls of `starmap`, and return their `AsyncResult`; see `apply_async`."""
+        """Start the calls of `starmap`, and return their `AsyncResult`; see `apply_async`.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> with Pool(2) as pool:
+        ...     pool.starmap_async(pow, [(2, 3), (3, 2)]).get(timeout=30)
+        [8, 9]
+        """
         return self._start(func, "star", iterable, chunksize, callback, error_callback)
 
     def imap(
@@ -465,11 +482,30 @@ class Pool:
             raise ValueError("Pool not running: it was closed. Make a new one.")
 
     def close(self) -> None:
-        """Accept no more calls; those that were started continue."""
+        """Accept no more calls; those that were started continue.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> pool = Pool(2)
+        >>> result = pool.map_async(abs, [-1, 2])
+        >>> pool.close()
+        >>> pool.join()
+        >>> result.get()
+        [1, 2]
+        """
         self._closed = True
 
     def terminate(self) -> None:
-        """Accept no more calls, and end the processes at once; running calls fail."""
+        """Accept no more calls, and end the processes at once; running calls fail.
+
+        Examples
+        --------
+        >>> from raycompat.util.multiprocessing import Pool
+        >>> pool = Pool(2)
+        >>> pool.terminate()
+        >>> pool.join()
+        """
         self._closed = True
         with self._changed:
             crew, self._crew = self._crew, []

@@ -22,6 +22,15 @@ logger = logging.getLogger(__name__)
 class AsyncResult:
     """The result of an asynchronous call of a pool, such as `Pool.apply_async`.
 
+    Examples
+    --------
+    >>> from raycompat.util.multiprocessing import Pool
+    >>> with Pool(2) as pool:
+    ...     result = pool.apply_async(divmod, (7, 2))
+    ...     result.wait(timeout=30)
+    ...     result.ready(), result.successful(), result.get()
+    (True, True, (3, 1))
+
     Notes
     -----
     Ray source: ``ray.util.multiprocessing.pool.AsyncResult``, 2.60.0. Differs from Ray: an
@@ -134,6 +143,14 @@ class IMapIterator(Iterator[Any]):
 
     A pool of n processes has n unread chunks. Each chunk that is read makes room for one more, so that
     a large iterable is read only as far as needed.
+
+    Examples
+    --------
+    >>> from raycompat.util.multiprocessing import Pool
+    >>> with Pool(2) as pool:
+    ...     results = pool.imap(abs, [-1, 2, -3])
+    ...     results.next(timeout=30), list(results)
+    (1, [2, 3])
     """
 
     def __init__(
