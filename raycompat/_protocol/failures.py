@@ -43,6 +43,9 @@ _GROUP_REMOVED_BEFORE = exceptions.ActorPlacementGroupRemoved._error_text
 #: Characters of a failure's text that the state API shows, and of a traceback's end on the pages.
 _MANY_CHARACTERS, _MANY_OF_LINE, _MANY_OF_TRACEBACK = 300, 1_000, 3_000
 
+#: The line of a traceback that names a place in the code, and the next one that is not indented.
+_FRAME, _NOT_INDENTED = re.compile(r"^  File .*$", re.MULTILINE), re.compile(r"^\S", re.MULTILINE)
+
 
 def actor_died(text: str, actor: str | None = None, **about: Any) -> bytes:
     """Return the error of an actor that is dead; `about` is as in `ActorDiedErrorContext`."""
@@ -207,7 +210,7 @@ def kind_and_text(error: bytes) -> tuple[str, str]:
 def failure_of(error: bytes) -> Failure:
     """Return Ray's name for an error's type, and the error's text."""
     name, text = kind_and_text(error)
-    said = text.rpartition("\n")[2] if name == _OF_USER else text
+    said = _type_line(text)[0] if name == _OF_USER else text
     return Failure(name, said[:_MANY_CHARACTERS], traceback_of(error))
 
 
@@ -219,9 +222,21 @@ def line_of(failure: Failure) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of an error's text, which says why: at most 300 characters of it."""
-    line = text.strip().rpartition("\n")[2].removeprefix("raycompat.exceptions.")
-    return line[:_MANY_CHARACTERS]
+    """Return the line of an error's text that says why: at most 300 characters of it."""
+    return _type_line(text)[0].removeprefix("raycompat.exceptions.")[:_MANY_CHARACTERS]
+
+
+def _type_line(text: str) -> tuple[str, int]:
+    """Return the line of an error's text that begins with the type of the error, and where it is.
+
+    The text of an error may have several lines. The first one is below the last line of the code, and
+    only it is not indented. Without lines of code, it is the last line of the text.
+    """
+    text = text.rstrip()
+    frames = list(_FRAME.finditer(text))
+    found = _NOT_INDENTED.search(text, frames[-1].end()) if frames else None
+    at = found.start() if found is not None else text.rfind("\n") + 1
+    return text[at:].partition("\n")[0], at
 
 
 def traceback_of(error: bytes) -> str:
@@ -229,7 +244,12 @@ def traceback_of(error: bytes) -> str:
     lines = text_of(error).strip().split("\n")
     text = "\n".join(line[:_MANY_OF_LINE] for line in lines)
     text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= _MANY_OF_TRACEBACK else f"…{text[-_MANY_OF_TRACEBACK:]}"
+    if len(text) <= _MANY_OF_TRACEBACK:
+        return text
+    # The line that says why is kept, with what is around it.
+    stop = min(len(text), _type_line(text)[1] + _MANY_OF_TRACEBACK // 2)
+    start = max(0, stop - _MANY_OF_TRACEBACK)
+    return f"{'…' if start else ''}{text[start:stop]}{'…' if stop < len(text) else ''}"
 
 
 def for_pages(error: bytes) -> bytes:

@@ -64,7 +64,7 @@ class Function:
     last_error: str = ""
     #: The end of the traceback of the last error that had one.
     last_traceback: str = ""
-    #: When the last such error was reported, in seconds since 1970; 0 if there was none.
+    #: When the last such call ended, in seconds since 1970; 0 if there was none.
     failed_at: float = 0.0
     #: The durations of the last calls, in seconds.
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_DURATIONS))
@@ -85,7 +85,8 @@ class Function:
             self.num_failed += ended.count
             is_on_purpose = failures.is_on_purpose(ended.failure)
             if not is_on_purpose:
-                self.failed_at = now
+                # The process reports it later, and its clock may be ahead. Dask may know no time.
+                self.failed_at = min(now, max(times_of(ended.calls)[ended.count :])) or now
             if not is_on_purpose or not self.failed_at:
                 self.last_error = failures.line_of(ended.failure)
                 self.last_traceback = ended.failure.traceback or self.last_traceback

@@ -255,6 +255,8 @@ class Submissions:
             self._end_actor(submission_id)
             return None
         job.status, job.node_id = "RUNNING", node_id
+        text = f"The submitted job {job.id} has started."
+        self._parts.events.note("INFO", "JOBS", text, submission_id=job.id, node_id=node_id)
         self._parts.notify_change()
         return job.request.to_wire()
 

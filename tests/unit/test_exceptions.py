@@ -829,6 +829,26 @@ def test_nesting_never_nests_the_cause(depth, dependency):
     assert isinstance(error, KeyError)
 
 
+@pytest.mark.parametrize("num_lines", [1, 3, 10_000])
+@pytest.mark.parametrize("between", ["\n", "\n  ", "\n\n"])
+def test_of_an_error_of_several_lines_the_one_with_its_type_is_shown(num_lines, between):
+    def fails():
+        raise ValueError(between.join(f"reason {number}" for number in range(num_lines)))
+
+    try:
+        fails()
+    except ValueError as raised:
+        error = RayTaskError.from_exception(raised, "f")
+    packed = exceptions.dumps_error(error)
+    line = "ValueError: reason 0"
+    assert failures.last_line(failures.text_of(packed)) == line
+    assert failures.failure_of(packed).text == line
+    kept = failures.for_pages(packed)
+    assert failures.last_line(failures.text_of(kept)) == line
+    assert len(kept) < 10_000
+    assert failures.last_line("one\ntwo: three\n") == "two: three"
+
+
 @pytest.mark.parametrize("count", [10, 10_000_000])
 def test_what_pages_keep_of_an_error_is_bounded_and_begins_with_its_class(count):
     error = pickle.dumps((None, f"Traceback\n  File f\nValueError: {'y' * count}"))

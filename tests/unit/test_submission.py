@@ -85,7 +85,9 @@ def test_a_job_whose_actor_ends(is_stop_wanted, status):
     row = SimpleNamespace(name=submission.actor_name(added.id), namespace=submission.NAMESPACE)
     jobs.actor_ended(row, b"")  # of a former job with this id
     assert added.status == "PENDING"
-    added.is_sent, added.status = True, "RUNNING"
+    added.is_sent = True
+    assert asyncio.run(jobs.begin(added.id, "node")) is not None
+    assert (added.status, noted.pop()) == ("RUNNING", f"The submitted job {added.id} has started.")
     if is_stop_wanted:
         assert jobs.stop(added)
     jobs.actor_ended(row, submissions.failures.actor_exited("some"))
