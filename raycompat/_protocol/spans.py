@@ -69,12 +69,13 @@ class Ran(NamedTuple):
     stop: float
     is_failed: bool
     phases: Phases
+    job: str = ""
 
     @classmethod
     def from_wire(cls, wire: Sequence[Any]) -> Ran:
         """Return the record from its fields as a message has them."""
-        *fields, phases = wire
-        return cls._make((*fields, Phases(*phases)))
+        *fields, phases, job = wire
+        return cls._make((*fields, Phases(*phases), job))
 
 
 class Span(NamedTuple):

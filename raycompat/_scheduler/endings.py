@@ -40,7 +40,7 @@ class Endings:
         """Record ended calls of an actor or a lease, as its process reports them."""
         key, pid = message.key, message.pid
         ended = [Span.from_wire(each) for each in message.spans]
-        self._parts.run_times.show(worker, key, pid, ended)
+        self._parts.run_times.show(worker, key, pid, ended, message.job)
         party = self._parts.calls.by_key.get(key)
         is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
         resources: dict[str, float] = {}
@@ -113,8 +113,9 @@ class Endings:
         times = [each for each in startstops or [] if each["action"] == "compute"]
         start, stop = (times[-1]["start"], times[-1]["stop"]) if times else (0.0, 0.0)
         if times:
-            about = (worker, call.pid or thread, name, ids.task_hex(key))
-            self._parts.run_times.ran(Ran(*about, 1, start, stop, failed, call.phases))
+            about = (worker, call.pid or thread, name, ids.task_hex(key), 1)
+            ran = Ran(*about, start, stop, failed, call.phases, call.spec["job"])
+            self._parts.run_times.ran(ran)
         failure = self._why(key) if failed else None
         self._add(key, call, start, stop, worker, call.pid, failure)
 

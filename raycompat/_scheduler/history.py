@@ -11,7 +11,7 @@ from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure, pack, tasks_of, times_of
@@ -28,6 +28,9 @@ _TAKEN_OF_SPAN = 100
 
 #: Seconds over which the rate is computed.
 _RATE_S = 10
+
+
+_Key = TypeVar("_Key", str, tuple[str, str])
 
 
 @dataclass(slots=True)
@@ -137,7 +140,9 @@ class History:
         self.num_dropped = 0
         #: The number of failed attempts of each task in the table, by the task's id.
         self._failures: Counter[bytes] = Counter()
+        #: The functions by name, and by job and name.
         self._functions: OrderedDict[str, Function] = OrderedDict()
+        self._of_jobs: OrderedDict[tuple[str, str], Function] = OrderedDict()
         #: Descriptions of forgotten actors and ended jobs, for the state API.
         self.actors: deque[dict[str, Any]] = deque(maxlen=_MANY_ACTORS)
         self.jobs: deque[dict[str, Any]] = deque(maxlen=_MANY_JOBS)
@@ -145,14 +150,9 @@ class History:
     def add(self, ended: EndedCalls) -> None:
         """Add ended calls."""
         self._count(ended)
-        function = self._functions.get(ended.name)
-        if function is None:
-            function = self._functions[ended.name] = Function()
-            if len(self._functions) > _MANY_FUNCTIONS:
-                self._functions.popitem(last=False)
-        else:
-            self._functions.move_to_end(ended.name)
-        function.add(ended, time.time())
+        now = time.time()
+        _function(self._functions, ended.name).add(ended, now)
+        _function(self._of_jobs, (ended.job, ended.name)).add(ended, now)
         if ended.failure is not None and ended.failure.traceback:  # the function has it, once
             ended.failure = ended.failure._replace(traceback="")
         self._ended.append(ended)
@@ -211,3 +211,23 @@ class History:
     def functions(self) -> dict[str, Function]:
         """The functions and methods with ended calls, by name."""
         return self._functions
+
+    def jobs_of(self, function: str) -> set[str]:
+        """Return the jobs with ended calls of a function or method."""
+        return {job for job, name in self._of_jobs if name == function}
+
+    def functions_of(self, job: str) -> dict[str, Function]:
+        """Return the functions and methods with ended calls of a job, by name."""
+        return {name: each for (of, name), each in self._of_jobs.items() if of == job}
+
+
+def _function(table: OrderedDict[_Key, Function], key: _Key) -> Function:
+    """Return a function of a bounded table, which it is moved to the end of or added to."""
+    function = table.get(key)
+    if function is None:
+        function = table[key] = Function()
+        if len(table) > _MANY_FUNCTIONS:
+            table.popitem(last=False)
+    else:
+        table.move_to_end(key)
+    return function

@@ -39,12 +39,12 @@ class RunTimes:
         #: The number of all spans so far, with those that were dropped.
         self._num_spans = 0
 
-    def show(self, worker: str, key: str, pid: int, spans: list[Span]) -> None:
-        """Add spans of calls of an actor or a lease."""
+    def show(self, worker: str, key: str, pid: int, spans: list[Span], job: str) -> None:
+        """Add spans of calls of an actor or a lease of a job."""
         adapter.show_in_task_stream(self._scheduler, worker, pid, spans)
         for span in spans:
             task, failed = ids.task_hex(span.key), span.failure is not None
-            times = (span.num_calls, span.start, span.stop, failed, span.phases)
+            times = (span.num_calls, span.start, span.stop, failed, span.phases, job)
             self.ran(Ran(worker, pid, span.name, task, *times))
         if not dask_scheduler.known(self._scheduler, key):
             return

@@ -11,6 +11,7 @@ import pytest
 from bokeh.client import pull_session
 
 import raycompat as ray
+from raycompat._scheduler.pages import documents
 from raycompat.util import state
 from raycompat.util.tracking import Experiment
 
@@ -181,8 +182,29 @@ def test_the_page_of_jobs_counts_the_calls_of_this_driver(page, wait_until):
     (row,) = mine()
     assert (row["state"], row["kind"]) == ("RUNNING", "driver")
     assert row["job"] == ray.get_runtime_context().get_job_id()
-    assert row["actors"] == f"individual-ray-actors?actors.job={row['job']}"
+    assert row["only"] == f"ray?job={row['job']}"
     assert 0 < row["seconds"] < 3600
+
+
+def test_an_address_with_a_job_shows_only_this_job_on_all_tabs(page, wait_until):
+    @ray.remote
+    def of_this_job():
+        return True
+
+    ray.get(of_this_job.remote())
+    job = ray.get_runtime_context().get_job_id()
+    (row,) = [each for each in rows(page("individual-ray-jobs"), "jobs") if each["job"] == job]
+    assert row["only"] == f"ray?job={job}"
+    model = page("ray", job=job, tab="tasks")
+    wait_until(lambda: "of_this_job" in model("functions").data["name"])
+    assert model("tabs").active == list(documents.TABS).index("tasks")
+    assert f"Only the job {job}: " in model("only").text
+    other = page("ray", job="ff000000", tab="tasks")
+    wait_until(lambda: page("individual-ray-tasks")("functions").data["name"])
+    assert len(other("functions").data["name"]) == len(other("timeline").data["name"]) == 0
+    assert other("only").text.startswith("Only the job ff000000.")
+    hostile = page("ray", job="<img src=x>")
+    assert "<img" not in hostile("only").text
 
 
 def test_the_page_of_nodes_has_this_one(page, wait_until):

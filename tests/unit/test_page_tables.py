@@ -24,8 +24,8 @@ def table_of(rows, name="gpus"):
     return table
 
 
-def add_failed(parts, failure):
-    about = {"name": "f", "type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None}
+def add_failed(parts, failure, job=JOB):
+    about = {"name": "f", "type": "NORMAL_TASK", "job": job, "actor": None, "group": None}
     about |= {"resources": {}, "address": "", "pid": None}
     ended = time.time() - 60
     parts.endings.history.add_one(f"f-{'0' * 48}", ended - 1, ended, **about, failure=failure)
@@ -67,6 +67,41 @@ def test_a_search_looks_at_what_the_page_shows():
         assert bool(table.source.data["name"]) is is_found, words
 
 
+def test_a_job_of_an_address_leaves_its_rows_and_those_of_no_job():
+    rows = [
+        {"what": "f", "jobs": {"01", "02"}},
+        {"what": "g", "jobs": {"02"}},
+        {"what": "actor", "job": "01"},
+        {"what": "submitted", "job": None},
+        {"what": "node"},
+    ]
+    table = table_of(rows, name="failures")
+    documents.show_asked(table, {"job": "01"})
+    assert table.source.data["what"] == ["f", "actor", "node"]
+    table.source.tags = [{**table.source.tags[0], "search": "act"}]  # as the browser does
+    assert table.source.data["what"] == ["actor"]
+    documents.show_asked(table, {"job": "01", "failures.what": "f"})
+    assert table.source.data["what"] == ["f"]
+
+
+def test_the_functions_of_a_job_count_its_calls_only(monkeypatch):
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        add_failed(parts, Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no"))
+        add_failed(parts, Failure("TASK_EXECUTION_EXCEPTION", "ValueError: 2"), job="02")
+        cluster.hold("f-2", "driver")
+        (row,) = tables.functions(parts)
+        assert (row["failed"], row["running"]) == (2, 1)
+        (row,) = tables.functions(parts, JOB)
+        assert (row["failed"], row["running"], row["error"]) == (1, 1, "ValueError: no")
+        (row,) = tables.functions(parts, "02")
+        assert (row["failed"], row["running"], row["error"]) == (1, 0, "ValueError: 2")
+        assert failed(parts)[0]["jobs"] == {JOB, "02"}
+
+    run(monkeypatch, 1, test)
+
+
 def test_an_address_names_exactly_its_rows():
     names = ["f", "fail", "a name & more", "f f"]
     table = table_of([{"name": each} for each in names], name="functions")
@@ -74,9 +109,7 @@ def test_an_address_names_exactly_its_rows():
         address = tables._address("tasks", "functions", "name", name)
         page, _, asked = address.partition("?")
         table.source.tags = []
-        documents.show_asked(
-            table, {each: [value.encode()] for each, (value,) in parse_qs(asked).items()}
-        )
+        documents.show_asked(table, {each: value for each, (value,) in parse_qs(asked).items()})
         assert table.source.data["name"] == [name]
         assert f'href="{page}"' in table._below.text
     table.source.tags = [{"search": "f"}]
@@ -86,7 +119,7 @@ def test_an_address_names_exactly_its_rows():
 def test_all_fields_of_an_address_count():
     rows = [{"node": "a:1", "gpu": gpu, "busy": None} for gpu in (1, 10)]
     table = table_of(rows, name="gpus")
-    documents.show_asked(table, {"gpus.node": [b"a:1"], "gpus.gpu": [b"1"], "gpus.busy": [b""]})
+    documents.show_asked(table, {"gpus.node": "a:1", "gpus.gpu": "1", "gpus.busy": ""})
     assert table.source.data["gpu"] == [1]
 
 
@@ -101,7 +134,7 @@ def test_all_is_well_stands_above_no_failure(monkeypatch, of):
         elif of == "job":
             request = SimpleNamespace(entrypoint="python a.py")
             about = {"id": "a", "status": "FAILED", "message": "exit code 1", "ended": time.time()}
-            parts.submissions.by_id["a"] = SimpleNamespace(request=request, **about)
+            parts.submissions.by_id["a"] = SimpleNamespace(request=request, driver=None, **about)
         else:
             parts.nodes.left("tcp://node-1", is_worker=False)
 

@@ -57,7 +57,7 @@ def test_an_actor_whose_calls_all_have_different_names_fills_no_table(monkeypatc
         name = f"call-{number % 5}"
         task = f"{name}-{ids.new_task_id()}"
         span = Span(name, task, 1, 1.0, 2.0, None, pack([(task, 1.0, 2.0)]))
-        times.show("tcp://node-0", "A-1", 1, [span])
+        times.show("tcp://node-0", "A-1", 1, [span], JOB)
     assert counted == {"call-0": 2, "call-1": 2, "call-2": 2}
     times.forget("A-1")
     assert not +counted

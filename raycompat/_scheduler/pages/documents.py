@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import html
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from bokeh.layouts import column
 from bokeh.models.layouts import TabPanel, Tabs
 from bokeh.models.ranges import FactorRange, Range1d
 from bokeh.models.sources import ColumnDataSource
+from bokeh.models.widgets.markups import Div
 from bokeh.plotting import figure
 from dask.utils import format_bytes
 
@@ -19,7 +21,7 @@ from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
 from raycompat._scheduler.pages.overview import LastHour, Summary
-from raycompat._scheduler.pages.table_widget import Table
+from raycompat._scheduler.pages.table_widget import TABLES, Table
 from raycompat._scheduler.pages.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -111,13 +113,13 @@ class Tasks:
 
     def __init__(self, parts: Parts) -> None:
         self._functions = Table(parts, "functions", tables.functions)
-        self._timeline = Timeline(parts)
-        self.root = column(self._functions.root, self._timeline.root, sizing_mode="stretch_width")
+        self.timeline = Timeline(parts)
+        self.root = column(self._functions.root, self.timeline.root, sizing_mode="stretch_width")
 
     def update(self) -> None:
         """Show what is there now."""
         self._functions.update()
-        self._timeline.update()
+        self.timeline.update()
 
 
 class Objects:
@@ -173,30 +175,70 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
         TabPanel(child=each.root, title=title)
         for each, (title, _) in zip(made, TABS.values(), strict=True)
     ]
+    asked = _asked(doc)
     tabs = Tabs(tabs=panels, sizing_mode="stretch_width", name="tabs")
+    if asked.get("tab") in TABS:
+        tabs.active = list(TABS).index(asked["tab"])
+    root: LayoutDOM = tabs
+    if job := asked.get("job"):
+        for each in made:
+            show_job(each, job)
+        root = column(_only(parts, job), tabs, sizing_mode="stretch_width")
 
     def update() -> None:
         made[tabs.active].update()
 
     tabs.on_change("active", lambda attr, old, new: update())
-    _show(doc, "Ray", tabs, update, extra)
+    _show(doc, "Ray", root, update, extra)
+
+
+def _only(parts: Parts, job: str) -> Div:
+    """Return the line that says of which job a page is."""
+    programs = [each["program"] for each in tables.jobs(parts) if each["job"] == job]
+    text = f"Only the job {job}{': ' if programs else ''}{''.join(programs[:1])}."
+    return Div(
+        text=f'{html.escape(text)} <a href="ray">Show all jobs</a>',
+        name="only",
+        disable_math=True,
+        sizing_mode="stretch_width",
+        styles={"font-size": "14px", "padding": "4px"},
+    )
 
 
 def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> None:
     """Make the page with the content of one tab."""
     title, make = TABS[name]
     shown = make(parts)
-    context: Any = doc.session_context
-    asked = context.request.arguments if context is not None and context.request is not None else {}
-    show_asked(shown, asked)
+    show_asked(shown, _asked(doc))
     _show(doc, f"Ray: {title}", shown.root, shown.update, extra)
 
 
-def show_asked(shown: Any, asked: Mapping[str, Sequence[bytes]]) -> None:
-    """Show what an address asks for: `actors=a` searches a table, `actors.id=1` names a row exactly."""
+def _asked(doc: Document) -> dict[str, str]:
+    """Return the first value of each argument in the address of a page."""
+    context: Any = doc.session_context
+    asked = context.request.arguments if context is not None and context.request is not None else {}
+    return {name: values[0].decode(errors="replace") for name, values in asked.items()}
+
+
+def show_job(shown: Any, job: str) -> None:
+    """Show only what belongs to a job."""
+    for each in (shown, getattr(shown, "timeline", None)):
+        if isinstance(each, Logs | Experiments | Timeline):
+            each.job = job
+    for source in shown.root.select({"type": ColumnDataSource}):
+        if source.name in TABLES:
+            source.tags = [{"job": job}]
+
+
+def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
+    """Show what an address asks for.
+
+    `actors=a` searches a table, `actors.id=1` names a row exactly, and `job=1` is for all tables.
+    """
+    if job := asked.get("job"):
+        show_job(shown, job)
     wishes: dict[str, dict[str, Any]] = {}
-    for name, values in asked.items():
-        value = values[0].decode(errors="replace")
+    for name, value in asked.items():
         if isinstance(shown, Logs):
             if name == "process":
                 shown.choose(value)
@@ -210,7 +252,7 @@ def show_asked(shown: Any, asked: Mapping[str, Sequence[bytes]]) -> None:
     for table, wish in wishes.items():
         source = shown.root.select_one({"name": table})
         if isinstance(source, ColumnDataSource):
-            source.tags = [wish]
+            source.tags = [{**wish, "job": job}]
 
 
 def applications(parts: Parts) -> dict[str, Callable[..., None]]:

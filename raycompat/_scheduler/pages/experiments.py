@@ -51,7 +51,9 @@ class Experiments:
     """The tab of experiments. The browser gets data only when the chosen experiment changes."""
 
     def __init__(self, parts: Parts) -> None:
-        self._all = parts.experiments.all
+        self._experiments = parts.experiments.all
+        #: The job whose experiments are shown; empty for all.
+        self.job = ""
         self._chosen = Select(
             title="Experiment", name="experiment", options=[], value="", width=360
         )
@@ -76,6 +78,12 @@ class Experiments:
             visible=False,
         )
         self.root = column(self._hint, self._body, sizing_mode="stretch_width")
+
+    @property
+    def _all(self) -> dict[str, Experiment]:
+        """The experiments to choose from, by id."""
+        job = self.job
+        return {id: each for id, each in self._experiments.items() if not job or each.job == job}
 
     def update(self) -> None:
         """Show the reports so far."""

@@ -34,6 +34,8 @@ class Logs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        #: The job whose processes are offered; empty for all.
+        self.job = ""
         self._process = Select(
             title="Process", name="process", options=["", *self._processes()], value="", width=360
         )
@@ -58,6 +60,7 @@ class Logs:
             f"{address.rpartition('/')[2]} {each['pid']} {actors.get(each['pid'], '')}".strip()
             for address, found in findings.nodes.items()
             for each in (*found["executors"], *found["ended"])
+            if not self.job or each["job"] == self.job
         ]
 
     def choose(self, process: str) -> None:

@@ -62,7 +62,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("pid", "Process", 70, "text"),
         ("ip", "Host", 110, "text"),
         ("metadata", "Metadata", 100, "text"),
-        ("actors", "Actors", 60, "link"),
+        ("only", "Only this job", 60, "link"),
         ("id", "Id", 120, "id"),
         ("job", "Job id", 0, "detail"),
     ],
@@ -182,6 +182,9 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
 }
 
 
+#: The names of all tables.
+TABLES = frozenset(_COLUMNS)
+
 #: The page on which a table is alone or first, where an address can name one of its rows.
 _PAGES = {
     "failures": "",  # they leave after minutes
@@ -203,6 +206,9 @@ _NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
 
 #: Bokeh makes the content of a text as narrow as it can be.
 _WIDE = ".bk-clearfix { display: block; width: 100%; }"
+
+#: Tables whose figures are read again for one job; of the others, its rows are shown.
+_OF_JOB: dict[str, Callable[[Parts, str], list[Row]]] = {"functions": tables.functions}
 
 _WORDS = {
     "search": "Search all rows",
@@ -252,10 +258,20 @@ class Table:
         self._below = Div(text="", name=f"{name}-below", disable_math=True)
         self.root = column(table, self._below, sizing_mode="stretch_width")
 
+    def _rows(self, job: str) -> list[Row]:
+        """Return the rows of all jobs, or of one. What belongs to no job is in both."""
+        read = _OF_JOB.get(self.source.name or "")
+        if job and read is not None:
+            return read(self._parts, job)
+        rows = self._read(self._parts)
+        if not job:
+            return rows
+        return [row for row in rows if job in row.get("jobs", (row.get("job", job),))]
+
     def update(self) -> None:
         """Show what is there now."""
-        rows = self._read(self._parts)
         wish: dict[str, Any] = next(iter(self.source.tags), {})
+        rows = self._rows(str(wish.get("job") or ""))
         exact = wish.get("exact") or {}
         named = [row for row in rows if _has(row, exact)]
         found = searched(named, self._searched, str(wish.get("search") or ""))

@@ -91,6 +91,7 @@ def failed(parts: Parts) -> list[Row]:
             "error": _last_line(actor.error),
             "traceback": _whole(actor.error),
             "log": _log_of(actor),
+            "job": actor.job,
         }
         for at, actor in parts.endings.deaths
         if at > since
@@ -104,6 +105,7 @@ def failed(parts: Parts) -> list[Row]:
             "error": function.last_error,
             "traceback": function.last_traceback,
             "log": _address("tasks", "functions", "name", name),
+            "jobs": parts.endings.history.jobs_of(name),
         }
         for name, function in parts.endings.history.functions.items()
         if function.failed_at > since
@@ -116,6 +118,7 @@ def failed(parts: Parts) -> list[Row]:
             "what": each.request.entrypoint,
             "error": each.message or "",
             "log": _address("jobs", "jobs", "id", each.id),
+            "job": each.driver["id"] if each.driver is not None else None,
         }
         for each in parts.submissions.by_id.values()
         if each.status == "FAILED" and each.ended > since
@@ -227,9 +230,7 @@ def jobs(parts: Parts) -> list[Row]:
                 "failed": num_failed,
                 "message": (each["message"] or "") if each["status"] == "FAILED" else "",
                 "metadata": _listed(each["metadata"]),
-                "actors": _address("actors", "actors", "job", each["job_id"])
-                if each["job_id"]
-                else "",
+                "only": f"ray?job={each['job_id']}" if each["job_id"] else "",
                 "is_failed": each["status"] == "FAILED" and end > now - RECENT_S,
             }
         )
@@ -302,6 +303,7 @@ def running(parts: Parts) -> list[Row]:
             "resources": str(call.holding.resources) if call.holding else "",
             "gpus": _gpus(call.holding.gpus) if call.holding else "",
             "caller": _caller(parts, call),
+            "job": call.spec["job"],
         }
         for key, call in parts.calls.holding.items()
         if call.address is not None
@@ -314,6 +316,7 @@ def running(parts: Parts) -> list[Row]:
             "resources": str(bundle.resources),
             "gpus": _gpus(bundle.gpus),
             "caller": "",
+            "job": row.spec["job"],
         }
         for row in parts.groups.all()
         for bundle in row.holdings
@@ -397,27 +400,40 @@ def waiting(parts: Parts) -> list[Row]:
                 "request": f"{request}{where(strategy)}",
                 "waited": now - call.since,
                 "reason": reason,
+                "job": call.spec["job"],
             }
         )
     return sorted(rows, key=lambda row: -row["waited"])
 
 
-def functions(parts: Parts) -> list[Row]:
+def functions(parts: Parts, job: str = "") -> list[Row]:
     """Return one row for each function and method: its calls that wait, run, and have ended.
 
-    Callers and nodes report the unfinished calls: these figures are up to a second old.
+    Callers and nodes report the unfinished calls: these figures are up to a second old. With `job`,
+    only the calls of this job count.
     """
-    findings, now = parts.surveys.refresh(), time.time()
+    findings, now, calls = parts.surveys.refresh(), time.time(), parts.calls
+
+    def counts(of: str | None) -> bool:
+        return not job or of == job
+
     running = Counter(
-        name for found in findings.nodes.values() for _, _, name, *_ in found["running"]
+        name
+        for found in findings.nodes.values()
+        for party, _, name, *_ in found["running"]
+        if not job or (party in calls.by_key and counts(calls.by_key[party].spec["job"]))
     )
     running.update(
-        call.spec["name"] for call in parts.calls.holding.values() if call.spec["kind"] == "task"
+        call.spec["name"]
+        for call in calls.holding.values()
+        if call.spec["kind"] == "task" and counts(call.spec["job"])
     )
     called: Counter[str] = Counter()
     for found in findings.callers.values():
-        called.update(found["counts"])
-    known = parts.endings.history.functions
+        if counts(found["job"]):
+            called.update(found["counts"])
+    history = parts.endings.history
+    known = history.functions_of(job) if job else history.functions
     names = [*known, *(name for name in called if name not in known)]
     rows: list[Row] = [
         {
@@ -479,6 +495,7 @@ def keepers(parts: Parts) -> list[Row]:
             "process": _name_of_caller(found, classes),
             "count": found["num_objects"],
             "size": sum(max(0, _size(parts, each)) for each in found["objects"]),
+            "job": found["job"],
         }
         for found in parts.surveys.refresh().callers.values()
         if found["num_objects"]
@@ -493,8 +510,10 @@ def objects(parts: Parts) -> list[Row]:
     for found in parts.surveys.refresh().callers.values():
         for each in found["objects"]:
             row = rows.setdefault(
-                each["key"], {"id": ids.object_hex(each["key"]), "size": -1, "holders": []}
+                each["key"],
+                {"id": ids.object_hex(each["key"]), "size": -1, "holders": [], "jobs": set()},
             )
+            row["jobs"].add(found["job"])
             row["size"] = max(row["size"], _size(parts, each))
             row["state"], row["kind"] = each["state"], each["kind"]
             row["holders"].append(_name_of_caller(found, classes))
@@ -530,6 +549,7 @@ def groups(parts: Parts) -> list[Row]:
             "strategy": row.spec["strategy"],
             "bundles": ", ".join(map(str, row.bundles)),
             "nodes": ", ".join(node_name(address) for address in row.addresses()),
+            "job": row.spec["job"],
         }
         for row in parts.groups.all()
     ]

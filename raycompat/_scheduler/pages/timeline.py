@@ -41,6 +41,8 @@ class Timeline:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._num_seen = 0
+        #: The job whose calls are shown; empty for all.
+        self.job = ""
         #: The label of each process with bars, by its node and number.
         self._labels: dict[tuple[str, int], str] = {}
         fields = ("process", "left", "right", "length", "name", "about", "colour")
@@ -87,6 +89,8 @@ class Timeline:
         bars: dict[str, Any] = {field: [] for field in self.source.data}
         actors = classes_of_processes(self._parts)
         for ran in spans:
+            if self.job and ran.job != self.job:
+                continue
             pid = ran.process
             label = f"{node_name(ran.worker)}  {pid}  {actors.get(pid, '')}".strip()
             bars["process"].append(self._labels.setdefault((ran.worker, pid), label))
