@@ -106,7 +106,8 @@ class Dispatcher:
 
         Of very many lines, each round handles some, and the next round others.
         """
-        self._parts.leases.begin_round()
+        if not self._lines:
+            self._parts.leases.no_one_waits()
         for line in self._lines.some(_MANY_LINES):
             if self._parts.placer.make_room(line):
                 self._pressing[line.shape[0]] = self._round

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._dask import scheduler as adapter
@@ -25,6 +25,7 @@ from raycompat._messages.leases import (
     Revoke,
 )
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
+from raycompat._scheduler.held_leases import Held, HeldLeases
 
 if TYPE_CHECKING:
     from raycompat._protocol.strategy import Strategy
@@ -50,29 +51,8 @@ _PATIENCE_S, _RESERVED_S, _PAUSE_S = 0.2, 0.1, 0.2
 _MARGIN_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A lease that a client holds."""
-
-    key: str
-    owner: str
-    request: ResourceSet
-    address: str
-    since: float
-    #: The node, or the bundle of a placement group, where its end makes room.
-    place: Place
-
-
-def by_owner(held: Iterable[Held]) -> dict[str, list[Held]]:
-    """Return leases by their clients."""
-    found: dict[str, list[Held]] = {}
-    for each in held:
-        found.setdefault(each.owner, []).append(each)
-    return found
-
-
 def choose(
-    held: Mapping[str, Sequence[Held]],
+    held: Mapping[str, Collection[Held]],
     owner: str,
     request: ResourceSet,
     *,
@@ -89,7 +69,7 @@ def choose(
     """
     if not held:
         return []
-    theirs: Sequence[Held] = max(held.values(), key=len)
+    theirs = max(held.values(), key=len)
     own = held.get(owner, ())
     number, lasts_s = 1, QUANTUM_S
     if is_lease and len(theirs) - len(own) > 1:
@@ -101,9 +81,8 @@ def choose(
         number = max(0, 2 * len(theirs) - len(own)) // 2
         if not number and not _has_kind(own, request):
             theirs, number = own, 1
-    theirs = [each for each in theirs if now - each.since >= lasts_s]
-    theirs.sort(key=lambda each: each.since)
-    return theirs[: min(number, num_waiting)]
+    old = (each for each in theirs if now - each.since >= lasts_s)
+    return nsmallest(min(number, num_waiting), old, key=lambda each: each.since)
 
 
 def _has_kind(held: Iterable[Held], request: ResourceSet) -> bool:
@@ -127,10 +106,7 @@ class Leases:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._scheduler = parts.scheduler
-        #: Leases that were not revoked.
-        self._held: dict[str, Held] = {}
-        #: The leases that can help each kind of request, by client, while the round lasts.
-        self._helpful: dict[tuple[ResourceSet, frozenset[Place]], dict[str, list[Held]]] = {}
+        self._held = HeldLeases(parts.ledger, self._is_lent)
         #: The time of the last revocation for each kind of request.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
@@ -144,11 +120,11 @@ class Leases:
         # Its time starts when the executor is ready.
         since = time.monotonic() + _START_S
         place = self._parts.ledger.place_of(holding)
-        self._held[key] = Held(key, owner, request, holding.node_id, since, place)
+        self._held.put(Held(key, owner, request, holding.node_id, since, place))
 
     def remove(self, key: str) -> None:
         """Remove a lease."""
-        self._held.pop(key, None)
+        self._held.remove(key)
 
     def lose_client(self, client: str) -> None:
         """Remove the state of a client that has left."""
@@ -157,22 +133,22 @@ class Leases:
 
     def owners(self) -> list[str]:
         """Return the client of each lease that was not revoked."""
-        return [each.owner for each in self._held.values()]
+        return list(self._held.num_by_owner.elements())
 
     def set_pressure(self, waiting: set[str]) -> None:
         """Ask clients to return leases as soon as they have no call, while others wait.
 
         `waiting` are the clients whose requests found no free resources.
         """
-        for owner in {each.owner for each in self._held.values()} | self._pressed:
+        for owner in self._held.num_by_owner.keys() | self._pressed:
             is_pressed = len(waiting) > (owner in waiting)  # others wait too
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
                 adapter.tell_client(self._scheduler, owner, Pressure(is_pressed))
 
-    def begin_round(self) -> None:
-        """Prepare for a round of `make_room`, during which no request is granted."""
-        self._helpful.clear()
+    def no_one_waits(self) -> None:
+        """Forget what would help requests."""
+        self._held.forget_requests()
 
     def make_room(
         self,
@@ -181,18 +157,20 @@ class Leases:
         *,
         is_lease: bool,
         since: float,
-        places: Collection[Place],
+        places: frozenset[Place] | None,
     ) -> bool:
         """Revoke a lease if that helps a request without free resources; schedule another check.
 
-        `places` are those that the request can use. Return whether the end of leases would help.
+        `places` are those that the request can use; None is all nodes. Return whether the end of
+        leases would help.
         """
         owner, request, _ = shape
         now = time.monotonic()
-        held = self._that_help(request, frozenset(places))
+        helpful = self._held.that_help(request, places)
+        held = helpful.by_owner
         if not held:
             return False
-        if now - since > _PATIENCE_S and self._reserve(shape, held, now):
+        if now - since > _PATIENCE_S and self._reserve(shape, helpful.need_several, now):
             self._note_revoked(shape, now)
         elif now - self._revoked.get(shape, 0.0) >= QUANTUM_S:
             chosen = choose(
@@ -207,27 +185,6 @@ class Leases:
             asyncio.get_running_loop().call_later(QUANTUM_S, self._look_again)
         return True
 
-    def _that_help(self, request: ResourceSet, places: frozenset[Place]) -> dict[str, list[Held]]:
-        """Return the leases whose end helps a request, by client; for many requests, look once."""
-        found = self._helpful.get((request, places))
-        if found is None:
-            leased: dict[Place, set[str]] = {}
-            for each in self._held.values():
-                if each.place in places:
-                    leased.setdefault(each.place, set()).update(each.request)
-            helpful: dict[Place, set[str]] = {}
-            for place, names in leased.items():
-                lacking = self._parts.ledger.lacking(place, request)
-                if lacking is not None and lacking <= names:
-                    helpful[place] = lacking or names
-            found = self._helpful[request, places] = by_owner(
-                each
-                for each in (self._held.values() if helpful else ())
-                if not helpful.get(each.place, set()).isdisjoint(each.request)
-                and not self._is_lent(each.key)
-            )
-        return found
-
     def _note_revoked(self, shape: Shape, now: float) -> None:
         self._revoked = {each: at for each, at in self._revoked.items() if now - at < QUANTUM_S}
         self._revoked[shape] = now
@@ -236,7 +193,9 @@ class Leases:
         self._look_due = False
         self._parts.dispatcher.soon()
 
-    def _reserve(self, shape: Shape, held: Mapping[str, Sequence[Held]], now: float) -> bool:
+    def _reserve(
+        self, shape: Shape, need_several: Mapping[Place, Sequence[Held]], now: float
+    ) -> bool:
         """Keep a place for a request that has waited long, if it fits there without its leases.
 
         Otherwise small requests would take all free resources before a large one fits. The place is
@@ -245,12 +204,7 @@ class Leases:
         last, ledger = self._reservation, self._parts.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
-        by_place: dict[Place, list[Held]] = {}
-        for each in chain(*held.values()):
-            by_place.setdefault(each.place, []).append(each)
-        for place, leases in by_place.items():
-            if any(shape[1].fits_in(each.request) for each in leases):
-                continue  # one revoked lease is enough
+        for place, leases in need_several.items():
             if ledger.fits_without(place, shape[1], [each.request for each in leases]):
                 self._reservation = Reservation(place, shape, now + _RESERVED_S)
                 # Then others may use the place, also if nothing else changes.
@@ -279,13 +233,11 @@ class Leases:
         """Revoke leases until the demand on each node fits there."""
         for address, demand in demands.items():
             ended: list[ResourceSet] = []
-            here = [each for each in self._held.values() if each.place == address]
-            for each in sorted(here, key=lambda each: each.since):
+            for each in sorted(self._held.at(address), key=lambda each: each.since):
                 if self._parts.ledger.fits_without(address, demand, ended):
                     break
-                if not self._is_lent(each.key):
-                    ended.append(each.request)
-                    self._revoke(each)
+                ended.append(each.request)
+                self._revoke(each)
 
     def revoke_all(self, address: str) -> None:
         """Revoke all leases on a node, in bundles too."""
@@ -294,11 +246,7 @@ class Leases:
 
     def relieve(self, address: str) -> None:
         """Revoke a lease on a node that has more running calls than CPUs."""
-        here = [
-            each
-            for each in self._held.values()
-            if each.place == address and not self._is_lent(each.key)
-        ]
+        here = self._held.at(address)
         if here:
             self._revoke(max(here, key=lambda each: each.since))
 
@@ -307,8 +255,7 @@ class Leases:
         return call is None or call.holding is None or self._parts.ledger.is_lent(call.holding)
 
     def _revoke(self, held: Held) -> None:
-        del self._held[held.key]
-        self._helpful.clear()
+        self._held.remove(held.key)
         adapter.tell_worker(self._scheduler, held.address, Revoke(held.key))
 
     # --- reports from nodes and clients ---------------------------------------------------------
@@ -316,8 +263,9 @@ class Leases:
     def alive(self, worker: str, message: LeaseAlive) -> None:
         """Handle a node's report that an executor accepts a client's calls."""
         key = message.key
-        if key in self._held:
-            self._held[key] = replace(self._held[key], since=time.monotonic())
+        held = self._held.get(key)
+        if held is not None:
+            self._held.put(replace(held, since=time.monotonic()))
         host = self._parts.nodes.info[worker]["host"]
         granted = LeaseGranted(key, worker, host, message.socket)
         adapter.tell_client(self._scheduler, message.owner, granted)
@@ -330,8 +278,9 @@ class Leases:
             return
         request = LeaseKind.of(call.request).with_units(message.units)
         call.holding = self._parts.ledger.shrink(call.holding, request)
-        if key in self._held:
-            self._held[key] = replace(self._held[key], request=request)
+        held = self._held.get(key)
+        if held is not None:
+            self._held.put(replace(held, request=request))
         self._parts.dispatcher.soon()
 
     def ended(self, worker: str, message: LeaseEnded) -> None:

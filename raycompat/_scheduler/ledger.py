@@ -149,6 +149,38 @@ def _choose_gpus(free: Mapping[int, int], units: int) -> Slots | None:
     return tuple((index, UNITS_PER_ONE) for index in whole[:num_whole])
 
 
+class Changes:
+    """The places whose free resources or holdings have changed, in order.
+
+    Readers remember how many changes they have seen. Old ones are forgotten.
+    """
+
+    #: How many changes are kept at least.
+    _KEPT = 5_000
+
+    def __init__(self) -> None:
+        #: How many changes there were so far.
+        self.count = 0
+        self._places: list[Place] = []
+
+    def note(self, place: Place) -> None:
+        """Add a change."""
+        self._places.append(place)
+        self.count += 1
+        if len(self._places) > 2 * self._KEPT:
+            del self._places[: -self._KEPT]
+
+    def since(self, number: int) -> Collection[Place] | None:
+        """Return the places that have changed after the first `number` changes.
+
+        None: that is so long ago that any may have changed.
+        """
+        missed = self.count - number
+        if missed > len(self._places):
+            return None
+        return set(self._places[-missed:]) if missed else ()
+
+
 class Ledger:
     """The resources of all nodes, and their holdings.
 
@@ -169,6 +201,7 @@ class Ledger:
         self._shares = GpuShares(self._nodes)
         #: How often the nodes, or their total resources, have changed.
         self.membership = 0
+        self.changes = Changes()
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -186,24 +219,31 @@ class Ledger:
             self._shares.settle()
         else:
             self._nodes[node_id] = Capacity(node_id, total)
-        self.membership += 1
+        self._note_membership()
 
     def remove_node(self, node_id: str) -> None:
         """Remove a node and its holdings; an unknown id has no effect."""
         if self._nodes.pop(node_id, None) is None:
             return
-        self.membership += 1
         for holding in [holding for holding in self._held if holding.node_id == node_id]:
             del self._held[holding]
             self._lent.pop(holding, None)
-            self._bundles.pop(holding, None)
+            if self._bundles.pop(holding, None) is not None:
+                self.changes.note(holding)
+        self.changes.note(node_id)
         self._shares.remove(node_id)
+        self._note_membership()
         self._settle_gpus()
+
+    def _note_membership(self) -> None:
+        self.membership += 1
+        for node in (*self._nodes.values(), *self._bundles.values()):
+            self.changes.note(node.place)
 
     def _settle_gpus(self) -> None:
         """Move GPUs that were released to the nodes to which they belong."""
         if self._shares.is_unsettled and self._shares.settle():
-            self.membership += 1
+            self._note_membership()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -359,6 +399,7 @@ class Ledger:
     def _hold(self, holding: Holding, node: Capacity) -> None:
         self._held[holding] = node
         node.holdings[holding] = None
+        self.changes.note(node.place)
 
     def _preferred(
         self, request: ResourceSet, prefer: Sequence[str], only: Collection[str] | None
@@ -413,6 +454,7 @@ class Ledger:
             holding = Holding(node.node_id, bundle, gpus)
             self._held[holding] = node
             self._bundles[holding] = Capacity(node.node_id, bundle, gpus, holding)
+            self.changes.note(node.place)
             holdings.append(holding)
         return tuple(holdings)
 
@@ -473,6 +515,7 @@ class Ledger:
             del node.holdings[holding]
             node.give(self._back(holding), holding.gpus)
             self._lent.pop(holding, None)
+        self.changes.note(node.place)
         if holding.gpus:
             self._settle_gpus()
 
@@ -512,6 +555,7 @@ class Ledger:
         cpu = holding.resources.get("CPU")
         if cpu and not times_lent:
             node.free["CPU"] += cpu
+        self.changes.note(node.place)
 
     def take_back_cpu(self, holding: Holding, *, entirely: bool = False) -> None:
         """End one `lend_cpu`, or all. The last end takes the CPU, even if none is free."""
@@ -520,9 +564,11 @@ class Ledger:
             self._lent[holding] = times_lent - 1
         elif times_lent:
             del self._lent[holding]
+            node = self._held[holding]
             cpu = holding.resources.get("CPU")
             if cpu:
-                self._held[holding].free["CPU"] -= cpu
+                node.free["CPU"] -= cpu
+            self.changes.note(node.place)
 
 
 def _hybrid(request: ResourceSet, nodes: Iterable[Capacity]) -> Capacity | None:

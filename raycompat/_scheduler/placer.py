@@ -5,7 +5,6 @@ The dispatcher calls it for one call after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from raycompat._dask import scheduler as adapter
@@ -51,9 +50,9 @@ class Placer:
     def make_room(self, line: Line) -> bool:
         """Revoke leases for calls without free resources; return whether that helps."""
         parts, (_, request, strategy) = self._parts, line.shape
-        places: Collection[Place]
+        places: frozenset[Place] | None
         if isinstance(strategy, InGroup):
-            places = parts.groups.bundles(strategy)
+            places = frozenset(parts.groups.bundles(strategy))
         else:
             places = self._allowed(request, strategy)
         first = parts.calls.by_key[line.first]
@@ -62,11 +61,14 @@ class Placer:
             line.shape, len(line.keys), is_lease=is_lease, since=first.since, places=places
         )
 
-    def _allowed(self, request: ResourceSet, strategy: Strategy) -> Collection[str]:
-        nodes, places = self._parts.nodes.info, set[str]()
-        for allowed in choices(strategy, request, nodes, self._parts.ledger):
-            places.update(nodes if allowed is None else allowed)
-        return places
+    def _allowed(self, request: ResourceSet, strategy: Strategy) -> frozenset[Place] | None:
+        """Return the nodes that a call may use; None is all."""
+        places = set[str]()
+        for allowed in choices(strategy, request, self._parts.nodes.info, self._parts.ledger):
+            if allowed is None:
+                return None
+            places.update(allowed)
+        return frozenset(places)
 
     def is_feasible(self, request: ResourceSet, strategy: Strategy) -> bool:
         """Return whether a call could ever run. A call in a group waits for the group instead."""

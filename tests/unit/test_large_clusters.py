@@ -63,14 +63,20 @@ def test_waiting_groups_that_cannot_fit_are_not_arranged(in_loop, monkeypatch):
     in_loop(3, test)
 
 
-def test_a_round_looks_at_each_lease_once_for_all_waiting_requests(in_loop, monkeypatch):
+def test_a_round_looks_only_at_leases_where_something_has_changed(in_loop, monkeypatch):
     def test(cluster):
         cluster.fill("lease")
         for number in range(20):
             cluster.enqueue(f"waits-{number}", f"owner-{number}", kind="lease")
-        looked = counted(monkeypatch, cluster.parts.leases, "_is_lent")
+        looked = counted(monkeypatch, cluster.parts.leases._held, "_is_lent")
         monkeypatch.setattr(cluster.parts.leases, "_revoke", lambda each: None)
         cluster.parts.dispatcher._serve()
         assert looked == {f"held-{number}": 1 for number in range(30)}
+        cluster.parts.dispatcher._serve()
+        assert looked.total() == 30
+        holding = cluster.parts.calls.holding["held-0"].holding
+        cluster.parts.ledger.lend_cpu(holding)
+        cluster.parts.dispatcher._serve()
+        assert looked.total() == 40  # those of one node
 
     in_loop(3, test)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.leases import QUANTUM_S, TURN_S, Held, Leases, by_owner
+from raycompat._scheduler.held_leases import Held, by_owner
+from raycompat._scheduler.leases import QUANTUM_S, TURN_S, Leases
 from raycompat._scheduler.leases import choose as leases_to_end
 
 ONE, TWO = (ResourceSet.from_amounts({"CPU": cpus}) for cpus in (1, 2))
@@ -129,7 +130,7 @@ def test_requests_are_looked_at_again_when_a_reservation_ends():
         leases._revoke = lambda each: None
         shape = ("a", TWO, "DEFAULT")
         loop = asyncio.get_running_loop()
-        assert leases._reserve(shape, by_owner(held("b")), loop.time())
+        assert leases._reserve(shape, {"node": held("b")}, loop.time())
         assert leases.reserved(("b", ONE, "DEFAULT")) == "node"
         await asyncio.wait_for(looked.wait(), 20)
         assert leases.reserved(("b", ONE, "DEFAULT")) is None
