@@ -12,6 +12,17 @@ DataBatchType = TypeVar("DataBatchType")
 class CollateFn(abc.ABC, Generic[DataBatchType]):
     """Makes tensors from a batch. Inherit from one of the three classes below.
 
+    Examples
+    --------
+    In a program with PyTorch; a subclass says in which form it takes batches::
+
+        class Pair(NumpyBatchCollateFn):
+            def __call__(self, batch):
+                return torch.as_tensor(batch["x"]), torch.as_tensor(batch["y"])
+
+        for x, y in rows.iter_torch_batches(batch_size=32, collate_fn=Pair()):
+            loss = compute_loss(model(x), y)
+
     Notes
     -----
     Ray source: ``ray.data.collate_fn.CollateFn``, 2.60.0. No known difference.
@@ -25,6 +36,14 @@ class CollateFn(abc.ABC, Generic[DataBatchType]):
 class ArrowBatchCollateFn(CollateFn[Any]):
     """Takes a batch as a ``pyarrow.Table``.
 
+    Examples
+    --------
+    In a program with PyTorch::
+
+        class Ids(ArrowBatchCollateFn):
+            def __call__(self, batch):
+                return torch.as_tensor(batch["id"].to_pylist())
+
     Notes
     -----
     Ray source: ``ray.data.collate_fn.ArrowBatchCollateFn``, 2.60.0. No known difference.
@@ -34,6 +53,14 @@ class ArrowBatchCollateFn(CollateFn[Any]):
 class NumpyBatchCollateFn(CollateFn[Any]):
     """Takes a batch as a dictionary of arrays, which may be read-only.
 
+    Examples
+    --------
+    In a program with PyTorch::
+
+        class Scaled(NumpyBatchCollateFn):
+            def __call__(self, batch):
+                return torch.as_tensor(batch["image"] / 255)
+
     Notes
     -----
     Ray source: ``ray.data.collate_fn.NumpyBatchCollateFn``, 2.60.0. No known difference.
@@ -42,6 +69,14 @@ class NumpyBatchCollateFn(CollateFn[Any]):
 
 class PandasBatchCollateFn(CollateFn[Any]):
     """Takes a batch as a ``pandas.DataFrame``.
+
+    Examples
+    --------
+    In a program with PyTorch::
+
+        class Features(PandasBatchCollateFn):
+            def __call__(self, batch):
+                return torch.as_tensor(batch.drop(columns="y").to_numpy())
 
     Notes
     -----

@@ -76,7 +76,15 @@ class DataIterator(abc.ABC):
 
     @abc.abstractmethod
     def stats(self) -> str:
-        """Return a text about the last iteration."""
+        """Return a text about the last iteration.
+
+        Examples
+        --------
+        >>> iterator = ray.data.range(4).map(lambda row: row).iterator()
+        >>> rows = list(iterator.iter_rows())
+        >>> "ReadRange" in iterator.stats()
+        True
+        """
 
     @abc.abstractmethod
     def get_context(self) -> DataContext:

@@ -56,7 +56,14 @@ class Preprocessor(abc.ABC):
     """
 
     class FitStatus(enum.StrEnum):
-        """Whether it has been fitted."""
+        """Whether it has been fitted.
+
+        Examples
+        --------
+        >>> from raycompat.data import Preprocessor
+        >>> [status.name for status in Preprocessor.FitStatus]
+        ['NOT_FITTABLE', 'NOT_FITTED', 'PARTIALLY_FITTED', 'FITTED']
+        """
 
         NOT_FITTABLE = "NOT_FITTABLE"
         NOT_FITTED = "NOT_FITTED"

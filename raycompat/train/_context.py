@@ -114,7 +114,23 @@ class TrainContext:
         return self.world_rank
 
     def get_local_rank(self) -> int:
-        """Return the number of this worker among those of its node, from 0."""
+        """Return the number of this worker among those of its node, from 0.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> def place():
+        ...     context = train.get_context()
+        ...     return context.get_node_rank(), context.get_local_rank()
+        >>> DataParallelTrainer(
+        ...     place,
+        ...     scaling_config=train.ScalingConfig(num_workers=2),
+        ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+        ... ).fit().return_value
+        (0, 0)
+        """
         return self.local_rank
 
     def get_local_world_size(self) -> int:

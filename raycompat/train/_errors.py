@@ -83,6 +83,13 @@ class ControllerError(TrainingFailedError):
     controller_failure : Exception
         Why.
 
+    Examples
+    --------
+    >>> from raycompat import train
+    >>> error = train.ControllerError(OSError("the disk is full"))
+    >>> error.controller_failure
+    OSError('the disk is full')
+
     Notes
     -----
     Ray source: ``ray.train.ControllerError``, 2.60.0. No known difference.

@@ -83,6 +83,23 @@ class ReportedCheckpoint:
         The metrics of its report, and of its validation.
     status : ReportedCheckpointStatus
         The progress of the checkpoint.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from raycompat import train
+    >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+    >>> def learn():
+    ...     for loss in (0.5, 0.25):
+    ...         checkpoint = train.Checkpoint(tempfile.mkdtemp())
+    ...         train.report({"loss": loss}, checkpoint=checkpoint)
+    ...     reported = train.get_all_reported_checkpoints()
+    ...     return [(each.metrics["loss"], each.status.name) for each in reported]
+    >>> result = DataParallelTrainer(
+    ...     learn, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
+    ... ).fit()
+    >>> result.return_value
+    [(0.5, 'COMMITTED'), (0.25, 'COMMITTED')]
     """
 
     checkpoint: Checkpoint

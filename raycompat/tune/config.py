@@ -149,7 +149,14 @@ class ResumeConfig:
     """
 
     class ResumeType(Enum):
-        """Continue from the last checkpoint, start again, or leave a trial as it is."""
+        """Continue from the last checkpoint, start again, or leave a trial as it is.
+
+        Examples
+        --------
+        >>> from raycompat import tune
+        >>> [resume.name for resume in tune.ResumeConfig.ResumeType]
+        ['RESUME', 'RESTART', 'SKIP']
+        """
 
         RESUME = "resume"
         RESTART = "restart"

@@ -8,6 +8,15 @@ from raycompat._surface.modules import names_of
 class TuneError(Exception):
     """An experiment is not valid, or its trials failed.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> try:
+    ...     tune.run("a name that is not registered", verbose=0)
+    ... except tune.TuneError:
+    ...     print("call tune.register_trainable first")
+    call tune.register_trainable first
+
     Notes
     -----
     Ray source: ``ray.tune.TuneError``, 2.60.0. No known difference.

@@ -171,7 +171,25 @@ class ActorGroup:
         ]
 
     def add_actors(self, num_actors: int) -> None:
-        """Start `num_actors` more actors."""
+        """Start `num_actors` more actors.
+
+        Examples
+        --------
+        >>> class Adder:
+        ...     def __init__(self, amount):
+        ...         self.amount = amount
+        ...     def add(self, number):
+        ...         return number + self.amount
+        >>> from raycompat.util.actor_group import ActorGroup
+        >>> group = ActorGroup(Adder, num_actors=1, init_args=(10,))
+        >>> group.add_actors(1)
+        >>> len(group)
+        2
+        >>> group.remove_actors([0])
+        >>> len(group)
+        1
+        >>> group.shutdown()
+        """
         config = self.actor_config
         actors = [
             self._remote_class.remote(*config.init_args, **config.init_kwargs)

@@ -23,6 +23,18 @@ def set_trace(breakpoint_uuid: bytes | None = None) -> None:
     breakpoint_uuid : bytes, optional
         Has no effect; for programs that pass it.
 
+    Examples
+    --------
+    Stop in the call with a wrong argument, and attach from a terminal::
+
+        @ray.remote
+        def divide(x, y):
+            if y == 0:
+                ray.util.pdb.set_trace()
+            return x / y
+
+        ray.get(divide.remote(1, 0))  # then: raycompat debug
+
     Notes
     -----
     Ray source: ``ray.util.pdb.set_trace``, 2.60.0. Differs from Ray: breakpoints listen on a Unix
@@ -53,6 +65,15 @@ def post_mortem(traceback: TracebackType | None = None) -> None:
     ------
     ValueError
         When there is no traceback.
+
+    Examples
+    --------
+    In a call that has caught an error::
+
+        try:
+            train(batch)
+        except ValueError:
+            ray.util.pdb.post_mortem()
 
     Notes
     -----

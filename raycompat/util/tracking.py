@@ -101,6 +101,14 @@ class Experiment:
         ------
         ValueError
             When the state is not valid.
+
+        Examples
+        --------
+        >>> from raycompat.util.tracking import Experiment
+        >>> experiment = Experiment("by hand", metric="loss", mode="min")
+        >>> experiment.trial("run 1", parameters={"lr": 0.1})
+        >>> experiment.report("run 1", 0, {"loss": 0.5})
+        >>> experiment.end()
         """
         if state not in STATES:
             raise ValueError(f"state={state!r}: expected one of {', '.join(STATES)}.")

@@ -234,7 +234,17 @@ class PathPartitionFilter:
         return self._parser
 
     def apply(self, path: str) -> bool:
-        """Return whether to read a file."""
+        """Return whether to read a file.
+
+        Examples
+        --------
+        >>> from raycompat.data.datasource import PathPartitionFilter
+        >>> this_year = PathPartitionFilter.of(
+        ...     filter_fn=lambda values: values["year"] == "2024", style="hive"
+        ... )
+        >>> this_year.apply("year=2024/a.csv"), this_year.apply("year=2023/a.csv")
+        (True, False)
+        """
         return self._filter(self._parser(path))
 
     def __call__(self, paths: list[str]) -> list[str]:

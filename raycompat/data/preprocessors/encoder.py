@@ -148,7 +148,15 @@ class LabelEncoder(Preprocessor):
         return [self.label_column]
 
     def get_output_columns(self) -> list[str]:
-        """Return the columns that it writes."""
+        """Return the columns that it writes.
+
+        Examples
+        --------
+        >>> from raycompat.data.preprocessors import LabelEncoder
+        >>> encoder = LabelEncoder("colour")
+        >>> encoder.get_input_columns(), encoder.get_output_columns()
+        (['colour'], ['colour'])
+        """
         return [self.output_column]
 
 

@@ -34,6 +34,15 @@ class TorchVisionPreprocessor(Preprocessor):
     ValueError
         When there are not as many output columns as columns.
 
+    Examples
+    --------
+    In a program with PyTorch and torchvision::
+
+        from torchvision import transforms
+
+        flip = TorchVisionPreprocessor(["image"], transforms.RandomHorizontalFlip())
+        flipped = flip.transform(images)
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.TorchVisionPreprocessor``, 2.60.0. No known difference.

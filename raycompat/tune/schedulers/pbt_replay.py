@@ -55,6 +55,14 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
     ValueError
         When the file is missing, or is not a policy.
 
+    Examples
+    --------
+    After a population was trained, one trial follows the path of its best::
+
+        policy = f"{folder}/pbt_policy_8b1e_00003.txt"
+        replay = PopulationBasedTrainingReplay(policy)
+        tune.run(train, scheduler=replay, stop={"training_iteration": 100})
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.PopulationBasedTrainingReplay``, 2.60.0. No known difference.

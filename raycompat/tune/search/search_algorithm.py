@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 class SearchAlgorithm:
     """Makes the trials of experiments, one when asked.
 
+    Examples
+    --------
+    >>> from raycompat.tune.search import BasicVariantGenerator, SearchAlgorithm
+    >>> isinstance(BasicVariantGenerator(), SearchAlgorithm)
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.search.SearchAlgorithm``, 2.60.0. State is one picklable dict

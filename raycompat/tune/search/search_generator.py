@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 class SearchGenerator(SearchAlgorithm):
     """The search algorithm of an experiment that has a `Searcher`.
 
+    Examples
+    --------
+    >>> from raycompat import tune
+    >>> from raycompat.tune.search import SearchGenerator
+    >>> searcher = tune.create_searcher("hyperopt", metric="loss", mode="min")
+    >>> config = tune.TuneConfig(search_alg=SearchGenerator(searcher))
+
     Notes
     -----
     Ray source: ``ray.tune.search.SearchGenerator``, 2.60.0. No known difference.

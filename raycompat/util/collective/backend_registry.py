@@ -68,6 +68,13 @@ def register_collective_backend(name: str, group_cls: type[BaseGroup]) -> None:
     ValueError
         When the name is taken.
 
+    Examples
+    --------
+    In the driver and in each member, with a subclass of `BaseGroup`::
+
+        register_collective_backend("network", Network)
+        init_collective_group(2, rank, backend="network", group_name="pair")
+
     Notes
     -----
     Ray source: ``ray.util.collective.register_collective_backend``, 2.60.0. No known difference.

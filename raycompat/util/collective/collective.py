@@ -22,6 +22,12 @@ _TIMEOUT_MS = 30_000
 def nccl_available() -> bool:
     """Return whether PyTorch has NCCL and this process sees a GPU.
 
+    Examples
+    --------
+    >>> from raycompat.util import collective
+    >>> collective.nccl_available() == collective.is_backend_available("nccl")
+    True
+
     Notes
     -----
     Ray source: ``ray.util.collective.nccl_available``, 2.60.0. Differs from Ray: needs PyTorch, not
@@ -226,6 +232,18 @@ def create_collective_group(
 
 def destroy_collective_group(group_name: str = "default") -> None:
     """Leave a group; operations that the other members call afterwards fail.
+
+    Examples
+    --------
+    >>> from raycompat.util import collective
+    >>> @ray.remote
+    ... class Lonely:
+    ...     def run(self):
+    ...         collective.init_collective_group(1, 0, "gloo", "one")
+    ...         collective.destroy_collective_group("one")
+    ...         return collective.is_group_initialized("one")
+    >>> ray.get(Lonely.remote().run.remote())
+    False
 
     Notes
     -----

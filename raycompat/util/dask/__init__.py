@@ -69,6 +69,16 @@ def detach(client: Client) -> bool:
     bool
         Whether raycompat was there.
 
+    Examples
+    --------
+    From a program with a client of the shared cluster::
+
+        from distributed import Client
+        from raycompat.util import dask
+
+        client = Client("tcp://192.168.0.1:8786")
+        dask.detach(client)
+
     Notes
     -----
     Differs from Ray: Ray does not have this function. The command ``raycompat detach ADDRESS`` does the
@@ -140,6 +150,13 @@ _IN_CALLBACKS = (
 
 def dataframe_optimize(dsk: Any, keys: Any, **kwargs: Any) -> Any:
     """Return the graph as it is: Dask's data frames optimize themselves.
+
+    Examples
+    --------
+    In a program for Ray::
+
+        with dask.config.set(dataframe_optimize=dataframe_optimize):
+            frame.compute(scheduler=ray_dask_get)
 
     Notes
     -----

@@ -76,7 +76,18 @@ class RayDaskCallback:
         self.unregister()
 
     def register(self) -> None:
-        """Call it for all graphs from now on."""
+        """Call it for all graphs from now on.
+
+        Examples
+        --------
+        >>> from raycompat.util.dask import RayDaskCallback
+        >>> from raycompat.util.dask.callbacks import active_callbacks
+        >>> callback = RayDaskCallback(ray_finish=lambda result: print("finished"))
+        >>> callback.register()
+        >>> len(active_callbacks())
+        1
+        >>> callback.unregister()
+        """
         RayDaskCallback.ray_active.append(self)
 
     def unregister(self) -> None:
@@ -131,6 +142,13 @@ class RayCallbacks(NamedTuple):
 def unpack_ray_callbacks(cbs: Iterable[RayDaskCallback] | None) -> RayCallbacks:
     """Return the functions of callbacks by kind, for programs with a scheduler of their own.
 
+    Examples
+    --------
+    >>> from raycompat.util.dask import RayDaskCallback, unpack_ray_callbacks
+    >>> functions = unpack_ray_callbacks([RayDaskCallback(ray_finish=print)])
+    >>> functions.ray_finish_cbs
+    [<built-in function print>]
+
     Notes
     -----
     Ray source: ``ray.util.dask.unpack_ray_callbacks``, 2.60.0. Differs from Ray: it takes
@@ -145,6 +163,13 @@ def local_ray_callbacks(
     callbacks: list[RayDaskCallback] | None = None,
 ) -> Iterator[list[RayDaskCallback]]:
     """Yield the callbacks, or the active ones; these are not active inside.
+
+    Examples
+    --------
+    >>> from raycompat.util.dask import local_ray_callbacks, RayDaskCallback
+    >>> with RayDaskCallback(ray_finish=print), local_ray_callbacks() as found:
+    ...     len(found)
+    1
 
     Notes
     -----

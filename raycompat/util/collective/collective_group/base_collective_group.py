@@ -33,6 +33,20 @@ class BaseGroup(metaclass=ABCMeta):
     group_name : str
         The name of the group in operations.
 
+    Examples
+    --------
+    A backend overrides all methods; here is the beginning of one::
+
+        class Network(BaseGroup):
+            @classmethod
+            def backend(cls):
+                return "NETWORK"
+
+            def broadcast(self, tensors, broadcast_options):
+                ...
+
+        register_collective_backend("network", Network)
+
     Notes
     -----
     Ray source: ``ray.util.collective.collective_group.base_collective_group.BaseGroup``, 2.60.0.
