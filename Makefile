@@ -31,6 +31,9 @@ TYPED := docs/index docs/quickstart docs/tasks docs/from_ray docs/from_dask docs
 CATALOGUES := _build/gettext locale zh_CN
 # Where the site will be, for example https://example.org/raycompat; search engines get addresses with it.
 DOCS_URL :=
+# The folder of the files en.json and zh_CN.json, which name the versions of the site for the theme's switch between
+# them; for example https://example.org/raycompat/versions. Without it the pages have no switch.
+DOCS_VERSIONS :=
 # Notebooks that each build runs; `make nightly` runs all.
 NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
@@ -152,7 +155,8 @@ docs: setup docs-messages  ## build the documentation in both languages, run its
 	.venv/bin/python docs/_tools/run_notebooks.py _build/html/en $(NOTEBOOKS)
 
 docs-en docs-zh_CN: docs-%: setup
-	$(SPHINX) $(if $(DOCS_URL),-D html_baseurl=$(DOCS_URL:/=)/$*/) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
+	$(SPHINX) $(if $(DOCS_URL),-D html_baseurl=$(DOCS_URL:/=)/$*/) \
+		$(if $(DOCS_VERSIONS),-D versions_url=$(DOCS_VERSIONS:/=)/$*.json) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
 	$(SPHINX) -D language=$* $(SHARED) -d _build/doctrees/$* -b doctest . _build/doctest/$*
 
 docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights

@@ -1,4 +1,4 @@
-"""The release notes, made from CHANGES.md and from the fragments of what comes next."""
+"""The release notes, made from CHANGES.md and its fragments, and the switch between versions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +20,16 @@ KINDS = {"feature": "Features", "bugfix": "Corrections"}
 _HEAD = re.compile(r"(#+) (.+)")
 #: What these files use of Markdown inside of a line.
 _INLINE = re.compile(r"`+([^`]+)`+|\*\*([^*]+)\*\*|\*([^*]+)\*")
+
+
+def offer_versions(app: Sphinx, config: Config) -> None:
+    """Show the theme's switch between versions, where the site says which ones there are."""
+    if config.versions_url:
+        options = config.html_theme_options
+        # The file is not read now: it may be where the site will be, and builds read no network.
+        options["check_switcher"] = False
+        options["switcher"] = {"json_url": config.versions_url, "version_match": config.version}
+        options["navbar_end"] = ["version-switcher", *options["navbar_end"]]
 
 
 class ReleaseNotes(SphinxDirective):
@@ -89,4 +100,7 @@ def _text(kind: type[nodes.TextElement], text: str) -> nodes.TextElement:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive("release-notes", ReleaseNotes)
+    app.add_config_value("versions_url", "", "html", types=[str])
+    # Before the theme, which reads its options when the builder begins.
+    app.connect("config-inited", offer_versions)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
