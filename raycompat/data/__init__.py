@@ -58,6 +58,7 @@ from raycompat.data.read_api import (
     read_tfrecords,
 )
 from raycompat.data.schema import Schema
+from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.sources import (
     from_arrow,
     from_arrow_refs,
@@ -96,6 +97,7 @@ __all__ = [
     "FileShuffleConfig",
     "MixStoppingCondition",
     "Preprocessor",
+    "RandomSeedConfig",
     "ReadTask",
     "RowBasedFileDatasink",
     "SaveMode",

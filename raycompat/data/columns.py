@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat.data import expressions
 from raycompat.data.compute import strategy
-from raycompat.data.expressions import Expr
+from raycompat.data.expressions import Expr, Unnest
 from raycompat.data.options import remote_args
 from raycompat.data.transform import TableStep
 
@@ -87,8 +87,8 @@ class Columns:
 
     def with_columns(
         self,
-        exprs: Mapping[str, Expr] | None = None,
-        *more_exprs: Mapping[str, Expr],
+        exprs: Mapping[str, Expr] | Unnest | None = None,
+        *more_exprs: Mapping[str, Expr] | Unnest,
         compute: Any = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
@@ -106,7 +106,8 @@ class Columns:
         Parameters
         ----------
         exprs, *more_exprs : dict of str to Expr
-            The expressions by the names of their columns.
+            The expressions by the names of their columns; or `unnest` of structs, whose fields become
+            columns.
         compute : TaskPoolStrategy, optional
             Maximum number of concurrent tasks.
         num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
@@ -129,7 +130,7 @@ class Columns:
 
         Notes
         -----
-        Ray source: ``Dataset.with_columns``, 2.60.0. Differs from Ray: there is no ``unnest``.
+        Ray source: ``Dataset.with_columns``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -147,11 +148,17 @@ class Columns:
             pair for each in (exprs, *more_exprs) if each is not None for pair in _pairs(each)
         )
         step = TableStep(expressions.with_columns, (named,))
-        names = ", ".join(name for name, _ in named)
-        return self._mapped(f"WithColumns({names})", step, strategy(compute, None, False), options)
+        names = ", ".join(repr(e) if isinstance(e, Unnest) else e[0] for e in named)
+        has_class = any(
+            (e._expression if isinstance(e, Unnest) else e[1])._has_class() for e in named
+        )
+        pool = strategy(compute, None, has_class)
+        return self._mapped(f"WithColumns({names})", step, pool, options)
 
 
-def _pairs(given: Any) -> list[tuple[str, Expr]]:
+def _pairs(given: Any) -> list[tuple[str, Expr] | Unnest]:
+    if isinstance(given, Unnest):
+        return [given]
     if not isinstance(given, Mapping):
         raise TypeError(
             f"{given!r} is not a dictionary of expressions: {{'double': col('id') * 2}}."

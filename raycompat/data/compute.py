@@ -218,11 +218,11 @@ class ActorMapOperator(MapOperator):
         if worker.num_running and len(self._workers) < self._pool.max_size:
             worker = _Worker(self._start())
             self._workers.append(worker)
-        group = self._groups.popleft()
+        group, slot = self._groups.popleft(), self._slot()
         worker.num_running += 1
         refs = [bundle.ref for bundle in group]
         handle = worker.handle
-        return Task(lambda: handle.map_blocks.remote(*refs), group, self._slot(), on_worker=worker)
+        return Task(lambda: handle.map_blocks.remote(slot, *refs), group, slot, on_worker=worker)
 
     def end_task(self, task: Task, output: TaskOutput) -> None:
         """Record an end; the actor can take another call."""
@@ -234,5 +234,5 @@ class ActorMapOperator(MapOperator):
         self._workers.clear()
 
 
-def _no_submission(group: list[Bundle]) -> Sequence[Any]:
+def _no_submission(slot: int, group: list[Bundle]) -> Sequence[Any]:
     raise NotImplementedError

@@ -16,7 +16,7 @@ import raycompat as ray
 from raycompat._old.data import keys
 from raycompat._old.data.methods import OldMethods
 from raycompat._surface.modules import names_of
-from raycompat.data import exchange, grouping, plan, preview
+from raycompat.data import exchange, grouping, plan, preview, seeds
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows
 from raycompat.data.columns import Columns
 from raycompat.data.combination import Combination
@@ -28,6 +28,7 @@ from raycompat.data.maps import Maps
 from raycompat.data.options import refuse_options
 from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
 from raycompat.data.schema import Schema, united
+from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.storable import shown_schema, storable
 from raycompat.data.writing import Writing
@@ -230,13 +231,17 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     # Rows from one block to another.
 
     def random_shuffle(
-        self, *, seed: int | None = None, num_blocks: int | None = None, **ray_remote_args: Any
+        self,
+        *,
+        seed: int | RandomSeedConfig | None = None,
+        num_blocks: int | None = None,
+        **ray_remote_args: Any,
     ) -> Dataset:
         """Put all rows into a random order.
 
         Parameters
         ----------
-        seed : int, optional
+        seed : int or RandomSeedConfig, optional
             Seed of the random numbers. With the same seed and blocks the order is the same.
         num_blocks : int, optional
             Blocks to make. Default: the present number.
@@ -252,12 +257,18 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         Ray source: ``Dataset.random_shuffle``, 2.60.0. No known difference.
         """
         refuse_options("Dataset.random_shuffle", **ray_remote_args)
+        seeds.check(seed, "random_shuffle")
         target = self._context.target_max_block_size
         stages = functools.partial(exchange.shuffle, seed, num_blocks, target)
         return self._derived(AllToAll((self._plan,), "RandomShuffle", stages))
 
-    def randomize_block_order(self, *, seed: int | None = None) -> Dataset:
+    def randomize_block_order(self, *, seed: int | RandomSeedConfig | None = None) -> Dataset:
         """Put the blocks into a random order, and leave the rows in them.
+
+        Parameters
+        ----------
+        seed : int or RandomSeedConfig, optional
+            Seed of the random numbers.
 
         Examples
         --------
@@ -268,6 +279,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         -----
         Ray source: ``Dataset.randomize_block_order``, 2.60.0. No known difference.
         """
+        seeds.check(seed, "randomize_block_order")
         stages = functools.partial(exchange.reorder_blocks, seed)
         return self._derived(AllToAll((self._plan,), "RandomizeBlockOrder", stages))
 

@@ -15,9 +15,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raycompat.data import block, frames, tasks
+from raycompat.data import block, frames, seeds, tasks
 from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
+from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import shown, storable
 
 #: Number of rows of each block that a sort samples to find the cuts.
@@ -125,19 +126,23 @@ def exchange(
 
 
 def shuffle(
-    seed: int | None, num_blocks: int | None, target_bytes: int, bundles: list[Bundle]
+    seed: int | RandomSeedConfig | None,
+    num_blocks: int | None,
+    target_bytes: int,
+    bundles: list[Bundle],
 ) -> Stages:
     """Put all rows into a random order."""
     inputs = filled(bundles)
     if not inputs:
         return []
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    number = seeds.number(seed, seeds.next_execution())
     num_parts = num_blocks or fitting_parts(inputs)
     groups = grouped(inputs, target_bytes)
     bundles.clear()
     del inputs
-    yield from exchange(groups, num_parts, (_random_parts, seed), (_shuffled, seed, target_bytes))
+    yield from exchange(
+        groups, num_parts, (_random_parts, number), (_shuffled, number, target_bytes)
+    )
     return None
 
 
@@ -159,9 +164,10 @@ def _shuffled(number: int, seed: int, target_bytes: int, *tables: Block) -> list
     return [table.take(pa.array(order))]
 
 
-def reorder_blocks(seed: int | None, bundles: list[Bundle]) -> Stages:
+def reorder_blocks(seed: int | RandomSeedConfig | None, bundles: list[Bundle]) -> Stages:
     """Put the blocks into a random order, and leave the rows in them."""
-    order = np.random.default_rng(seed).permutation(len(bundles))
+    random = np.random.default_rng(seeds.entropy(seed, seeds.next_execution()))
+    order = random.permutation(len(bundles))
     yield Stage([])
     return [bundles[index] for index in order]
 

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import raycompat as ray
 from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.context import DataContext, ExecutionResources
+from raycompat.data.exceptions import mark
 from raycompat.data.operators import Operator, Task
 from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
@@ -377,7 +378,7 @@ class Execution:
     def _end_stream(self, number: int, call: _Streaming) -> None:
         del self._running[number]
         if call.block is not None:
-            ray.get(call.block)  # it is the error that the task has ended with
+            _raise_error(call)
         self._conclude(call.task, TaskOutput(wall_s=call.wall_s, cpu_s=call.cpu_s))
 
     def _cancel(self, operator: Operator) -> None:
@@ -441,6 +442,16 @@ def _cancel(call: _Call) -> None:
         return
     _expect_errors(call.refs)
     ray.cancel(call.refs[0])
+
+
+def _raise_error(call: _Streaming) -> None:
+    """Raise the error that a task has ended with."""
+    try:
+        ray.get(call.block)
+    except ray.exceptions.RayTaskError as error:
+        if call.task.operator.calls_functions:
+            mark(error)
+        raise
 
 
 def _expect_errors(refs: Sequence[Any]) -> None:

@@ -5,19 +5,36 @@ An expression is a tree that is evaluated on the Arrow table of a block, by ``py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import builtins
+import logging
+import uuid as uuid_module
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raycompat.data import block, frames
+from raycompat.data import block, files, frames, seeds
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
+from raycompat.data.namespaces import Arrays, Lists, Maps, Structs, Texts, Times
+from raycompat.data.seeds import Numbers, RandomSeedConfig
 from raycompat.data.storable import storable
-from raycompat.exceptions import UnsupportedRayFeatureError
 
-__all__ = ["Expr", "col", "lit", "pyarrow_udf", "udf"]
+__all__ = [
+    "Expr",
+    "col",
+    "download",
+    "lit",
+    "monotonically_increasing_id",
+    "pyarrow_udf",
+    "random",
+    "udf",
+    "unnest",
+    "uuid",
+]
 
 
 class Expr:
@@ -33,16 +50,24 @@ class Expr:
 
     Notes
     -----
-    Ray source: ``ray.data.expressions.Expr``, 2.60.0. Differs from Ray: there are no namespaces such as
-    ``.str``; wrap a function of ``pyarrow.compute`` by `pyarrow_udf`.
+    Ray source: ``ray.data.expressions.Expr``, 2.60.0. Differs from Ray: the text of an expression is
+    its Python code, not a tree.
     """
 
-    name: str | None = None
+    name: builtins.str | None = None
 
     def _evaluate(self, table: Block) -> Any:
         raise NotImplementedError
 
-    def _sources(self) -> set[str]:
+    def _parts(self) -> Iterator[Expr]:
+        """Return the expressions that it is computed from."""
+        return iter(())
+
+    def _has_class(self) -> bool:
+        """Return whether a class is to be constructed for it."""
+        return any(each._has_class() for each in self._parts())
+
+    def _sources(self) -> set[builtins.str]:
         """Return the names of the columns whose kind of pandas type its values have."""
         return set()
 
@@ -165,7 +190,7 @@ class Expr:
         """
         return ~self.is_in(values)
 
-    def alias(self, name: str) -> Expr:
+    def alias(self, name: builtins.str) -> Expr:
         """Return the same expression under a name.
 
         Examples
@@ -328,14 +353,35 @@ class Expr:
             target_type = target_type.to_arrow_dtype()
         return self._call(pc.cast, target_type=target_type, safe=safe)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in ("arr", "dt", "list", "map", "str", "struct"):
-            raise UnsupportedRayFeatureError(
-                f"The namespace .{name} of expressions",
-                "expressions are numbers, comparisons and functions here",
-                "wrap a function of pyarrow.compute by raycompat.data.expressions.pyarrow_udf",
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def str(self) -> Texts:
+        """Functions of text."""
+        return Texts(self)
+
+    @property
+    def dt(self) -> Times:
+        """Functions of times and dates."""
+        return Times(self)
+
+    @property
+    def list(self) -> Lists:
+        """Functions of lists, and their parts."""
+        return Lists(self)
+
+    @property
+    def struct(self) -> Structs:
+        """Fields of structs."""
+        return Structs(self)
+
+    @property
+    def map(self) -> Maps:
+        """Keys and values of maps."""
+        return Maps(self)
+
+    @property
+    def arr(self) -> Arrays:
+        """Functions of arrays of a fixed size."""
+        return Arrays(self)
 
 
 class _Column(Expr):
@@ -366,6 +412,96 @@ class _Literal(Expr):
         return f"lit({self.value!r})"
 
 
+class _Made(Expr):
+    """A new value for each row, which depends on the task."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        #: What it keeps between the blocks of a task is stored under this key.
+        self._key = uuid_module.uuid4().hex
+
+    def _evaluate(self, table: Block) -> Any:
+        return self._values(table.num_rows, seeds.of_task())
+
+    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+class _Random(_Made):
+    def __init__(self, seed: RandomSeedConfig) -> None:
+        super().__init__("random()" if seed.seed is None else f"random(seed={seed.seed})")
+        self._seed = seed
+
+    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+        if self._key not in numbers.kept:
+            begin = seeds.entropy(self._seed, numbers.execution)
+            if begin is not None:
+                begin = [numbers.task, *([begin] if isinstance(begin, int) else begin)]
+            numbers.kept[self._key] = np.random.default_rng(begin)
+        return numbers.kept[self._key].random(num_rows)
+
+
+class _Uuid(_Made):
+    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+        return pa.array([str(uuid_module.uuid4()) for _ in range(num_rows)], pa.string())
+
+
+class _Increasing(_Made):
+    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+        first = numbers.kept.get(self._key, numbers.task << _ROW_BITS)
+        numbers.kept[self._key] = first + num_rows
+        return np.arange(first, first + num_rows, dtype=np.int64)
+
+
+class _Download(Expr):
+    def __init__(self, uris: Expr, filesystem: Any) -> None:
+        self._uris, self._filesystem = uris, filesystem
+
+    def _evaluate(self, table: Block) -> Any:
+        uris = self._uris._evaluate(table).to_pylist()
+        with ThreadPoolExecutor(_DOWNLOADS) as threads:
+            return pa.array(list(threads.map(self._content, uris)), pa.binary())
+
+    def _content(self, uri: str | None) -> bytes | None:
+        if uri is None:
+            return None
+        try:
+            filesystem, path = files.resolve(uri, self._filesystem)
+            with filesystem.open_input_stream(path) as stream:
+                return bytes(stream.read())
+        except (OSError, ValueError) as error:
+            _log.warning("%r could not be downloaded, so its value is missing: %s", uri, error)
+            return None
+
+    def __repr__(self) -> str:
+        return f"download({self._uris.name!r})"
+
+
+class Unnest:
+    """The fields of structs as columns, for `Dataset.with_columns`; see `unnest`."""
+
+    def __init__(self, expression: Expr) -> None:
+        self._expression = expression
+
+    def columns(self, table: Block) -> dict[str, Any]:
+        """Return the columns by their names."""
+        value = self._expression._evaluate(table)
+        if isinstance(value, pa.ChunkedArray):
+            value = value.combine_chunks()
+        if not isinstance(value, pa.StructArray):
+            raise TypeError(
+                f"{self!r}: the values of {self._expression!r} are not structs. Give an expression "
+                "of structs."
+            )
+        return dict(zip(value.type.names, value.flatten(), strict=True))
+
+    def __repr__(self) -> str:
+        return f"unnest({self._expression!r})"
+
+
 class _Alias(Expr):
     def __init__(self, expression: Expr, name: str) -> None:
         self._expression, self.name = expression, name
@@ -373,12 +509,23 @@ class _Alias(Expr):
     def _evaluate(self, table: Block) -> Any:
         return self._expression._evaluate(table)
 
+    def _parts(self) -> Iterator[Expr]:
+        yield self._expression
+
     def _sources(self) -> set[str]:
         return self._expression._sources()
 
     def __repr__(self) -> str:
         return f"{_nested(self._expression)}.alias({self.name!r})"
 
+
+#: The numbers of the rows of a task have so many bits, those above are the number of the task.
+_ROW_BITS = 33
+
+#: Files of a block that are downloaded at a time.
+_DOWNLOADS = 16
+
+_log = logging.getLogger(__name__)
 
 #: Functions whose values have the same type whatever types of pandas the columns have.
 _OF_OWN_TYPE = (pc.cast, pc.is_null, pc.is_valid)
@@ -408,8 +555,14 @@ class _Call(Expr):
     def _sources(self) -> set[str]:
         if self._function in _OF_OWN_TYPE:
             return set()
-        given = [*self._args, *self._options.values()]
-        return {name for each in given if isinstance(each, Expr) for name in each._sources()}
+        return {name for each in self._parts() for name in each._sources()}
+
+    def _parts(self) -> Iterator[Expr]:
+        given = (*self._args, *self._options.values())
+        return (each for each in given if isinstance(each, Expr))
+
+    def _has_class(self) -> bool:
+        return isinstance(self._function, _Instance) or super()._has_class()
 
     def __repr__(self) -> str:
         if self._sign is not None:
@@ -441,6 +594,121 @@ def _add(left: Any, right: Any) -> Any:
         sides = [pa.scalar(each) if isinstance(each, str) else each for each in (left, right)]
         return pc.binary_join_element_wise(*sides, "")
     return pc.add(left, right)
+
+
+def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
+    """Return the expression of random numbers from 0 to before 1.
+
+    Parameters
+    ----------
+    seed : int, optional
+        The seed; by default each execution has other numbers.
+    reseed_after_execution : bool, default True
+        Give each execution other numbers, which the seed determines too.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import col, random
+    >>> rows = ray.data.range(3).with_column("order", random(seed=1)).take_all()
+    >>> all(0 <= row["order"] < 1 for row in rows)
+    True
+
+    Notes
+    -----
+    Ray source: ``ray.data.expressions.random``, 2.60.0. No known difference.
+    """
+    return _Random(RandomSeedConfig(seed, reseed_after_execution))
+
+
+def uuid() -> Expr:
+    """Return the expression of a random identifier (a UUID of version 4, as text) for each row.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import uuid
+    >>> rows = ray.data.range(2).with_column("key", uuid()).take_all()
+    >>> len({row["key"] for row in rows})
+    2
+
+    Notes
+    -----
+    Ray source: ``ray.data.expressions.uuid``, 2.60.0. No known difference.
+    """
+    return _Uuid("uuid()")
+
+
+def monotonically_increasing_id() -> Expr:
+    """Return the expression of a number that each row of an execution has for itself.
+
+    The upper 31 bits are the number of the task, the lower 33 bits that of the row in the task.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import monotonically_increasing_id
+    >>> numbered = ray.data.range(2, override_num_blocks=2)
+    >>> numbered.with_column("number", monotonically_increasing_id()).take_all()
+    [{'id': 0, 'number': 0}, {'id': 1, 'number': 8589934592}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.expressions.monotonically_increasing_id``, 2.60.0. No known difference.
+    """
+    return _Increasing("monotonically_increasing_id()")
+
+
+def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
+    """Return the expression of the contents of files, as bytes.
+
+    Parameters
+    ----------
+    uri_column_name : str
+        The column of paths, or of URLs of a scheme that pyarrow or fsspec knows.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system of the paths. Default: as the scheme says.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from raycompat.data.expressions import download
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "name.txt"
+    >>> _ = path.write_text("Ada")
+    >>> contents = ray.data.from_items([{"path": str(path)}]).with_column("text", download("path"))
+    >>> contents.select_columns("text").take_all()
+    [{'text': b'Ada'}]
+
+    Notes
+    -----
+    The value of a file that cannot be read is missing, and a warning says why. Ray source:
+    ``ray.data.expressions.download``, 2.60.0. No known difference.
+    """
+    return _Download(col(uri_column_name), filesystem)
+
+
+def unnest(expr: Expr) -> Unnest:
+    """Return a column for each field of structs, for `Dataset.with_columns`.
+
+    Parameters
+    ----------
+    expr : Expr
+        An expression of structs, which is evaluated once.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import col, unnest
+    >>> users = ray.data.from_items([{"user": {"name": "Ada", "age": 36}}])
+    >>> users.with_columns(unnest(col("user"))).select_columns(["name", "age"]).take_all()
+    [{'name': 'Ada', 'age': 36}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.expressions.unnest``, 2.60.0. Differs from Ray: that the values are not
+    structs is known when the first block is computed.
+    """
+    if isinstance(expr, Unnest):
+        raise TypeError(f"unnest({expr!r}): it is unnested already. Use unnest once.")
+    if not isinstance(expr, Expr):
+        raise TypeError(f"unnest({expr!r}): give an expression, such as col('user').")
+    return Unnest(expr)
 
 
 def _floor_divide(left: Any, right: Any) -> Any:
@@ -486,12 +754,15 @@ def lit(value: Any) -> Expr:
 
 
 def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
-    """Make a function of Arrow arrays usable in expressions, as a decorator.
+    """Make a function or a class of Arrow arrays usable in expressions, as a decorator.
+
+    A class is called with the arguments of its constructor. The result is a function of expressions,
+    which calls an instance. Instances are made in the actors of a pool, one in each.
 
     Parameters
     ----------
     return_dtype : DataType, optional
-        Has no effect: the function's array has a type.
+        Has no effect: the array that is returned has a type.
 
     Examples
     --------
@@ -505,34 +776,56 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
 
     Notes
     -----
-    Ray source: ``ray.data.expressions.udf``, 2.60.0. Differs from Ray: classes are not supported.
+    Ray source: ``ray.data.expressions.udf``, 2.60.0. No known difference.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Expr]:
-        if isinstance(function, type):
-            raise UnsupportedRayFeatureError(
-                "udf of a class",
-                "an expression is evaluated in tasks, which keep nothing",
-                "give the class to Dataset.map_batches",
-            )
-        return lambda *args, **kwargs: _Call(function, args, kwargs)
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(function, type):
+            return lambda *args, **kwargs: _Call(function, args, kwargs)
+        kind: type = function
+
+        def construct(*args: Any, **kwargs: Any) -> Callable[..., Expr]:
+            instance = _Instance(kind, args, kwargs)
+            return lambda *args, **kwargs: _Call(instance, args, kwargs)
+
+        return construct
 
     return decorate
+
+
+class _Instance:
+    """An instance of a class, which each process makes when it is called first."""
+
+    def __init__(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._arguments = (kind, args, kwargs)
+        self._made: Any = None
+
+    @property
+    def __name__(self) -> str:
+        return self._arguments[0].__name__
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._made is None:
+            kind, given, named = self._arguments
+            self._made = kind(*given, **named)
+        return self._made(*args, **kwargs)
 
 
 #: Blocks are Arrow tables in any case, so there is nothing to convert.
 pyarrow_udf = udf
 
 
-def with_columns(table: Block, expressions: tuple[tuple[str, Expr], ...]) -> Block:
+def with_columns(table: Block, expressions: tuple[tuple[str, Expr] | Unnest, ...]) -> Block:
     """Return a table with columns computed from those that it had."""
     made = table
     origins = {}
-    for name, expression in expressions:
+    for name, expression, evaluated in _evaluated(table, expressions):
         origins[name] = expression._sources()
-        value = expression._evaluate(table)
-        if isinstance(value, pa.Scalar):
-            value = pa.repeat(value, table.num_rows)
+        is_one = isinstance(evaluated, pa.Scalar)
+        value = pa.repeat(evaluated, table.num_rows) if is_one else evaluated
         column = block.to_table({name: value})[name]
         if len(column) != table.num_rows:
             raise ValueError(
@@ -543,6 +836,18 @@ def with_columns(table: Block, expressions: tuple[tuple[str, Expr], ...]) -> Blo
         else:
             made = made.append_column(pa.field(name, column.type), column)
     return storable(frames.with_record_from(made, table, origins))
+
+
+def _evaluated(
+    table: Block, expressions: tuple[tuple[str, Expr] | Unnest, ...]
+) -> Iterator[tuple[str, Expr, Any]]:
+    for each in expressions:
+        if isinstance(each, Unnest):
+            for name, value in each.columns(table).items():
+                yield name, each._expression, value
+        else:
+            name, expression = each
+            yield name, expression, expression._evaluate(table)
 
 
 def kept(table: Block, condition: Expr) -> Block:

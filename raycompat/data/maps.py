@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from raycompat.data import batch, block, condition, frames, transform
+from raycompat.data import batch, block, condition, frames, seeds, transform
 from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.expressions import Expr, kept
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Map, Node, has_blocks
+from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
 from raycompat.data.transform import (
     FilterRows,
@@ -160,8 +161,9 @@ class Maps:
             Given a batch, it returns a batch of any format and number of rows, or yields several. A
             class is constructed once in each actor of a pool. If it is asynchronous, up to 16
             calls run at the same time in each task or actor; the order is kept.
-        batch_size : int, optional
-            Rows of a batch. Default: those of a block.
+        batch_size : int or "auto", optional
+            Rows of a batch; ``"auto"``: as many as have about 16 MiB together. Default: those of a
+            block.
         batch_format : {"default", "numpy", "pandas", "pyarrow", None}
             The format of the argument of `fn`: a dictionary of arrays (default), a DataFrame or a
             table. The first axis of an array is the rows.
@@ -199,7 +201,8 @@ class Maps:
         """
         if batch_size == "default":
             batch_size = 1024
-        batch.check_size(batch_size)
+        if batch_size != transform.AUTO:
+            batch.check_size(batch_size)
         batch.check_format(batch_format)
         options = remote_args(
             ray_remote_args,
@@ -223,8 +226,9 @@ class Maps:
         )
         pool = strategy(compute, concurrency, function.is_class)
         of_tasks = frames.format_for(batch_format, self._context)
+        min_rows = 1 if batch_size in (None, transform.AUTO) else batch_size
         step = MapBatches(function, batch_size, of_tasks, zero_copy_batch)
-        return self._mapped(f"MapBatches({function.name})", step, pool, options, batch_size or 1)
+        return self._mapped(f"MapBatches({function.name})", step, pool, options, min_rows)
 
     def flat_map(
         self,
@@ -638,14 +642,16 @@ class Maps:
         step = TableStep(transform.rename, (names,))
         return self._mapped("RenameColumns", step, strategy(None, concurrency, False), options)
 
-    def random_sample(self, fraction: float, *, seed: int | None = None) -> Dataset:
+    def random_sample(
+        self, fraction: float, *, seed: int | RandomSeedConfig | None = None
+    ) -> Dataset:
         """Keep each row with a probability.
 
         Parameters
         ----------
         fraction : float
             The probability, from 0 to 1.
-        seed : int, optional
+        seed : int or RandomSeedConfig, optional
             Seed of the random numbers; each block starts with it.
 
         Examples
@@ -666,6 +672,7 @@ class Maps:
             raise ValueError(
                 f"fraction={fraction!r} is not a probability: give a number from 0 to 1."
             )
+        seeds.check(seed, "random_sample")
         if not has_blocks(self._plan):
             raise ValueError("random_sample: the data set has no blocks, so no rows to draw from.")
         step = TableStep(transform.sample, (fraction, seed))

@@ -94,6 +94,9 @@ class Operator:
     #: Whether it needs all its input before its first output: then its input does not count as flow.
     is_barrier = False
 
+    #: Whether its tasks call functions of users.
+    calls_functions = False
+
     def __init__(self, name: str, num_ports: int = 1, cpus: float = 0.0) -> None:
         self.name = name
         self.cpus = cpus
@@ -216,10 +219,12 @@ class InputOperator(Operator):
 class MapOperator(Operator):
     """Makes a task of each bundle, or of several bundles that together fill a batch."""
 
+    calls_functions = True
+
     def __init__(
         self,
         name: str,
-        submit: Callable[[list[Bundle]], Any],
+        submit: Callable[[int, list[Bundle]], Any],
         *,
         cpus: float = 1.0,
         min_rows: int = 1,
@@ -249,8 +254,8 @@ class MapOperator(Operator):
 
     def next_task(self) -> Task:
         """Return the task for the next bundles."""
-        group = self._groups.popleft()
-        return Task(lambda: self._submit(group), group, self._slot())
+        group, slot = self._groups.popleft(), self._slot()
+        return Task(lambda: self._submit(slot, group), group, slot)
 
     @property
     def has_all_input(self) -> bool:
@@ -287,8 +292,10 @@ class ReadOperator(Operator):
         *,
         cpus: float = 1.0,
         limit: int | None = None,
+        calls_functions: bool = False,
     ) -> None:
         super().__init__(name, num_ports=0, cpus=cpus)
+        self.calls_functions = calls_functions
         self._calls = calls
         self._limit = limit
 

@@ -213,9 +213,9 @@ def _map(node: Map, context: DataContext) -> Operator:
 
         return ActorMapOperator(node.name, start, node.compute, node.min_rows)
 
-    def submit(bundles: list[Bundle]) -> Any:
+    def submit(number: int, bundles: list[Bundle]) -> Any:
         function = tasks.map_blocks.options(**{"name": node.name, **fixed, **of_each()})
-        return function.remote(transform, *(bundle.ref for bundle in bundles))
+        return function.remote(transform, number, *(bundle.ref for bundle in bundles))
 
     return MapOperator(
         node.name,
@@ -230,6 +230,11 @@ def _read(node: Read, context: DataContext) -> Operator:
     transform = ray.put(Transform(node.steps, context.target_max_block_size))
     fixed, of_each = options.split(node.remote_args)
     function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
-    calls = [functools.partial(function.remote, each, transform) for each in node.read_tasks]
+    calls = [
+        functools.partial(function.remote, each, transform, number)
+        for number, each in enumerate(node.read_tasks)
+    ]
     cpus = fixed.get("num_cpus", 1.0)
-    return ReadOperator(node.name, calls, cpus=cpus, limit=node.compute.size)
+    return ReadOperator(
+        node.name, calls, cpus=cpus, limit=node.compute.size, calls_functions=bool(node.steps)
+    )

@@ -101,16 +101,16 @@ def _streamed(tables: Iterable[Block], files: list[str] | None) -> Made:
 
 
 @ray.remote(**_AHEAD)
-def map_blocks(transform: Transform, *tables: Block) -> Made:
-    """Run the steps of an operator on some blocks."""
-    yield from _streamed(transform.load()(tables), [])
+def map_blocks(transform: Transform, number: int, *tables: Block) -> Made:
+    """Run the steps of an operator on some blocks, in its task of a number."""
+    yield from _streamed(transform.load()(number, tables), [])
 
 
 @ray.remote(**_AHEAD)
-def read(task: ReadTask, transform: Transform) -> Made:
-    """Run a read task, and the steps of an operator on its blocks."""
+def read(task: ReadTask, transform: Transform, number: int) -> Made:
+    """Run a read task, and the steps of an operator on its blocks, in its task of a number."""
     tables = (frames.unrecorded(storable(table)) for table in task())
-    yield from _streamed(transform.load()(tables), task.metadata.input_files)
+    yield from _streamed(transform.load()(number, tables), task.metadata.input_files)
 
 
 @ray.remote(num_returns=2)
@@ -150,6 +150,6 @@ class MapActor:
         self._run = transform.load()
 
     @ray.method(**_AHEAD)
-    def map_blocks(self, *tables: Block) -> Made:
-        """Run the steps on some blocks."""
-        yield from _streamed(self._run(tables), [])
+    def map_blocks(self, number: int, *tables: Block) -> Made:
+        """Run the steps on some blocks, in the operator's task of a number."""
+        yield from _streamed(self._run(number, tables), [])

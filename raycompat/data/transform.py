@@ -6,20 +6,25 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from raycompat._old.data import plain_rows
-from raycompat.data import batch, block, concurrent, frames
+from raycompat.data import batch, block, concurrent, frames, seeds
 from raycompat.data.block import Block
+from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
 
 Tables: TypeAlias = Iterable[Block]
 
 #: Maps batches or rows to the results of a function.
 ResultsOf: TypeAlias = Callable[[Iterable[Any]], Iterator[Any]]
+
+#: The `batch_size` that is chosen from the bytes of a row, and the bytes of such a batch.
+AUTO: Literal["auto"] = "auto"
+_AUTO_BYTES = 16 * 2**20
 
 #: Rows of a function of rows that become one table before tables are put together: at most so many
 #: rows, and no more after so many bytes.
@@ -101,7 +106,7 @@ class MapBatches:
     """Call a function with each batch; it returns a batch, or yields several."""
 
     function: UserFunction
-    batch_size: int | None
+    batch_size: int | Literal["auto"] | None
     batch_format: str | None
     zero_copy: bool = True
 
@@ -109,9 +114,12 @@ class MapBatches:
         """Return the function of tables."""
         function = self.function.load()
 
-        return lambda tables: tables_of(
-            function(map(self._given, batch.sized(tables, self.batch_size)))
-        )
+        return lambda tables: tables_of(function(map(self._given, self._sized(tables))))
+
+    def _sized(self, tables: Tables) -> Iterator[Block]:
+        if self.batch_size != AUTO:
+            return batch.sized(tables, self.batch_size)
+        return (part for table in tables for part in batch.sized([table], _fitting_rows(table)))
 
     def _given(self, table: Block) -> Any:
         given = batch.formatted(table, self.batch_format)
@@ -125,6 +133,11 @@ def tables_of(results: Iterable[Any]) -> Iterator[Block]:
             yield from map(block.to_table, result)
         else:
             yield block.to_table(result)
+
+
+def _fitting_rows(table: Block) -> int:
+    size_bytes: int = table.nbytes
+    return max(1, _AUTO_BYTES * int(table.num_rows) // max(1, size_bytes))
 
 
 def _copied(given: Any) -> Any:
@@ -259,9 +272,10 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
     return frames.renamed(table, [names.get(name, name) for name in table.column_names])
 
 
-def sample(table: Block, fraction: float, seed: int | None) -> Block:
+def sample(table: Block, fraction: float, seed: int | RandomSeedConfig | None) -> Block:
     """Return each row with a probability."""
-    chosen = np.random.default_rng(seed).random(table.num_rows) < fraction
+    random = np.random.default_rng(seeds.entropy(seed, seeds.of_task().execution))
+    chosen = random.random(table.num_rows) < fraction
     return frames.unrecorded(table).filter(pa.array(chosen))
 
 
@@ -271,12 +285,14 @@ class Transform:
 
     steps: tuple[Step, ...]
     target_bytes: int
+    execution: int = field(default_factory=seeds.next_execution)
 
-    def load(self) -> Callable[[Tables], Iterator[Block]]:
-        """Return the function that takes all steps."""
+    def load(self) -> Callable[[int, Tables], Iterator[Block]]:
+        """Return the function that takes all steps in the task of a number."""
         loaded = [step.load() for step in self.steps]
 
-        def run(tables: Tables) -> Iterator[Block]:
+        def run(task: int, tables: Tables) -> Iterator[Block]:
+            seeds.current.set(seeds.Numbers(self.execution, task))
             for step in loaded:
                 tables = step(tables)
             return batch.of_target_size(tables, self.target_bytes)

@@ -1094,3 +1094,57 @@ def test_missing_values_in_groups(data, cluster):
     assert math.isnan(sums[1])
     assert found("Std", False)[0] is None
     assert math.isnan(found("Unique", False)[1][0])
+
+
+def test_the_error_of_a_function(cluster, data):
+    def fail(row):
+        raise ZeroDivisionError("no such row")
+
+    def keep(row):
+        return row
+
+    errors = importlib.import_module(f"{cluster.__name__}.data.exceptions")
+    assert errors.UserCodeException is cluster.exceptions.UserCodeException
+    rows = data.range(3)
+    for made in (
+        rows.map(fail),
+        rows.flat_map(fail),
+        rows.filter(fail),
+        rows.map_batches(fail),
+        rows.map(keep).materialize().map(fail),
+    ):
+        with pytest.raises(errors.UserCodeException, match="no such row") as caught:
+            made.take_all()
+        assert isinstance(caught.value, cluster.exceptions.RayTaskError)
+
+
+def test_batches_of_a_fitting_size(data):
+    def count(batch):
+        return {"rows": [len(batch["data"])]}
+
+    large = data.range_tensor(40, shape=(2**20,), override_num_blocks=1)
+    sizes = [row["rows"] for row in large.map_batches(count, batch_size="auto").take_all()]
+    assert sum(sizes) == 40
+    assert len(sizes) > 1
+    small = data.range_tensor(40, shape=(2,), override_num_blocks=1)
+    sizes = [row["rows"] for row in small.map_batches(count, batch_size="auto").take_all()]
+    assert sizes == [40]
+
+
+def test_seeds_of_one_and_of_all_executions(data):
+    rows = data.range(200, override_num_blocks=2)
+
+    def twice(made):
+        return [row["id"] for row in made.take_all()], [row["id"] for row in made.take_all()]
+
+    same = data.RandomSeedConfig(seed=1, reseed_after_execution=False)
+    first, second = twice(rows.random_shuffle(seed=same))
+    assert first == second != list(range(200))
+    first, second = twice(rows.random_shuffle(seed=data.RandomSeedConfig(seed=1)))
+    assert first != second
+    assert sorted(first) == sorted(second) == list(range(200))
+    assert rows.randomize_block_order(seed=same).count() == 200
+    first, second = twice(rows.random_sample(0.5, seed=same))
+    assert sorted(first) == sorted(second)
+    first, second = twice(rows.random_sample(0.5, seed=data.RandomSeedConfig(seed=1)))
+    assert sorted(first) != sorted(second)

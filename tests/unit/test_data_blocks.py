@@ -424,7 +424,7 @@ def test_outputs_are_in_the_order_of_the_tasks(order):
 
 
 def test_a_map_waits_for_the_rows_of_a_batch():
-    operator = MapOperator("Map", lambda bundles: None, min_rows=10)
+    operator = MapOperator("Map", lambda number, bundles: None, min_rows=10)
     operator.add(0, bundle(6))
     assert not operator.has_task()
     operator.add(0, bundle(6))
@@ -436,7 +436,7 @@ def test_a_map_waits_for_the_rows_of_a_batch():
 
 
 def test_a_map_has_no_more_tasks_than_its_limit():
-    operator = MapOperator("Map", lambda bundles: None, limit=1)
+    operator = MapOperator("Map", lambda number, bundles: None, limit=1)
     operator.add(0, bundle(1))
     operator.add(0, bundle(1))
     task = start(operator)
@@ -494,8 +494,8 @@ def test_stages_follow_each_other():
 
 def pipeline(num_bytes):
     """Return a source whose tasks make 100 bytes each, and a map behind it."""
-    source = MapOperator("Read", lambda bundles: None)
-    after = MapOperator("Map", lambda bundles: None)
+    source = MapOperator("Read", lambda number, bundles: None)
+    after = MapOperator("Map", lambda number, bundles: None)
     source.downstream, after.upstream = (after, 0), [source]
     source.num_ended, source.stats.num_blocks, source.stats.size_bytes = 1, 1, 100
     for _ in range(50):

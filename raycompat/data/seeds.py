@@ -1,0 +1,101 @@
+"""Seeds that may differ in each execution, and the numbers of tasks and executions."""
+
+from __future__ import annotations
+
+import itertools
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RandomSeedConfig"]
+
+
+@dataclass(frozen=True)
+class RandomSeedConfig:
+    """A seed for `Dataset.random_shuffle`, `randomize_block_order` and `random_sample`.
+
+    Parameters
+    ----------
+    seed : int, optional
+        The seed; by default each execution has other random numbers.
+    reseed_after_execution : bool, default True
+        Give each execution of a data set other random numbers, which the seed determines too. Otherwise
+        all executions have the same.
+    use_timestamp_as_default : bool, default False
+        Has no effect: without a seed the operating system gives one.
+
+    Examples
+    --------
+    >>> config = ray.data.RandomSeedConfig(seed=1, reseed_after_execution=False)
+    >>> shuffled = ray.data.range(100).random_shuffle(seed=config)
+    >>> shuffled.take_all() == shuffled.take_all()
+    True
+
+    Notes
+    -----
+    Ray source: ``ray.data.RandomSeedConfig``, 2.60.0. Differs from Ray: see `use_timestamp_as_default`.
+    """
+
+    seed: int | None = None
+    reseed_after_execution: bool = True
+    use_timestamp_as_default: bool = False
+
+
+@dataclass
+class Numbers:
+    """The numbers of an execution and of a task in it, from which random numbers begin.
+
+    Parameters
+    ----------
+    execution : int
+        The number of the execution in the driver.
+    task : int
+        The number of the task in its operator.
+    kept : dict
+        What an expression keeps from one block of the task to the next, by a name.
+    """
+
+    execution: int = 0
+    task: int = 0
+    kept: dict[Any, Any] = field(default_factory=dict)
+
+
+_executions = itertools.count()
+
+#: Those of the task that runs in this thread.
+current: ContextVar[Numbers] = ContextVar("numbers")
+
+
+def of_task() -> Numbers:
+    """Return the numbers of the task that runs in this thread."""
+    return current.get(Numbers())
+
+
+def next_execution() -> int:
+    """Return the number of an execution that begins in this driver."""
+    return next(_executions)
+
+
+def check(seed: Any, what: str) -> None:
+    """Raise an error for what is not a seed."""
+    if seed is not None and not isinstance(seed, int | np.integer | RandomSeedConfig):
+        raise TypeError(f"{what}(seed={seed!r}): give an integer or a RandomSeedConfig.")
+
+
+def entropy(seed: int | RandomSeedConfig | None, execution: int) -> list[int] | int | None:
+    """Return what the random numbers of an execution begin with; None if anything will do."""
+    if not isinstance(seed, RandomSeedConfig):
+        return seed
+    if seed.seed is None or not seed.reseed_after_execution:
+        return seed.seed
+    return [seed.seed, execution]
+
+
+def number(seed: int | RandomSeedConfig | None, execution: int) -> int:
+    """Return one number for the random numbers of an execution."""
+    begin = entropy(seed, execution)
+    if isinstance(begin, int):
+        return begin
+    return int(np.random.SeedSequence(begin).generate_state(1)[0])
