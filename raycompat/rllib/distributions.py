@@ -136,7 +136,7 @@ class Independent:
         self._layout = layout
         self._parts = [
             distribution_of((part,), columns)
-            for part, columns in zip(layout, _columns(layout, parameters), strict=True)
+            for part, columns in zip(layout, columns_of(layout, parameters), strict=True)
         ]
 
     def mode(self) -> NDArray[Any]:
@@ -171,7 +171,7 @@ def num_parameters(layout: Layout) -> int:
     return sum(part.num_parameters for part in layout)
 
 
-def _columns(layout: Layout, parameters: Any) -> list[Any]:
+def columns_of(layout: Layout, parameters: Any) -> list[Any]:
     """Return the parameters of each part."""
     found, begin = [], 0
     for part in layout:
@@ -195,7 +195,7 @@ def tf_log_probability(layout: Layout, parameters: Any, actions: Any) -> Any:
     if len(layout) == 1:
         return _tf_log_probability(layout[0], parameters, actions)
     found, begin = 0.0, 0
-    for part, columns in zip(layout, _columns(layout, parameters), strict=True):
+    for part, columns in zip(layout, columns_of(layout, parameters), strict=True):
         own = actions[:, begin : begin + part.width]
         own = tf.cast(own[:, 0], tf.int32) if part.is_discrete else own
         found += _tf_log_probability(part, columns, own)
@@ -216,7 +216,7 @@ def tf_kl_divergence(layout: Layout, parameters: Any, others: Any) -> Any:
 def _sum_of_parts(function: Callable[..., Any], layout: Layout, *parameters: Any) -> Any:
     if len(layout) == 1:
         return function(layout[0], *parameters)
-    columns = [_columns(layout, each) for each in parameters]
+    columns = [columns_of(layout, each) for each in parameters]
     return sum(function(part, *own) for part, *own in zip(layout, *columns, strict=True))
 
 

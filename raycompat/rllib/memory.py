@@ -175,6 +175,23 @@ def in_sequences(columns: _Columns, names: Sequence[str], length: int) -> _Colum
     dict of arrays, each of shape (sequences, length, ...)
         With a further column ``mask``, which is False after the end of a sequence.
     """
+    places = sequences_of(columns, length)
+    envs, begins, afters = (np.array(each)[:, None] for each in zip(*places, strict=True))
+    steps = begins + np.arange(length)
+    mask = steps < afters
+    steps = np.minimum(steps, afters - 1)
+    return {**{name: columns[name][steps, envs] for name in names}, "mask": mask}
+
+
+def sequences_of(columns: _Columns, length: int) -> list[tuple[int, int, int]]:
+    """Return where the sequences of a sample's valid steps lie: environment, first step, one after.
+
+    Parameters
+    ----------
+    columns : dict of arrays, each of shape (steps, environments, ...)
+    length : int
+        The most steps of a sequence, which is of one episode.
+    """
     places: list[tuple[int, int, int]] = []
     ends = columns["terminateds"] | columns["truncateds"]
     num_steps, num_envs = ends.shape
@@ -187,11 +204,7 @@ def in_sequences(columns: _Columns, names: Sequence[str], length: int) -> _Colum
                 if after > begin:
                     places.append((env, begin, after))
                 begin = step + 1
-    envs, begins, afters = (np.array(each)[:, None] for each in zip(*places, strict=True))
-    steps = begins + np.arange(length)
-    mask = steps < afters
-    steps = np.minimum(steps, afters - 1)
-    return {**{name: columns[name][steps, envs] for name in names}, "mask": mask}
+    return places
 
 
 def learned_steps(columns: _Columns, names: Sequence[str], memory: Memory | None) -> _Columns:

@@ -100,6 +100,13 @@ EXPECTED = {
         Recorded: 3 [0.0, 1.0, 1.0, 0.0] [False, False, True]
         Spaces: 2
         """,
+    "losses_of_2021": """
+        Learned: True True
+        Options: ReinforceTrainer 0.98
+        Network: True True
+        Updated: ClippedTrainer True
+        Torch: True
+        """,
     "sgd_of_2021": """
         Samples: 64 1 4
         Learnt: True

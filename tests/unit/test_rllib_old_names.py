@@ -127,8 +127,8 @@ def test_marks_of_ray_leave_what_they_mark():
         name("utils.deprecation.deprecation_warning")("old", error=True)
     with pytest.raises(UnsupportedRayFeatureError, match="made by its algorithm"):
         name("agents.ppo.ppo_tf_policy.PPOTFPolicy")()
-    with pytest.raises(UnsupportedRayFeatureError, match="own"):
-        name("agents.ppo.PPOTFPolicy").with_updates(loss_fn=None)
+    with pytest.raises(UnsupportedRayFeatureError, match="own way"):
+        name("agents.ppo.PPOTFPolicy").with_updates(make_model=print)
     assert name("core.DEFAULT_MODULE_ID") == "default_policy"
     with pytest.raises(UnsupportedRayFeatureError, match="one file"):
         name("core.COMPONENT_LEARNER") + "/x"

@@ -27,13 +27,23 @@ class PolicyClass:
         )
 
     @classmethod
-    def with_updates(cls, **overrides: Any) -> Never:
-        """Refuse: the losses of algorithms are not options."""
-        raise UnsupportedRayFeatureError(
-            f"{cls.__name__}.with_updates({', '.join(f'{name}=...' for name in overrides)})",
-            "The loss and the batches of an algorithm are its own",
-            "use the options of its config",
-        )
+    def with_updates(cls, name: str | None = None, **overrides: Any) -> type[Any]:
+        """Return a class of policies with functions in place of the algorithm's.
+
+        Parameters
+        ----------
+        name : str, optional
+            Of the class.
+        **overrides
+            ``loss_fn``, ``postprocess_fn`` and others, as of `build_policy_class`.
+        """
+        from raycompat._old.rllib.builders import functions_of
+        from raycompat._old.rllib.losses import Functions
+
+        own = Functions("torch" if "Torch" in cls.__name__ else "tf")
+        base = getattr(cls, "functions", own)
+        made = functions_of(base, f"{cls.__name__}.with_updates", overrides)
+        return type(name or cls.__name__, (cls,), {"functions": made, "__module__": __name__})
 
 
 _ALGORITHMS = {

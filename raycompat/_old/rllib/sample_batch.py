@@ -53,6 +53,13 @@ class SampleBatch(dict[str, Any]):
         for name, values in self.items():
             self[name] = np.asarray(values)
 
+    @classmethod
+    def of_tensors(cls, columns: dict[str, Any]) -> SampleBatch:
+        """Return a batch with columns as they are."""
+        made = cls()
+        dict.update(made, columns)
+        return made
+
     @property
     def count(self) -> int:
         """The number of steps."""

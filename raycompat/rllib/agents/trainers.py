@@ -51,6 +51,20 @@ class Agent(Algorithm):
     Ray source: ``ray.rllib.agent.Agent``, 0.3.1.
     """
 
+    @classmethod
+    def with_updates(cls, **overrides: Any) -> type[Any]:
+        """Return a subclass with other defaults: the form of 2019 to 2022.
+
+        Parameters
+        ----------
+        **overrides
+            ``name``, ``default_policy``, ``default_config``, ``get_policy_class``, ``validate_config``,
+            ``before_init``, ``after_init`` and ``mixins``, as of Ray's ``build_trainer``.
+        """
+        from raycompat._old.rllib.builders import trainer_with
+
+        return trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
+
     def save(self, checkpoint_dir: str | None = None) -> Any:
         """Save the state as a checkpoint.
 

@@ -130,21 +130,23 @@ def learned_batch(
     samples: list[Columns], gamma: float, lambda_: float, memory: Memory | None = None
 ) -> Columns:
     """Return the valid steps of samples in one, with advantages and targets."""
-    parts = []
-    for columns in samples:
-        advantages = generalized_advantages(
-            columns["rewards"],
-            columns["values"],
-            columns["next_values"],
-            columns["terminateds"],
-            columns["truncateds"],
-            gamma,
-            lambda_,
-        )
-        targets = advantages + columns["values"]
-        named = {**columns, "advantages": advantages, "targets": targets}
-        parts.append(learned_steps(named, _LEARNED, memory))
+    named = (with_targets(columns, gamma, lambda_) for columns in samples)
+    parts = [learned_steps(each, _LEARNED, memory) for each in named]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def with_targets(columns: Columns, gamma: float, lambda_: float) -> Columns:
+    """Return the columns of a sample, and ``advantages`` and ``targets``."""
+    advantages = generalized_advantages(
+        columns["rewards"],
+        columns["values"],
+        columns["next_values"],
+        columns["terminateds"],
+        columns["truncateds"],
+        gamma,
+        lambda_,
+    )
+    return {**columns, "advantages": advantages, "targets": advantages + columns["values"]}
 
 
 @dataclass(frozen=True)

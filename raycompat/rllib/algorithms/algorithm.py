@@ -10,6 +10,7 @@ import tempfile
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -238,16 +239,30 @@ class Algorithm(Trainable):
 
     def _plan(self, name: str, spec: PolicySpec, observation_space: Any, action_space: Any) -> None:
         """Plan one policy: one that learns, or the rule of a user."""
-        config, rule = self.config.of_policy(name, spec)
+        policy_class = spec.policy_class or self.get_default_policy_class(self.config)
+        config, rule = self.config.of_policy(name, replace(spec, policy_class=policy_class))
         if rule is not None:
             self._plans[name] = PolicyPlan(
                 rule.cls, None, observation_space, action_space, options=rule.options
             )
             return
         setup = PolicySetup(config, observation_space, action_space, self._filter)
-        cls = self._learner_classes[name] = self._learner_class_of(config)
+        from raycompat._old.rllib.losses import learner_with
+
+        base = self._learner_class_of(config)
+        cls = self._learner_classes[name] = learner_with(base, policy_class, setup.custom_class())
         self._setups[name] = setup
         self._plans[name] = setup.plan(cls.policy_class, cls.network_of(setup))
+
+    @classmethod
+    def get_default_policy_class(cls, config: Any) -> Any:
+        """Return the class of policies that do not name one; None for that of the algorithm.
+
+        Parameters
+        ----------
+        config : AlgorithmConfig
+        """
+        return None
 
     def _learner_class_of(self, config: AlgorithmConfig) -> Any:
         """Return what learns for a policy: that of another algorithm where its class says so."""

@@ -170,14 +170,12 @@ class PPOLearner(KerasLearner):
         super().__init__(setup, network, seed)
         settings = self.config
         self._kl_coeff = settings.kl_coeff if settings.use_kl_loss else 0.0
-        self._update = _compiled_update(
-            self.learner,
-            {
-                "layout": self.layout,
-                "vf_clip_param": float(settings.vf_clip_param or np.inf),
-                "vf_loss_coeff": float(settings.vf_loss_coeff) * bool(settings.use_critic),
-            },
-        )
+        self._options = {
+            "layout": self.layout,
+            "vf_clip_param": float(settings.vf_clip_param or np.inf),
+            "vf_loss_coeff": float(settings.vf_loss_coeff) * bool(settings.use_critic),
+        }
+        self._update = _compiled_update(self.learner, self._options)
 
     @classmethod
     def network_of(cls, setup: PolicySetup) -> NetworkSpec:
@@ -199,11 +197,7 @@ class PPOLearner(KerasLearner):
             Draws the minibatches.
         """
         settings = self.config
-        coefficients = {
-            "clip": scheduled(settings.clip_param, num_steps),
-            "entropy": scheduled(settings.entropy_coeff, num_steps),
-            "kl": self._kl_coeff,
-        }
+        coefficients = self._coefficients(num_steps)
         rate = scheduled(settings.lr, num_steps)
         memory = self.network.memory
         batch = self.batch(parts)
@@ -226,6 +220,18 @@ class PPOLearner(KerasLearner):
             "kl_divergence": statistics["mean_kl_loss"],
             "kl_coefficient": coefficients["kl"],
         }
+
+    def _coefficients(self, num_steps: int) -> dict[str, float]:
+        settings = self.config
+        return {
+            "clip": scheduled(settings.clip_param, num_steps),
+            "entropy": scheduled(settings.entropy_coeff, num_steps),
+            "kl": self._kl_coeff,
+        }
+
+    def loss(self, outputs: dict[str, Any], batch: dict[str, Any], num_steps: int) -> Any:
+        """Return the loss of a minibatch after a number of steps, and its parts; see `ppo_loss`."""
+        return ppo_loss(outputs, batch, self._coefficients(num_steps), self._options)
 
     def batch(self, parts: list[Columns]) -> Columns:
         """Return the valid steps of samples in one, with advantages and targets."""
@@ -277,28 +283,35 @@ def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None)
     memory : Memory, optional
         Of the network: steps are in sequences then.
     """
-    gamma, lambda_ = settings.gamma, settings.lambda_ if settings.use_gae else 1.0
-    found = []
-    for columns in parts:
-        values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
-        nexts = columns["next_values"] * bool(settings.use_critic)
-        ends = columns["terminateds"], columns["truncateds"]
-        advantages = generalized_advantages(
-            columns["rewards"], values, nexts, *ends, gamma, lambda_
-        )
-        found.append({**columns, "advantages": advantages, "targets": advantages + values})
-    return normalized_batch(found, memory)
+    return normalized_batch([with_advantages(each, settings) for each in parts], memory)
+
+
+def with_advantages(columns: Columns, settings: Any) -> Columns:
+    """Return the columns of a sample, and ``advantages`` and ``targets``; see `ppo_batch`."""
+    lambda_ = settings.lambda_ if settings.use_gae else 1.0
+    values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
+    nexts = columns["next_values"] * bool(settings.use_critic)
+    ends = columns["terminateds"], columns["truncateds"]
+    advantages = generalized_advantages(
+        columns["rewards"], values, nexts, *ends, settings.gamma, lambda_
+    )
+    return {**columns, "advantages": advantages, "targets": advantages + values}
 
 
 def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
     """Return the valid steps of samples with advantages in one, these of mean 0 and deviation 1."""
     valid = [learned_steps(each, _LEARNED, memory) for each in parts]
     batch = {name: np.concatenate([part[name] for part in valid]) for name in valid[0]}
-    advantages = batch["advantages"]
-    known = advantages[batch["mask"]] if memory is not None else advantages
-    deviation = max(1e-4, float(known.std()))
-    batch["advantages"] = (advantages - known.mean()) / deviation
+    batch["advantages"] = normalized_advantages(batch["advantages"], batch.get("mask"))
     return batch
+
+
+def normalized_advantages(advantages: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
+    """Return advantages with mean 0 and deviation 1 over the steps of a mask, or over all."""
+    known = advantages if mask is None else advantages[mask]
+    deviation = max(1e-4, float(known.std()))
+    scaled: NDArray[Any] = (advantages - known.mean()) / deviation
+    return scaled
 
 
 #: The columns from which the network learns.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2, check_kind
+from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
 from raycompat._old.rllib.models.symbolic import allow_functions_of_tensorflow
 from raycompat.rllib.networks import import_keras
 
@@ -57,7 +57,6 @@ class ModelSource:
     def __call__(self, shape: tuple[int, ...]) -> Any:
         """Return a layer from encoded observations of a shape to a list of outputs."""
         model = self._model(shape)
-        check_kind(model)
         kind = _torch_layer if isinstance(model, TorchModelV2) else _keras_layer
         return kind(import_keras())(self, model, shape)
 
@@ -373,6 +372,15 @@ def _torch_layer(keras: Any) -> Any:
             )
             made.assign(parameter.detach().numpy())
             return made
+
+        def take_gradients(self) -> list[tuple[Any, Any]]:
+            """Return, once, what a backward pass of the program left at the parameters."""
+            found = []
+            for variable, parameter in zip(self._own, self._computation.parameters, strict=True):
+                if parameter.grad is not None:
+                    found.append((variable, parameter.grad.numpy()))
+                    parameter.grad = None
+            return found
 
         def call(self, inputs: Any) -> Any:
             return list(tf.custom_gradient(self._outputs)(inputs, *[w.value for w in self._own]))

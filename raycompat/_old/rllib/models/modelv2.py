@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from raycompat.exceptions import UnsupportedRayFeatureError
-
 
 class ModelV2:
     """A network as a class. Subclasses write `forward`, and `value_function` for a critic.
@@ -28,8 +26,7 @@ class ModelV2:
 
     Notes
     -----
-    Ray source: ``ray.rllib.models.modelv2.ModelV2``, 2.60.0. Differs from Ray: a network has no loss
-    of its own.
+    Ray source: ``ray.rllib.models.modelv2.ModelV2``, 2.60.0. No known difference.
     """
 
     _framework: ClassVar[str] = "tf"
@@ -81,11 +78,21 @@ class ModelV2:
         return []
 
     def custom_loss(self, policy_loss: Any, loss_inputs: Any) -> Any:
-        """Return the loss as it is."""
+        """Return the loss from which the network learns: that of the algorithm, as it is.
+
+        PG, A2C and PPO call it for each minibatch.
+
+        Parameters
+        ----------
+        policy_loss : scalar tensor
+            The loss of the algorithm. For a network of PyTorch, a list with this tensor.
+        loss_inputs : SampleBatch
+            The minibatch, of tensors with a row for each step.
+        """
         return policy_loss
 
     def metrics(self) -> dict[str, Any]:
-        """Return no metrics."""
+        """Return what results have beside the losses, after `custom_loss`: nothing."""
         return {}
 
     def last_output(self) -> Any:
@@ -180,18 +187,3 @@ class BelowValues(ModelV2):
 
 class DistributionalQTFModel(BelowValues, TFModelV2):
     """The layers below the values of actions, of Keras: see `BelowValues`."""
-
-
-def check_kind(model: ModelV2) -> None:
-    """Raise for what networks cannot have.
-
-    Raises
-    ------
-    UnsupportedRayFeatureError
-        When the network has a loss of its own.
-    """
-    name = type(model).__name__
-    if type(model).custom_loss is not ModelV2.custom_loss:
-        raise UnsupportedRayFeatureError(
-            f"{name}.custom_loss", "The loss of an algorithm is its own", "use its config's options"
-        )

@@ -1,0 +1,263 @@
+"""Policies and trainers made of functions: ``build_tf_policy``, ``build_trainer`` and their successors.
+
+What a policy is made of is in `raycompat._old.rllib.losses`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from raycompat._old.rllib.algorithms import PG, PGConfig
+from raycompat._old.rllib.losses import Functions
+from raycompat._old.rllib.policies import PolicyClass
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.agents.trainers import Agent
+
+#: Functions of policies that say what happens here in any case.
+_WITHOUT_EFFECT = (
+    "get_batch_divisibility_req",
+    "get_default_config",
+    "obs_include_prev_action_reward",
+)
+_FIELDS = {field.name for field in dataclasses.fields(Functions)}
+
+
+def functions_of(base: Functions, name: str, given: Mapping[str, Any]) -> Functions:
+    """Return the functions of a policy with others in their place.
+
+    Parameters
+    ----------
+    base : Functions
+    name : str
+        What was called, for errors.
+    given : mapping
+        Functions by the names that they have in Ray.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When one is not a part of losses.
+    """
+    changes = {key: value for key, value in given.items() if value is not None}
+    if "gradients_fn" in changes:  # the name until 1.2
+        changes["compute_gradients_fn"] = changes.pop("gradients_fn")
+    changes = {key: value for key, value in changes.items() if key not in _WITHOUT_EFFECT}
+    unknown = sorted(set(changes) - _FIELDS)
+    if unknown:
+        raise UnsupportedRayFeatureError(
+            f"{name}({', '.join(f'{each}=...' for each in unknown)})",
+            "An algorithm makes the network, acts and applies gradients in its own way",
+            f"use {', '.join(sorted(_FIELDS - {'framework'}))}, or the options of its config",
+        )
+    if "mixins" in changes:
+        changes["mixins"] = tuple(changes["mixins"])
+    return dataclasses.replace(base, **changes)
+
+
+def build_policy_class(
+    name: str, framework: str = "tf", *, loss_fn: Callable[..., Any] | None, **functions: Any
+) -> type[Any]:
+    """Return the class of a policy that learns by a loss of the program.
+
+    Parameters
+    ----------
+    name : str
+        Of the class.
+    framework : str, default "tf"
+        "torch": the loss computes in PyTorch; the network learns in TensorFlow all the same.
+    loss_fn : callable
+        Of policy, model, class of distributions and batch: returns the loss, one number or one for each
+        row.
+    **functions
+        ``postprocess_fn``, ``stats_fn``, ``grad_stats_fn``, ``compute_gradients_fn``, ``before_init``,
+        ``before_loss_init``, ``after_init`` and ``mixins``, as in Ray.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When another function is given.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.policy.policy_template.build_policy_class``, 2.10.0; Ray has removed it
+    since. Differs from Ray: the policy has a critic, and acts and makes its network as PG does. Other
+    agents' batches are not given to ``postprocess_fn``, and pieces of episodes have no ``infos``.
+    """
+    if framework not in ("tf", "tf2", "tfe", "torch"):
+        raise ValueError(f"framework={framework!r}: expected 'tf' or 'torch'.")
+    base = Functions("torch" if framework == "torch" else "tf")
+    made = functions_of(base, "build_policy_class", {"loss_fn": loss_fn, **functions})
+    return type(name, (PolicyClass,), {"functions": made, "__module__": __name__})
+
+
+def build_tf_policy(name: str, *, loss_fn: Callable[..., Any], **functions: Any) -> type[Any]:
+    """Return the class of a policy with a loss in TensorFlow; see `build_policy_class`.
+
+    Parameters
+    ----------
+    name : str
+        Of the class.
+    loss_fn : callable
+        Of policy, model, class of distributions and batch.
+    **functions
+        As of `build_policy_class`.
+    """
+    return build_policy_class(name, "tf", loss_fn=loss_fn, **functions)
+
+
+def build_torch_policy(name: str, *, loss_fn: Callable[..., Any], **functions: Any) -> type[Any]:
+    """Return the class of a policy with a loss in PyTorch; see `build_policy_class`.
+
+    Parameters
+    ----------
+    name : str
+        Of the class.
+    loss_fn : callable
+        Of policy, model, class of distributions and batch.
+    **functions
+        As of `build_policy_class`.
+    """
+    return build_policy_class(name, "torch", loss_fn=loss_fn, **functions)
+
+
+class CustomTrainerConfig(PGConfig):
+    """Options of trainers that `build_trainer` makes: those of `PGConfig`.
+
+    Parameters
+    ----------
+    algo_class : subclass of Algorithm, optional
+    """
+
+    def __init__(self, algo_class: Any = None) -> None:
+        super().__init__(algo_class or CustomTrainer)
+        self.lr = 1e-4
+
+
+class CustomTrainer(PG):
+    """What `build_trainer` makes trainers of: samples of all runners are learned from once."""
+
+    config_class = CustomTrainerConfig
+
+
+def build_trainer(
+    name: str,
+    *,
+    default_policy: Any = None,
+    default_config: Mapping[str, Any] | None = None,
+    get_policy_class: Callable[[Any], Any] | None = None,
+    validate_config: Callable[[Any], None] | None = None,
+    before_init: Callable[[Any], None] | None = None,
+    after_init: Callable[[Any], None] | None = None,
+    mixins: list[type[Any]] | None = None,
+    **others: Any,
+) -> type[Any]:
+    """Return a trainer whose policies are of a class of the program.
+
+    Parameters
+    ----------
+    name : str
+        Of the trainer.
+    default_policy : type, optional
+        What `build_policy_class` returned, or the policy of an algorithm, which then learns.
+    default_config : mapping, optional
+        Options that count where others are not given.
+    get_policy_class : callable, optional
+        Of the options: returns a class in place of `default_policy`, or None.
+    validate_config : callable, optional
+        Of the options, before the trainer is made.
+    before_init, after_init : callable, optional
+        Of the trainer, before and after it is made.
+    mixins : list of classes, optional
+        Of the trainer.
+    **others
+        Those of Ray that are None have no effect; the others are refused.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        For ``execution_plan`` and others that say how an algorithm goes on.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.agents.trainer_template.build_trainer``, 1.13.0; Ray has removed it since.
+    """
+    return trainer_with(
+        _base_of(default_policy),
+        {
+            "name": name,
+            "default_policy": default_policy,
+            "default_config": default_config,
+            "get_policy_class": get_policy_class,
+            "validate_config": validate_config,
+            "before_init": before_init,
+            "after_init": after_init,
+            "mixins": mixins,
+            **others,
+        },
+        "build_trainer",
+    )
+
+
+def _base_of(policy: Any) -> type[Any]:
+    name = getattr(policy, "algorithm", "")
+    if not name:
+        return CustomTrainer
+    from raycompat.rllib.algorithms.registry import get_algorithm_class
+
+    return get_algorithm_class(name)
+
+
+def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type[Any]:
+    """Return a subclass of a trainer, made as Ray's ``build_trainer`` and ``with_updates`` say.
+
+    Parameters
+    ----------
+    base : subclass of Algorithm
+    given : mapping
+        What is not None counts.
+    caller : str
+        For errors.
+    """
+    options = {key: value for key, value in given.items() if value is not None}
+    name = options.pop("name", base.__name__)
+    mixins = tuple(options.pop("mixins", ()))
+    body: dict[str, Any] = {
+        "__module__": __name__,
+        "default_options": {**base.default_options, **(options.pop("default_config", None) or {})},
+    }
+    policy, chosen = options.pop("default_policy", None), options.pop("get_policy_class", None)
+    if policy is not None or chosen is not None:
+
+        def get_default_policy_class(cls: Any, config: Any) -> Any:
+            return (None if chosen is None else chosen(config)) or policy
+
+        body["get_default_policy_class"] = classmethod(get_default_policy_class)
+    hooks = [options.pop(each, None) for each in ("validate_config", "before_init", "after_init")]
+    if options:
+        raise UnsupportedRayFeatureError(
+            f"{caller}({', '.join(f'{each}=...' for each in sorted(options))})",
+            "An algorithm samples and learns in its own training_step",
+            "use a subclass of an algorithm with a method training_step",
+        )
+    parents = (*mixins, *((base,) if issubclass(base, Agent) else (Agent, base)))
+    if any(hooks):
+        body["setup"] = _setup_with(base, *hooks)
+    return type(name, parents, body)
+
+
+def _setup_with(base: type[Any], validate: Any, before: Any, after: Any) -> Callable[..., None]:
+    def setup(self: Any, config: dict[str, Any]) -> None:
+        if validate is not None:
+            validate(self._config_of(config["config"], config["env"]))
+        if before is not None:
+            before(self)
+        base.setup(self, config)
+        if after is not None:
+            after(self)
+
+    return setup
+
+
+__all__ = ["build_policy_class", "build_tf_policy", "build_torch_policy", "build_trainer"]

@@ -1,0 +1,214 @@
+"""Losses of programs: what their functions see, and that networks learn by them in both frameworks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from raycompat._old.rllib.action_distributions import (
+    TFActionDistribution,
+    TorchActionDistribution,
+    distribution_class,
+)
+from raycompat._old.rllib.builders import build_policy_class, build_trainer
+from raycompat._old.rllib.losses import learner_with
+from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork
+from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
+from raycompat._old.rllib.policies import PPOTFPolicy
+from raycompat._old.rllib.postprocessing import compute_advantages, discount_cumsum
+from raycompat._old.rllib.sample_batch import SampleBatch
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+from raycompat.rllib.algorithms.a3c import A2CConfig, ActorCriticLearner
+from raycompat.rllib.algorithms.dqn import DQNLearner
+from raycompat.rllib.algorithms.ppo import PPOLearner
+from raycompat.rllib.distributions import Part
+from raycompat.rllib.models import ModelCatalog
+from raycompat.rllib.policy_learner import PolicySetup
+
+tf = pytest.importorskip("tensorflow")
+torch = pytest.importorskip("torch")
+
+NUMBERS = spaces.Box(-1, 1, (3,), np.float32)
+
+
+def made(policy=None, model=None, base=ActorCriticLearner, config=None, **options):
+    """Return a learner with the functions of a policy and of a network."""
+    config = (config or A2CConfig()).training(lr=0.01, **options)
+    if model is not None:
+        ModelCatalog.register_custom_model("of_losses", model)
+        config.training(model={"custom_model": "of_losses", "fcnet_hiddens": [4]})
+    setup = PolicySetup(config, NUMBERS, spaces.Discrete(2))
+    cls = learner_with(base, policy, setup.custom_class())
+    return cls(setup, cls.network_of(setup), 3)
+
+
+def columns(steps=6, num_envs=2):
+    """Return a sample with an end after the third step of the first environment."""
+    rng = np.random.default_rng(1)
+    shape = steps, num_envs
+    terminateds = np.zeros(shape, bool)
+    terminateds[2, 0] = True
+    return {
+        "observations": rng.normal(size=(*shape, 3)).astype(np.float32),
+        "actions": rng.integers(2, size=shape),
+        "rewards": np.ones(shape, np.float32),
+        "terminateds": terminateds,
+        "truncateds": np.zeros(shape, bool),
+        "valid": np.ones(shape, bool),
+        "values": np.zeros(shape, np.float32),
+        "next_values": np.zeros(shape, np.float32),
+        "parameters": np.zeros((*shape, 2), np.float32),
+        "log_probabilities": np.full(shape, np.log(0.5), np.float32),
+    }
+
+
+def numbers_of(layout):
+    rng = np.random.default_rng(0)
+    count = sum(part.num_parameters for part in layout)
+    own, other = rng.normal(size=(2, 5, count)).astype(np.float32)
+    drawn = [
+        rng.integers(part.size, size=(5, 1))
+        if part.is_discrete
+        else rng.normal(size=(5, part.size))
+        for part in layout
+    ]
+    return own, other, np.concatenate(drawn, axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "layout", [(Part(True, 3),), (Part(False, 2),), (Part(True, 3), Part(False, 2))], ids=str
+)
+def test_distributions_of_both_frameworks_agree(layout):
+    own, other, actions = numbers_of(layout)
+    in_tf = distribution_class(layout, TFActionDistribution)
+    in_torch = distribution_class(layout, TorchActionDistribution)
+    first, second = in_tf(tf.constant(own)), in_torch(torch.tensor(own))
+    for name, given in {
+        "logp": (actions, torch.tensor(actions)),
+        "entropy": None,
+        "kl": (in_tf(tf.constant(other)), in_torch(torch.tensor(other))),
+    }.items():
+        arguments = [[], []] if given is None else [[each] for each in given]
+        found = getattr(first, name)(*arguments[0]), getattr(second, name)(*arguments[1])
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-5, err_msg=name)
+    assert first.sample().shape == second.sample().shape
+    np.testing.assert_allclose(first.deterministic_sample(), second.deterministic_sample())
+    np.testing.assert_allclose(first.sampled_action_logp(), second.sampled_action_logp(), rtol=1e-5)
+
+
+def test_the_same_loss_in_both_frameworks_gives_the_same_weights():
+    def in_tf(policy, model, dist_class, batch):
+        logits, _ = model(batch)
+        chosen = dist_class(logits, model).logp(batch["actions"]) * batch["advantages"]
+        return -tf.reduce_mean(chosen) + tf.reduce_mean(model.value_function() ** 2)
+
+    def in_torch(policy, model, dist_class, batch):
+        logits, _ = model({"obs": batch["obs"] + 0})
+        chosen = dist_class(logits, model).logp(batch["actions"]) * batch["advantages"]
+        return -chosen.mean() + (model.value_function() ** 2).mean()
+
+    weights = []
+    for framework, loss in {"tf": in_tf, "torch": in_torch}.items():
+        learner = made(build_policy_class("Mine", framework, loss_fn=loss))
+        before = learner.get_weights()
+        learner.learn([columns()], 0)
+        weights.append(learner.get_weights())
+        assert all(np.any(a != b) for a, b in zip(before, weights[-1], strict=True))
+    for first, second in zip(*weights, strict=True):
+        np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_postprocess_fn_sees_pieces_of_episodes_and_the_loss_what_it_adds():
+    seen, added = [], []
+
+    def post(policy, batch, others, episode):
+        seen.append((batch.count, bool(batch["dones"][-1]), sorted(batch)))
+        batch["returns"] = discount_cumsum(batch["rewards"], policy.config["gamma"])
+        return batch
+
+    def loss(policy, model, dist_class, batch):
+        added.append(np.asarray(batch["returns"]))
+        return dist_class(model.from_batch(batch)[0], model).logp(batch["actions"])
+
+    policy = build_policy_class(
+        "Mine",
+        loss_fn=loss,
+        postprocess_fn=post,
+        stats_fn=lambda policy, batch: {"rows": len(batch)},
+    )
+    found = made(policy, gamma=0.5).learn([columns()], 0)
+    assert [each[:2] for each in seen] == [(3, True), (3, False), (6, False)]
+    assert {"obs", "actions", "rewards", "vf_preds", "action_logp", "eps_id"} <= set(seen[0][2])
+    (values,) = added
+    assert sorted(set(values[values > 1.7])) == [1.75, 1.875, 1.9375, 1.96875]
+    assert found["rows"] == 12 and np.isfinite(found["total_loss"])
+
+
+def test_a_column_of_another_length_is_an_error():
+    policy = build_policy_class(
+        "Mine", loss_fn=lambda *given: None, postprocess_fn=lambda p, batch, o, e: {"more": [1.0]}
+    )
+    with pytest.raises(ValueError, match="1 values of 'more' for 3 steps"):
+        made(policy).learn([columns()], 0)
+
+
+class Small(FullyConnectedNetwork):
+    def custom_loss(self, policy_loss, loss_inputs):
+        outputs, _ = self.forward({"obs_flat": loss_inputs["obs"]}, [], None)
+        self.size = tf.reduce_mean((outputs - 3.0) ** 2)
+        return 0.0 * policy_loss + self.size
+
+    def metrics(self):
+        return {"size": self.size}
+
+
+class SmallInTorch(TorchNetwork):
+    def custom_loss(self, policy_loss, loss_inputs):
+        outputs, _ = self.forward({"obs_flat": loss_inputs["obs"]}, [], None)
+        self.size = ((outputs - 3.0) ** 2).mean()
+        return [0.0 * policy_loss[0] + self.size]
+
+    def metrics(self):
+        return {"size": self.size}
+
+
+@pytest.mark.parametrize("model", [Small, SmallInTorch])
+@pytest.mark.parametrize("base", [ActorCriticLearner, PPOLearner])
+def test_networks_learn_by_their_own_loss(model, base):
+    is_ppo = base is PPOLearner
+    config = PPOConfig().training(minibatch_size=6, num_epochs=2) if is_ppo else A2CConfig()
+    learner = made(model=model, base=base, config=config)
+    rng = [np.random.default_rng(0)] if is_ppo else []
+    sizes = [learner.learn([columns()], 0, *rng)["size"] for _ in range(60)]
+    assert sizes[-1] < 0.25 * sizes[0], sizes[::10]
+
+
+def test_algorithms_with_another_loss_refuse():
+    policy = PPOTFPolicy.with_updates(name="Mine", loss_fn=lambda *given: None)
+    with pytest.raises(UnsupportedRayFeatureError, match="Mine in DQN"):
+        made(policy, base=DQNLearner, config=DQNConfig())
+    with pytest.raises(UnsupportedRayFeatureError, match="Small.custom_loss in DQN"):
+        made(model=Small, base=DQNLearner, config=DQNConfig())
+    with pytest.raises(UnsupportedRayFeatureError, match="A3C"):
+        made(policy).options(0)
+    with pytest.raises(UnsupportedRayFeatureError, match="optimizer_fn"):
+        PPOTFPolicy.with_updates(optimizer_fn=lambda *given: None)
+    with pytest.raises(UnsupportedRayFeatureError, match="execution_plan"):
+        build_trainer("Mine", execution_plan=lambda *given: None)
+
+
+def test_advantages_of_pieces():
+    def piece():
+        return SampleBatch({"rewards": [1.0, 1.0, 1.0], "vf_preds": [0.5, 0.5, 0.5]})
+
+    found = compute_advantages(piece(), 2.0, 0.5, 1.0)
+    np.testing.assert_allclose(found["value_targets"], [2.0, 2.0, 2.0])
+    np.testing.assert_allclose(found["advantages"], [1.5, 1.5, 1.5])
+    found = compute_advantages(piece(), 2.0, 0.5, 0.0)
+    np.testing.assert_allclose(found["advantages"], [0.75, 0.75, 1.5])
+    found = compute_advantages(piece(), 0.0, 0.5, use_gae=False)
+    np.testing.assert_allclose(found["value_targets"], [1.75, 1.5, 1.0])
+    found = compute_advantages(piece(), 0.0, 0.5, use_critic=False)
+    np.testing.assert_allclose(found["advantages"], [1.75, 1.5, 1.0])
