@@ -21,6 +21,7 @@ from raycompat._scheduler.affinity import admitted
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.arrangement import Room
     from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
 
@@ -202,15 +203,16 @@ class Groups:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
         running = self._parts.draining.accepting() if waiting else set()
-        room = self._parts.ledger.room(running)
+        room: Room | None = None
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()
             row.num_attempts += 1
+            room = room or self._parts.ledger.room(running)
             if not room.may_take(wish.bundles) or wish in in_vain:
                 continue
             if self._try(row, wish, running):
-                room = self._parts.ledger.room(running)
+                room = None  # it has less now
             else:
                 in_vain.add(wish)
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)

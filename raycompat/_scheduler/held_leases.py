@@ -121,6 +121,10 @@ class HeldLeases:
         here = self._at.get(place, {}).values()
         return [each for each in here if not self._is_lent(each.key)]
 
+    def on_node(self, address: str) -> list[Held]:
+        """Return all leases on a node, in bundles too."""
+        return [each for each in self._by_key.values() if each.address == address]
+
     def put(self, held: Held) -> None:
         """Add a lease, or replace the one with its key."""
         self.remove(held.key)

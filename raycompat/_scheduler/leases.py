@@ -241,7 +241,7 @@ class Leases:
 
     def revoke_all(self, address: str) -> None:
         """Revoke all leases on a node, in bundles too."""
-        for each in [each for each in self._held.values() if each.address == address]:
+        for each in self._held.on_node(address):
             self._revoke(each)
 
     def relieve(self, address: str) -> None:

@@ -202,6 +202,9 @@ class Ledger:
         #: How often the nodes, or their total resources, have changed.
         self.membership = 0
         self.changes = Changes()
+        #: The node with most free units of each resource, when so many changes had been seen.
+        self._freest: dict[str, Capacity] = {}
+        self._num_seen: dict[str, int] = {}
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -279,10 +282,20 @@ class Ledger:
 
     def most_free(self, resource: str, within: Iterable[Holding] | None = None) -> int:
         """Return the largest number of free units of a resource on one node, or in one bundle."""
-        nodes: Iterable[Capacity] = self._nodes.values()
         if within is not None:
-            nodes = [self._bundles[each] for each in within if each in self._bundles]
-        return max((node.free.get(resource, 0) for node in nodes), default=0)
+            bundles = [self._bundles[each] for each in within if each in self._bundles]
+            return max((each.free.get(resource, 0) for each in bundles), default=0)
+        node = self._freest.get(resource)
+        changed = self.changes.since(self._num_seen.get(resource, 0)) if node else None
+        if node is None or changed is None or node.node_id in changed:
+            among: Iterable[Capacity] = self._nodes.values()
+        else:
+            among = [node, *(self._nodes[each] for each in changed if each in self._nodes)]
+        node = max(among, key=lambda each: each.free.get(resource, 0), default=None)
+        if node is None:
+            return 0
+        self._freest[resource], self._num_seen[resource] = node, self.changes.count
+        return node.free.get(resource, 0)
 
     def room(self, only: Collection[str] | None = None) -> Room:
         """Return the free units of the nodes (of `only`)."""

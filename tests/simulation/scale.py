@@ -125,7 +125,9 @@ async def _measure(num_nodes: int) -> dict[str, float]:
 
         places = num_nodes * _CPUS
         await per_one(
-            "a lease, places are free", min(_MANY, places), lambda: _leases(world, places)
+            "µs for a lease where places are free",
+            min(_MANY, places),
+            lambda: _leases(world, places),
         )
         await per_one("µs for an actor", _MANY, lambda: _actors(world, places))
         await per_one("µs for a placement group", _MANY, lambda: _groups(world, places))
@@ -188,13 +190,13 @@ async def _groups(world: World, places: int) -> None:
 
 
 async def _fill(world: World, places: int) -> None:
-    """Give all places to half of the drivers, whose calls are many."""
+    """Give all CPUs to half of the drivers, whose calls are many and need four each."""
     half = world.drivers[: _NUM_DRIVERS // 2]
-    for number in range(places):
+    for number in range(places // 4):
         calls = [{"lasts_s": 1.0, "how": "returns"} for _ in range(200)]
-        half[number % len(half)].ask_for_lease({"CPU": 1.0}, calls, "DEFAULT")
+        half[number % len(half)].ask_for_lease({"CPU": 4.0}, calls, "DEFAULT")
     await asyncio.sleep(_SOON_S)
-    assert sum(_is_held(held) for driver in half for held in driver.living("lease")) == places
+    assert sum(_is_held(held) for driver in half for held in driver.living("lease")) == places // 4
 
 
 async def _ask(world: World) -> None:

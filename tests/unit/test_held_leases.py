@@ -101,6 +101,12 @@ class _Machine(RuleBasedStateMachine):
             self.ledger.add_node("n1", NODE)
 
     @invariant()
+    def most_free_is_right(self):
+        for name in ("CPU", "GPU", "x", "y"):
+            among = [node.free.get(name, 0) for node in self.ledger._nodes.values()]
+            assert self.ledger.most_free(name) == max(among)
+
+    @invariant()
     def what_is_kept_is_right(self):
         for places in (None, frozenset({"n1"}), frozenset(self.bundles)):
             for request in REQUESTS:
