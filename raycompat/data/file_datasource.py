@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from raycompat.data import files, readers
 from raycompat.data.block import BlockMetadata
@@ -136,7 +137,7 @@ class ParquetDatasource(FileDatasource):
         try:
             schema = pyarrow.parquet.read_schema(first, filesystem=self.filesystem)
         except (OSError, ValueError) as error:
-            raise ValueError(
+            raise pa.ArrowInvalid(
                 f"{first!r} could not be read: {error}. The file may be cut short, or be of another "
                 "format."
             ) from error
@@ -163,7 +164,7 @@ class ParquetDatasource(FileDatasource):
             try:
                 metadata = pyarrow.parquet.read_metadata(source)
             except (OSError, ValueError) as error:
-                raise ValueError(
+                raise pa.ArrowInvalid(
                     f"{file.path!r} could not be read: {error}. The file may be cut short, or be of "
                     "another format."
                 ) from error

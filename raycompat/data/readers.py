@@ -154,7 +154,16 @@ class JsonLines:
             _opened(filesystem, path, opening) as stream,
             pd.read_json(io.BufferedReader(stream), lines=True, chunksize=_ROWS) as frames,
         ):
-            yield from map(block.to_table, frames)
+            yield from (_with_short_texts(block.to_table(frame)) for frame in frames)
+
+
+def _with_short_texts(table: Block) -> Block:
+    """Return the table with the type of texts that other readers have; pandas has large texts."""
+    fields = [
+        field.with_type(pa.string()) if field.type == pa.large_string() else field
+        for field in table.schema
+    ]
+    return table.cast(pa.schema(fields, table.schema.metadata))
 
 
 @dataclass(frozen=True)
@@ -295,6 +304,10 @@ class Image:
         yield pa.table({"image": tensor.from_list([np.asarray(image)])})
 
 
+#: Bytes of a TFRecord beside its contents: their length and two checksums.
+_RECORD_FRAME_BYTES = 16
+
+
 @dataclass(frozen=True)
 class TfRecords:
     """Examples in TFRecord files, by TensorFlow."""
@@ -317,6 +330,10 @@ class TfRecords:
                 records = [each.numpy() for each in examples]
             except tf.errors.DataLossError as error:
                 raise ValueError(str(error).partition("[")[0]) from error
+        if len(data) != sum(len(record) + _RECORD_FRAME_BYTES for record in records):
+            raise ValueError(
+                "its last record is not whole"
+            )  # TensorFlow passes over a part of a head
         for start in range(0, len(records), _ROWS):
             yield _examples(records[start : start + _ROWS])
 

@@ -385,3 +385,35 @@ def test_bad_options_of_preprocessors(preprocessors):
         preprocessors.Normalizer(["a"], "l3")
     with pytest.raises(ValueError):
         preprocessors.PowerTransformer(["a"], 1, "other")
+
+
+@pytest.fixture
+def lists(data):
+    rows = {"c": ["r", "g", "b", "r"], "l": [["x", "y"], ["y"], [], ["z", "x", "x"]]}
+    return data.from_pandas(pd.DataFrame(rows))
+
+
+def test_numbers_of_the_items_of_lists(lists, data, preprocessors):
+    encoder = preprocessors.OrdinalEncoder(["l"]).fit(lists)
+    assert encoder.stats_ == {"unique_values(l)": {"x": 0, "y": 1, "z": 2}}
+    numbers = [list(row["l"]) for row in encoder.transform(lists).take_all()]
+    assert numbers == [[0, 1], [1], [], [2, 0, 0]]
+    (row,) = encoder.transform(data.from_items([{"l": ["x", "new"]}])).take_all()
+    assert row["l"][0] == 0
+    assert pd.isna(row["l"][1])
+
+
+def test_numbers_of_whole_lists(lists, preprocessors):
+    encoder = preprocessors.OrdinalEncoder(["l"], encode_lists=False).fit(lists)
+    values = {(): 0, ("x", "y"): 1, ("y",): 2, ("z", "x", "x"): 3}
+    assert encoder.stats_ == {"unique_values(l)": values}
+    assert [row["l"] for row in encoder.transform(lists).take_all()] == [1, 2, 0, 3]
+
+
+def test_of_values_that_are_as_frequent_the_first_stay(lists, preprocessors):
+    counts = preprocessors.CountVectorizer(["c"], max_features=2).fit(lists)
+    assert counts.stats_ == {"token_counts(c)": {"r": 2, "g": 1}}
+    one_hot = preprocessors.OneHotEncoder(["c"], max_categories={"c": 2}).fit(lists)
+    assert one_hot.stats_ == {"unique_values(c)": {"g": 0, "r": 1}}
+    multi_hot = preprocessors.MultiHotEncoder(["l"], max_categories={"l": 1}).fit(lists)
+    assert multi_hot.stats_ == {"unique_values(l)": {"x": 0}}

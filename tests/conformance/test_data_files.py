@@ -279,3 +279,25 @@ def test_a_key_that_is_missing_in_a_block(data, keys):
         context.target_max_block_size = size
     counts = {key: sum(each.count(key) for each in keys) for each in keys for key in each}
     assert sorted(row["n"] for row in found) == sorted(counts.values())
+
+
+def test_texts_of_json_lines(data, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"name": "Ada", "age": 36}\n')
+    schema = data.read_json(str(tmp_path / "rows.jsonl"), lines=True).schema()
+    assert dict(zip(schema.names, schema.types, strict=True)) == {
+        "name": pa.string(),
+        "age": pa.int64(),
+    }
+
+
+def test_a_parquet_file_of_another_format(data, tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(pa.ArrowInvalid):
+        data.read_parquet(str(tmp_path / "rows.parquet")).take_all()
+
+
+def test_a_record_without_a_whole_head(cluster, data, tmp_path):
+    pytest.importorskip("tensorflow")
+    (tmp_path / "rows.tfrecords").write_bytes(b"a,b\n1\n")
+    with pytest.raises(cluster.exceptions.RayTaskError):
+        data.read_tfrecords(str(tmp_path / "rows.tfrecords")).take_all()

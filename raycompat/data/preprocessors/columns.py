@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raycompat.data.dataset import Dataset
+
+
+def counted(ds: Dataset, column: str, items: Callable[[Any], Iterable[Any]]) -> Counter[Any]:
+    """Return how often each item of the values of a column occurs, in the order of appearance."""
+
+    def count(df: pd.DataFrame) -> dict[str, list[Any]]:
+        found = Counter(item for value in df[column].tolist() for item in items(value))
+        return {"counts": [found]}
+
+    total: Counter[Any] = Counter()
+    for row in ds.select_columns([column]).map_batches(count, batch_format="pandas").iter_rows():
+        total.update(row["counts"])
+    return total
 
 
 def outputs(columns: Sequence[str], output_columns: Sequence[str] | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,31 +11,46 @@ import pandas as pd
 
 from raycompat.data import aggregate
 from raycompat.data.preprocessor import Preprocessor
-from raycompat.data.preprocessors.columns import outputs
+from raycompat.data.preprocessors.columns import counted, outputs
 
 if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
 
 
-def _numbers(ds: Dataset, columns: Sequence[str], limits: Mapping[str, int]) -> dict[str, Any]:
-    """Return the numbers of the values of columns, in the order of the values.
+def _numbers(
+    ds: Dataset,
+    columns: Sequence[str],
+    limits: Mapping[str, int],
+    items: Callable[[Any], list[Any]] = lambda value: [value],
+) -> dict[str, Any]:
+    """Return the numbers of the items in the values of columns, in the order of the items.
 
-    With a limit, the most frequent values alone have numbers.
+    With a limit, the most frequent items alone have numbers; of equal ones, those that came first.
     """
     stats = {}
     for column in columns:
-        counted = ds.groupby(column).count().to_pandas()
-        if counted[column].isna().any():
+        counts = counted(ds, column, items)
+        if any(not isinstance(item, tuple) and pd.isna(item) for item in counts):
             raise ValueError(
                 f"Column {column!r} has missing values, which have no number. Fill them first, with "
                 "SimpleImputer for example."
             )
-        if column in limits:
-            counted = counted.nlargest(limits[column], "count()")
-        stats[f"unique_values({column})"] = {
-            value: number for number, value in enumerate(sorted(counted[column].tolist()))
-        }
+        found = sorted(item for item, _ in counts.most_common(limits.get(column)))
+        stats[f"unique_values({column})"] = {item: number for number, item in enumerate(found)}
     return stats
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value) if _is_list(value) else [value]
+
+
+def _whole(value: Any) -> list[Any]:
+    """Return a value as the only item; a list as a tuple, which can be a key."""
+    return [tuple(value) if _is_list(value) else value]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
 
 
 class OrdinalEncoder(Preprocessor):
@@ -46,7 +61,7 @@ class OrdinalEncoder(Preprocessor):
     columns : list of str
         The columns.
     encode_lists : bool, default True
-        Has no effect: values are numbers and text.
+        Replace each item of a list by its number; otherwise a list is one value.
     output_columns : list of str, optional
         Columns for the results. Default: the columns themselves.
 
@@ -59,8 +74,8 @@ class OrdinalEncoder(Preprocessor):
 
     Notes
     -----
-    Ray source: ``ray.data.preprocessors.OrdinalEncoder``, 2.60.0. Differs from Ray: see
-    `encode_lists`. A value that was not there becomes missing.
+    Ray source: ``ray.data.preprocessors.OrdinalEncoder``, 2.60.0. No known difference. A value
+    that was not there becomes missing.
     """
 
     def __init__(
@@ -75,15 +90,20 @@ class OrdinalEncoder(Preprocessor):
         self.output_columns = outputs(self.columns, output_columns)
 
     def _fit(self, ds: Dataset) -> None:
-        self.stats_ = _numbers(ds, self.columns, {})
+        self.stats_ = _numbers(ds, self.columns, {}, _items if self.encode_lists else _whole)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        return df.assign(
-            **{
-                output: df[column].map(self.stats_[f"unique_values({column})"])
-                for column, output in zip(self.columns, self.output_columns, strict=True)
-            }
-        )
+        names = zip(self.columns, self.output_columns, strict=True)
+        return df.assign(**{output: self._encoded(df[name], name) for name, output in names})
+
+    def _encoded(self, values: pd.Series[Any], column: str) -> pd.Series[Any]:
+        numbers = self.stats_[f"unique_values({column})"]
+        if not any(map(_is_list, values)):
+            return values.map(numbers)
+        if not self.encode_lists:
+            return values.map(lambda value: numbers.get(*_whole(value)))
+        lists = [[numbers.get(item) for item in _items(value)] for value in values]
+        return pd.Series(lists, index=values.index, dtype=object)
 
 
 class LabelEncoder(Preprocessor):
@@ -249,12 +269,7 @@ class MultiHotEncoder(Preprocessor):
         self.output_columns = outputs(self.columns, output_columns)
 
     def _fit(self, ds: Dataset) -> None:
-        self.stats_ = {}
-        for column in self.columns:
-            items = ds.select_columns([column]).flat_map(
-                lambda row, column=column: [{column: item} for item in _items(row[column])]
-            )
-            self.stats_.update(_numbers(items, [column], self.max_categories))
+        self.stats_ = _numbers(ds, self.columns, self.max_categories, _items)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {}
@@ -264,10 +279,6 @@ class MultiHotEncoder(Preprocessor):
             values = [[counts[item] for item in known] for counts in counted]
             made[output] = pd.Series(values, index=df.index, dtype=object)
         return df.assign(**made)
-
-
-def _items(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
 
 
 class Categorizer(Preprocessor):

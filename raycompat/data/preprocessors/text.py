@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from raycompat.data.preprocessor import Preprocessor
-from raycompat.data.preprocessors.columns import outputs
+from raycompat.data.preprocessors.columns import counted, outputs
 
 if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
@@ -184,17 +184,13 @@ class CountVectorizer(_OfText):
     def _fit(self, ds: Dataset) -> None:
         self.stats_ = {}
         for column in self.columns:
-            tokens = ds.select_columns([column]).flat_map(
-                lambda row, column=column: [
-                    {"token": token}
-                    for token in ([] if row[column] is None else self.tokenization_fn(row[column]))
-                ]
-            )
-            counted = tokens.groupby("token").count().take_all() if tokens.take(1) else []
-            counts = Counter({row["token"]: row["count()"] for row in counted})
+            counts = counted(ds, column, self._tokens)
             self.stats_[f"token_counts({column})"] = Counter(
                 dict(counts.most_common(self.max_features))
             )
+
+    def _tokens(self, text: str | None) -> Sequence[str]:
+        return [] if pd.isna(text) else self.tokenization_fn(str(text))
 
     def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
         wanted = [token for token, _ in self.stats_[f"token_counts({column})"].most_common()]
