@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from chromium import Chromium
-from watching_pictures import CELLS_JS, DRAWING_JS, WIDTH, page_of_tasks, wait_until
+from watching_pictures import CELLS_JS, DRAWING_JS, WIDTH, page_of, wait_until
 
 import raycompat as ray
 
@@ -69,7 +69,7 @@ def train() -> None:
 
 async def take(url: str, file: Path) -> None:
     """Run the program while the page is open, and take a picture of it."""
-    async with page_of_tasks(url) as browser:
+    async with page_of(url, "tasks") as browser:
         await asyncio.to_thread(train)
         await wait_until(lambda: has_ended(browser), "both workers done")
         _, top, _, height = await browser.evaluate(DRAWING_JS)

@@ -29,13 +29,20 @@ from raycompat._caller.object_table import PENDING, Entry, ObjectTable
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._caller.unhandled import Unhandled
-from raycompat._host import clock, interrupts, open_files, segment, warm_memory
+from raycompat._host import clock, interrupts, open_files, segment, thread_stacks, warm_memory
 from raycompat._messages import direct
 from raycompat._messages.base import FromCaller, Request, ask, handled
 from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
 from raycompat._messages.objects import ObjectFreed, ReleaseKeys, Synced
-from raycompat._messages.watching import CallerLooked, Look, Measured, Tracked
+from raycompat._messages.watching import (
+    CallerLooked,
+    DriverStack,
+    Look,
+    Measured,
+    ShowStack,
+    Tracked,
+)
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
@@ -258,6 +265,7 @@ class Session:
                     handled(LogsFlushed, self._on_output),
                     handled(LogsAwaited, self._on_logs_awaited),
                     handled(Look, self._on_look),
+                    handled(ShowStack, self._on_show_stack),
                 ]
             ),
         }
@@ -269,6 +277,9 @@ class Session:
 
     def _on_look(self, message: Look) -> None:
         self.send(CallerLooked(message.token, look.describe(self, message.most)))
+
+    def _on_show_stack(self, message: ShowStack) -> None:
+        self.send(DriverStack(thread_stacks.describe()))
 
     def _on_output(self, message: OutputPiece | LogsFlushed) -> None:
         if self.logs is not None:

@@ -508,7 +508,9 @@ def stack(connect: Connect) -> click.Command:
     def command(
         pid: int | None, node_ip: str | None, node_id: str | None, timeout: int, **given: Any
     ) -> None:
-        """Show the stacks of the processes that run tasks and actors; the innermost function is last.
+        """Show the stacks of all processes: executors, nodes, drivers and the scheduler.
+
+        The innermost function is last. Of nodes, drivers and the scheduler, all threads are shown.
 
         py-spy reads them where it is installed on the node and may do so. Otherwise each process is
         asked: one that holds the interpreter lock cannot answer. Example: raycompat stack --pid 12345
@@ -519,12 +521,13 @@ def stack(connect: Connect) -> click.Command:
         for on_node in found.values():
             for each in on_node.get("processes", ()):
                 shown += 1
-                click.secho(f"Process {each['pid']} on {on_node['ip']}: {each['runs']}", bold=True)
+                where = f" on {on_node['ip']}" if on_node["ip"] else ""
+                click.secho(f"Process {each['pid']}{where}: {each['runs']}", bold=True)
                 click.echo(textwrap.indent(each["stack"], "  ") + "\n")
             if "error" in on_node:
                 click.secho(on_node["error"], fg="yellow", err=True)
         if not shown:
-            where = f"process {pid}" if pid is not None else "process of a task or an actor"
+            where = f"process {pid}" if pid is not None else "process"
             raise click.ClickException(f"The cluster has no {where} that runs now.")
 
     return command

@@ -38,12 +38,18 @@ class CallerLooked(FromCaller):
     found: dict[str, Any]
 
 
-class ShowStack(ToExecutor):
+class ShowStack(ToExecutor, ToCaller):
     """Describe what this process does now."""
 
 
 class StackShown(FromExecutor):
     """An executor's answer to `ShowStack`."""
+
+    text: str
+
+
+class DriverStack(FromCaller):
+    """A driver's answer to `ShowStack`."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""The stacks of a node's executors, for a person who asks what they do.
+"""The stacks of a node and its executors, for a person who asks what they do.
 
 ``py-spy`` reads them from outside where it is installed and may, also while the code of a process holds
 the interpreter lock. Otherwise each executor is asked, and answers in its reading thread.
@@ -7,9 +7,11 @@ the interpreter lock. Otherwise each executor is asked, and answers in its readi
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from raycompat._host import thread_stacks
 from raycompat._messages.watching import ShowStack, StackShown
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Stacks:
         self._asked: dict[Executor, asyncio.Future[str]] = {}
 
     async def show(self, pid: int | None) -> dict[str, Any]:
-        """Return the stack of each executor, or of one process, with what runs in it."""
+        """Return the stacks of the executors and the node, or of one process, with what runs there."""
         executors = dict.fromkeys(self._node.pool.idle, "nothing runs")
         for running in self._node.calls.granted.values():
             if running.executor is not None:
@@ -39,13 +41,14 @@ class Stacks:
         limit = asyncio.Semaphore(_MOST_AT_ONCE)
         chosen = [each for each in executors if pid in (None, each.pid)]
         stacks = await asyncio.gather(*(self._stack(each, limit) for each in chosen))
-        return {
-            "ip": self._node.ip,
-            "processes": [
-                {"pid": each.pid, "runs": executors[each], "stack": stack}
-                for each, stack in zip(chosen, stacks, strict=True)
-            ],
-        }
+        processes = [
+            {"pid": each.pid, "runs": executors[each], "stack": stack}
+            for each, stack in zip(chosen, stacks, strict=True)
+        ]
+        if pid in (None, os.getpid()):
+            own = f"{thread_stacks.describe()}\nIts event loop answers.".lstrip()
+            processes.append({"pid": os.getpid(), "runs": "the node", "stack": own})
+        return {"ip": self._node.ip, "processes": processes}
 
     async def _stack(self, executor: Executor, limit: asyncio.Semaphore) -> str:
         py_spy = shutil.which("py-spy")

@@ -99,6 +99,7 @@ from raycompat._messages.packages import BeginPackage, EndPackage, ReadPackage, 
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import (
     CallerLooked,
+    DriverStack,
     Gpus,
     ListRows,
     ListStacks,
@@ -252,6 +253,7 @@ class Parts:
             handled_from(ProcessEnded, self.metrics.process_ended),
             handled_from(Tracked, self.experiments.on_report),
             handled_from(CallerLooked, self.surveys.on_caller_report),
+            handled_from(DriverStack, self.state.others.on_answer),
             *self.logs.handlers(),
         ]
         return {

@@ -483,3 +483,15 @@ def test_the_page_of_logs_shows_what_a_process_has_printed(page, wait_until):
     wait_until(lambda: "from the <actor>" in shown("logs").text)
     shown.change("search", value="no such line")
     wait_until(lambda: "from the" not in shown("logs").text)
+    shown.change("search", value="")
+    shown.change("stream", value="stack")
+    for end, words in (
+        ("(scheduler)", "event loop answers"),
+        ("(node)", "event loop answers"),
+        (f"(driver of {ray.get_runtime_context().get_job_id()})", "test_the_page_of_logs"),
+    ):
+        (process,) = [each for each in shown("process").options if each.endswith(end)]
+        shown.change("process", value=process)
+        wait_until(lambda words=words: words in shown("logs").text)
+    shown.change("stream", value="out")
+    wait_until(lambda: "where it was started" in shown("logs").text)

@@ -221,6 +221,14 @@ def test_stacks_and_memory_of_actors(cluster, tmp_path, wait_until):
     path.unlink()
     ray.get(ref)
     wait_until(lambda: "It waits for calls." in cluster.must("stack", "--pid", str(row.pid)))
+    everything = cluster.must("stack")
+    assert f"Process {os.getpid()}: the driver of the job" in everything
+    assert "test_stacks_and_memory_of_actors" in everything
+    assert ": the scheduler\n" in everything
+    assert " on 127.0.0.1: the node\n" in everything
+    own = cluster.must("stack", "--pid", str(os.getpid()))
+    assert own.startswith(f"Process {os.getpid()}: the driver of the job")
+    assert "the scheduler" not in own
     missing = cluster.run("stack", "--pid", "1")
     assert missing.exit_code == 1
     assert "no process 1 that runs" in missing.output

@@ -179,17 +179,16 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
     tabs = Tabs(tabs=panels, sizing_mode="stretch_width", name="tabs")
     if asked.get("tab") in TABS:
         tabs.active = list(TABS).index(asked["tab"])
-    root: LayoutDOM = tabs
     if job := asked.get("job"):
         for each in made:
             show_job(each, job)
-        root = column(_only(parts, job), tabs, sizing_mode="stretch_width")
+        doc.add_root(_only(parts, job))
 
     def update() -> None:
         made[tabs.active].update()
 
     tabs.on_change("active", lambda attr, old, new: update())
-    _show(doc, "Ray", root, update, extra)
+    _show(doc, "Ray", tabs, update, extra)
 
 
 def _only(parts: Parts, job: str) -> Div:
@@ -242,6 +241,8 @@ def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
         if isinstance(shown, Logs):
             if name == "process":
                 shown.choose(value)
+            elif name == "stream":
+                shown.choose_stream(value)
             continue
         table, _, field = name.partition(".")
         wish = wishes.setdefault(table, {"search": "", "exact": {}, "open": True})

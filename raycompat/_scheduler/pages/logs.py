@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column, row
@@ -22,6 +23,11 @@ _STACK = "stack"
 
 #: Lines that are shown.
 _MANY_LINES = 500
+
+#: The place of drivers and the scheduler, which belong to no node.
+_NOWHERE = "-"
+
+_ELSEWHERE = "Its output is where it was started. The stream `stack` shows what it does now."
 
 _STREAMS: list[Any] = ["out", "err", _STACK]
 
@@ -61,7 +67,25 @@ class Logs:
             for address, found in findings.nodes.items()
             for each in (*found["executors"], *found["ended"])
             if not self.job or each["job"] == self.job
+        ] + self._others()
+
+    def _others(self) -> list[Any]:
+        """Return the processes that run no calls: nodes, drivers and the scheduler."""
+        nodes = [
+            f"{address.rpartition('/')[2]} {info['pid']} (node)"
+            for address, info in self._parts.nodes.info.items()
         ]
+        drivers = [
+            f"{_NOWHERE} {job.setup['driver_pid']} (driver of {job.job})"
+            for job in self._parts.jobs.open.values()
+            if not job.orphaned and self.job in ("", job.job)
+        ]
+        return [*drivers, *nodes, f"{_NOWHERE} {os.getpid()} (scheduler)"]
+
+    def choose_stream(self, stream: str) -> None:
+        """Choose what is shown of the process, if there is such a choice."""
+        if stream in _STREAMS:
+            self._stream.value = stream
 
     def choose(self, process: str) -> None:
         """Choose a process, given by its node and its pid. It may have ended, and not be listed."""
@@ -94,7 +118,7 @@ class Logs:
             self._shown.text = text
 
     async def _read(self, process: str, stream: str) -> None:
-        place, pid, *_ = process.split()
+        place, pid, *rest = process.split()
         node = next(
             (
                 info["node_id"]
@@ -104,9 +128,12 @@ class Logs:
             "",
         )
         if stream == _STACK:
-            found = await self._ask(ListStacks(node, int(pid)))
+            found = await self._stack(node, int(pid))
             shown = [each["stack"] for each in found.get("processes", ())]
             self._lines = "\n".join(shown or [found.get("error", "It does not run.")]).splitlines()
+            return
+        if rest and rest[0].startswith("("):
+            self._lines = [_ELSEWHERE]
             return
         pattern = f"worker-*-{pid}.{stream}"
         found = await self._ask(LogNames(node, pattern))
@@ -117,6 +144,11 @@ class Logs:
         found = await self._ask(ReadLog(node, names[0], position=-1, tail=_MANY_LINES))
         printed = without_marks(found["data"]) if "data" in found else found["error"].encode()
         self._lines = printed.decode(errors="replace").splitlines()
+
+    async def _stack(self, node: str, pid: int) -> dict[str, Any]:
+        if node:
+            return await self._ask(ListStacks(node, pid))
+        return await self._parts.state.others.show(pid)
 
     async def _ask(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
         try:

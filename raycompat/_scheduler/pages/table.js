@@ -13,6 +13,7 @@ const RAY_TABLE_CSS = `
   th { text-align: left; vertical-align: bottom; padding: 0; border-bottom: 1px solid #999; }
   th button { all: unset; cursor: pointer; display: block; padding: 4px 6px; font-weight: bold; }
   th button:focus-visible, tr:focus-visible, a:focus-visible { outline: 2px solid #0072b2; }
+  [hidden] { display: none !important; }
   td { padding: 4px 6px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
   tr.row { cursor: pointer; }
   tr.row:hover { background: #f2f6fa; }
@@ -50,7 +51,7 @@ const RAY_ENDED = ["\u25cb", "#767676"];  // a program or a user has ended it
 const RAY_MARKS = {
   DEAD: RAY_FAILED, ERROR: RAY_FAILED, FAILED: RAY_FAILED, LOST: RAY_FAILED, RESTARTING: RAY_FAILED,
   PENDING: RAY_WAITS, PENDING_CREATION: RAY_WAITS, RESERVED: RAY_WAITS, RESCHEDULING: RAY_WAITS,
-  PAUSED: RAY_WAITS, DRAINING: RAY_WAITS, ALIVE: RAY_GOOD, CREATED: RAY_GOOD, RUNNING: RAY_GOOD, FINISHED: RAY_GOOD,
+  PAUSED: RAY_WAITS, DRAINING: RAY_WAITS, ALIVE: RAY_GOOD, READY: RAY_GOOD, CREATED: RAY_GOOD, RUNNING: RAY_GOOD, FINISHED: RAY_GOOD,
   TERMINATED: RAY_GOOD, SUCCEEDED: RAY_GOOD,
 };
 const RAY_SEARCH_MS = 250;
@@ -100,10 +101,15 @@ function rayShortIds(ids) {
     while (different.every((id) => id[start] === different[0][start])) start += 1;
   }
   start = start < 8 ? 0 : start;
-  let length = 8;
-  const cut = (id) => id.slice(start, start + length);
-  while (length < 64 && new Set(different.map(cut)).size < different.length) length += 1;
-  return (id) => (start ? "\u2026" : "") + cut(id);
+  const isUnique = (cut) => new Set(different.map(cut)).size === different.length;
+  for (let length = 8; length <= 64; length++) {
+    const begin = (id) => id.slice(start, start + length);
+    if (isUnique(begin)) return (id) => (start ? "\u2026" : "") + begin(id);
+    // Ids of one process may differ only at their ends.
+    const ends = (id) => `${id.slice(0, 4)}\u2026${id.slice(4 - length)}`;
+    if (isUnique(ends)) return ends;
+  }
+  return (id) => id;
 }
 
 class RayTable extends HTMLElement {
@@ -202,12 +208,22 @@ class RayTable extends HTMLElement {
         place(shown.details);
       } else shown.details.remove();
     }
+    this.hideEmptyColumns(kept);
     while (next) {
       const last = next;
       next = next.nextSibling;
       last.remove();
     }
     this.rows = kept;
+  }
+
+  hideEmptyColumns(rows) {
+    const heads = this.shadowRoot.querySelectorAll("th");
+    this.shown.forEach((column, index) => {
+      const isEmpty = ![...rows.values()].some((shown) => shown.values[index]);
+      heads[index].hidden = isEmpty;
+      for (const shown of rows.values()) shown.cells[index].hidden = isEmpty;
+    });
   }
 
   newRow(key) {
@@ -251,7 +267,7 @@ class RayTable extends HTMLElement {
       cell.className = this.isNumber(column) ? "number" : column.form === "id" ? "id"
         : column.form === "text" ? "text" : "nowrap";
       cell.classList.toggle("empty", text === "");
-      cell.classList.toggle("zero", value === 0);
+      cell.classList.toggle("zero", value === 0 && this.isNumber(column));
       cell.classList.toggle("bad", column.field === "failed" && value > 0);
       cell.replaceChildren(...this.parts(column, value, text, row));
     });

@@ -108,6 +108,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("restarts", "Restarts", 75, "0,0"),
         ("resources", "Resources", 110, "text"),
         ("log", "Log", 50, "link"),
+        ("stack", "Stack", 50, "link"),
         ("traceback", "The whole error", 0, "detail"),
         ("job", "Job", 0, "detail"),
         ("id", "Id", 220, "id"),

@@ -108,7 +108,8 @@ def failed(parts: Parts) -> list[Row]:
             "jobs": parts.endings.history.jobs_of(name),
         }
         for name, function in parts.endings.history.functions.items()
-        if function.failed_at > since
+        # The death of an actor is a row of its own.
+        if function.failed_at > since and function.type != "ACTOR_CREATION_TASK"
     ]
     rows += [
         {
@@ -361,6 +362,7 @@ def actors(parts: Parts) -> list[Row]:
                 "traceback": _whole(actor.error),
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
                 "log": _log_of(actor),
+                "stack": f"{_log_of(actor)}&stream=stack" if use else "",
                 "job": actor.job,
                 "id": key.rpartition("-")[2],
             }

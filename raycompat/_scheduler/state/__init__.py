@@ -11,6 +11,7 @@ from raycompat._messages.watching import ListStacks
 from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
+from raycompat._scheduler.state.other_stacks import OtherStacks
 from raycompat._scheduler.state.query import Query, Rows
 from raycompat._scheduler.state.summaries import SUMMARIES
 from raycompat._scheduler.state.tasks import Tasks
@@ -28,6 +29,7 @@ class State:
         self.cluster = Cluster(parts)
         self.tasks = Tasks(parts)
         self._objects = Objects(parts)
+        self.others = OtherStacks(parts)
         self._sources: dict[str, Callable[[], Rows]] = {
             "actors": self.actors.rows,
             "cluster_events": self.cluster.events,
@@ -71,7 +73,10 @@ class State:
         }
 
     async def stacks(self, node: str | None, pid: int | None) -> dict[str, Any]:
-        """Return the stacks of processes, of one node or of all; nodes that fail have an error."""
+        """Return the stacks of processes, of one node or of all; those that fail have an error.
+
+        Drivers and the scheduler belong to no node.
+        """
         nodes = self._parts.nodes
         known = [node] if node else [info["node_id"] for info in nodes.info.values()]
 
@@ -81,8 +86,9 @@ class State:
             except OSError as error:
                 return {"error": f"The node {each} does not answer: {error}"}
 
-        found = await asyncio.gather(*map(ask, known))
-        return {"nodes": dict(zip(known, found, strict=True))}
+        asked = [*map(ask, known), *([] if node else [self.others.show(pid)])]
+        found = await asyncio.gather(*asked)
+        return {"nodes": dict(zip([*known, ""], found, strict=False))}
 
     async def summarize(self, resource: str) -> dict[str, Any]:
         """Return counts of actors by class, tasks by function, or objects by origin."""
