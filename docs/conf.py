@@ -31,6 +31,7 @@ extensions = [
     "complete",
     "docstrings",
     "entries",
+    "exampled",
     "generated",
     "notebooks",
     "releases",

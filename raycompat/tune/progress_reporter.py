@@ -112,6 +112,15 @@ class TuneReporterBase(ProgressReporter):
         By which the best trial is found.
     sort_by_metric : bool, default False
         Show the best first.
+
+    Examples
+    --------
+    >>> from raycompat.tune.progress_reporter import TuneReporterBase
+    >>> class Printed(TuneReporterBase):
+    ...     def report(self, trials, done, *sys_info):
+    ...         titles, rows, num_hidden = self.table(trials)
+    ...         for row in rows:
+    ...             print(dict(zip(titles, row)))
     """
 
     def __init__(
