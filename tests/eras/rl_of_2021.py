@@ -109,7 +109,9 @@ class Layers(TFModelV2):
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         inputs = tf.keras.layers.Input(obs_space.shape)
         seen = tf.concat([inputs, tf.cast(tf.square(inputs) > 1.0, tf.float32)], axis=-1)
-        hidden = tf.keras.layers.Dense(8, kernel_initializer=normc_initializer(1.0))(seen)
+        width = 4 * seen.shape.as_list()[1]
+        dense = tf.keras.layers.Dense(width, kernel_initializer=normc_initializer(1.0))
+        hidden = dense(inputs=seen)
         outputs = tf.keras.layers.Dense(num_outputs)(hidden)
         self.base_model = tf.keras.Model(inputs, [outputs, tf.keras.layers.Dense(1)(hidden)])
 
@@ -119,6 +121,11 @@ class Layers(TFModelV2):
 
     def value_function(self):
         return tf.reshape(self._values, [-1])
+
+
+class Twice(TFModelV2):
+    def twice(self):
+        return 2 * self.last_output()
 
 
 class Modules(TorchModelV2, nn.Module):
@@ -156,6 +163,9 @@ def models():
         trained.train()
         after = trained.get_policy().get_weights()
         changed[name] = [bool(np.any(a != b)) for a, b in zip(after, before)]
+    net = ModelCatalog.get_model_v2(Box(-1, 1, (3,)), Discrete(2), 2, {}, model_interface=Twice)
+    outputs, _ = net({"obs": np.zeros((5, 3), np.float32)})
+    print("Alone:", outputs.shape, net.twice().shape)
     print("Models:", {name: (len(each), all(each)) for name, each in changed.items()})
 
 

@@ -85,6 +85,7 @@ EXPECTED = {
         Steps: 64 True
         Callback: 2.0 True
         Action: True
+        Alone: (5, 2) (5, 2)
         Models: {'layers': (6, True), 'modules': (6, True)}
         Memories: {'PPOTrainer': [(8,)], 'ImpalaTrainer': [(8,), (8,)]}
         Best: True

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from raycompat._old.gym.adapters import of_today
 from raycompat._old.gym.registration import with_environments
 from raycompat._surface import era, gym_finder
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
@@ -196,3 +197,13 @@ def test_random_numbers_have_the_methods_of_both_generators(gym):
     env = gym.Env()
     assert env.seed(3) == [3]
     assert 0 <= env.np_random.randint(4) < 4
+
+
+def test_callbacks_reach_attributes_of_environments(gym):
+    env = of_today(corridor(gym)())
+    env.reset(seed=1)
+    assert env.place == 0 and of_today(env) is env
+    copied = pickle.loads(pickle.dumps(of_today(gym.make("CartPole-v1"))))
+    assert copied.env is not None
+    with pytest.raises(AttributeError, match="no attribute 'never'"):
+        env.never

@@ -8,12 +8,13 @@ from gymnasium import spaces
 
 from raycompat._old.rllib.models.layers import ModelSource, is_class
 from raycompat._old.rllib.models.modelv2 import DistributionalQTFModel, TFModelV2, TorchModelV2
-from raycompat._old.rllib.models.symbolic import allow_functions_of_tensorflow
+from raycompat._old.rllib.models.symbolic import allow_forms_of_keras_2
 from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, VisionNetwork
 from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_normc
 from raycompat._old.rllib.models.torch_networks import DQNTorchModel
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
 from raycompat._old.rllib.models.torch_networks import normc_initializer as torch_normc
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import DQNConfig, PPOConfig
 from raycompat.rllib.algorithms.dqn import DQNLearner
 from raycompat.rllib.algorithms.ppo import PPOLearner
@@ -365,7 +366,7 @@ def test_options_that_a_class_does_not_take_are_said(caplog):
 
 
 def test_functions_of_tensorflow_take_symbolic_tensors():
-    allow_functions_of_tensorflow()
+    allow_forms_of_keras_2()
     keras = import_keras()
     inputs, lengths = keras.Input((3, 2)), keras.Input((), dtype="int32")
     first, second = tf.split(inputs, num_or_size_splits=2, axis=-1)
@@ -376,5 +377,50 @@ def test_functions_of_tensorflow_take_symbolic_tensors():
     found, choices = model([given, np.array([1, 3])])
     np.testing.assert_allclose(found, [[-6.0, 0.0], [6.0, 9.0]])
     np.testing.assert_allclose(choices, np.eye(4)[[1, 3]])
+    assert inputs.shape.as_list() == [None, 3, 2] and inputs.shape.rank == 3
+    x, state = keras.layers.GRU(4, return_state=True)(inputs=inputs, mask=mask[..., 0] > 0)
+    assert (x.shape, keras.layers.Dense(2)(inputs=state).shape) == ((None, 4), (None, 2))
     with pytest.raises(tf.errors.InvalidArgumentError):
         tf.concat([np.zeros((1, 2)), np.zeros((2, 3))], axis=1)
+
+
+@pytest.mark.parametrize("framework", ["tf", "torch"])
+def test_networks_without_an_algorithm_have_the_methods_of_an_interface(framework):
+    kind = TorchModelV2 if framework == "torch" else TFModelV2
+
+    class Doubling(kind):
+        def __init__(self, *given, factor=2, **named):
+            super().__init__(*given, **named)
+            self.factor = factor
+
+        def more(self):
+            return self.factor * self.last_output()
+
+    options = {"fcnet_hiddens": [4], "fcnet_activation": "relu"}
+    made = ModelCatalog.get_model_v2(
+        spaces.Discrete(3),
+        spaces.Discrete(2),
+        np.int64(2),
+        options,
+        framework,
+        "own",
+        Doubling,
+        factor=3,
+    )
+    rows = np.eye(3, dtype=np.float32)
+    given = tf.constant(rows) if framework == "tf" else pytest.importorskip("torch").tensor(rows)
+    outputs, states = made({"obs": given})
+    assert (tuple(outputs.shape), states, tuple(made.value_function().shape)) == ((3, 2), [], (3,))
+    assert isinstance(made, Doubling) and made.num_outputs == 2
+    assert (
+        np.allclose(made.more(), 3 * outputs) if framework == "tf" else made.more().shape == (3, 2)
+    )
+
+
+def test_networks_without_an_algorithm_are_classes_of_one_step():
+    given = NUMBERS, spaces.Discrete(2), 2
+    with pytest.raises(UnsupportedRayFeatureError, match="memory"):
+        ModelCatalog.get_model_v2(*given, {"use_lstm": True})
+    ModelCatalog.register_custom_model("a function", lambda shape, options: None)
+    with pytest.raises(UnsupportedRayFeatureError, match="heads"):
+        ModelCatalog.get_model_v2(*given, {"custom_model": "a function"})

@@ -129,6 +129,8 @@ def test_marks_of_ray_leave_what_they_mark():
         name("agents.ppo.ppo_tf_policy.PPOTFPolicy")()
     with pytest.raises(UnsupportedRayFeatureError, match="own way"):
         name("agents.ppo.PPOTFPolicy").with_updates(make_model=print)
+    with pytest.raises(NotImplementedError, match="set_task"):
+        name("env.apis.task_settable_env.TaskSettableEnv")().set_task(1)
     assert name("core.DEFAULT_MODULE_ID") == "default_policy"
     with pytest.raises(UnsupportedRayFeatureError, match="one file"):
         name("core.COMPONENT_LEARNER") + "/x"

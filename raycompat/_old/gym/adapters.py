@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 
@@ -23,11 +23,19 @@ class OfToday(gymnasium.Env[Any, Any]):
         form, as gym had it in its last version.
     """
 
+    is_of_gym: ClassVar[bool] = False
+
     def __init__(self, env: Any) -> None:
         self.env = env
         self.observation_space = env.observation_space
         self.action_space = env.action_space
         self._takes_seed = "seed" in inspect.signature(env.reset).parameters
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the environment, such as a method that callbacks call."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        return getattr(self.env, name)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

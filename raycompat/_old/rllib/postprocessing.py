@@ -88,4 +88,7 @@ def compute_advantages(
     return rollout
 
 
-__all__ = ["Postprocessing", "compute_advantages", "discount_cumsum"]
+#: The name until 0.8.
+discount = discount_cumsum
+
+__all__ = ["Postprocessing", "compute_advantages", "discount", "discount_cumsum"]

@@ -126,11 +126,13 @@ class LegacyLoggerCallback(LoggerCallback):
 
     Parameters
     ----------
-    logger_classes : list of type
+    logger_classes : list of type, or type
         Subclasses of `Logger`.
     """
 
-    def __init__(self, logger_classes: Iterable[type[Logger]]) -> None:
+    def __init__(self, logger_classes: Iterable[type[Logger]] | type[Logger]) -> None:
+        if isinstance(logger_classes, type):
+            logger_classes = [logger_classes]
         self._classes = list(logger_classes)
         self._loggers: dict[str, list[Logger]] = {}
 

@@ -79,9 +79,56 @@ class ModelCatalog:
         )
 
     @staticmethod
-    def get_model_v2(*args: Any, **kwargs: Any) -> Never:
-        """Refuse models without an algorithm."""
-        _refuse("ModelCatalog.get_model_v2", _OF_ALGORITHMS, "use Algorithm.get_policy().model")
+    def get_model_v2(
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        framework: str | None = "tf",
+        name: str = "default_model",
+        model_interface: type[Any] | None = None,
+        default_model: type[Any] | None = None,
+        **model_kwargs: Any,
+    ) -> Any:
+        """Return a network as a class makes it, without an algorithm.
+
+        Parameters
+        ----------
+        obs_space, action_space : gymnasium.Space
+        num_outputs : int or None
+            How many numbers it returns for each observation; None: as many as there are features.
+        model_config : dict
+            The option ``model``.
+        framework : str, default "tf"
+            "tf", "tf2" or "torch".
+        name : str, default "default_model"
+        model_interface : type, optional
+            A class whose methods the network has beside its own.
+        default_model : type, optional
+            The class of the network where the options do not name a ``custom_model``. Default: dense
+            layers, or filters for images.
+        **model_kwargs
+            For the class.
+
+        Notes
+        -----
+        Ray source: ``ray.rllib.models.ModelCatalog.get_model_v2``, 2.60.0. Differs from Ray: it makes
+        no network with a memory of the options.
+        """
+        from raycompat._old.rllib.models.layers import model_of_class
+
+        if model_config.get("use_lstm") or model_config.get("use_attention"):
+            _refuse(
+                "ModelCatalog.get_model_v2 with a memory",
+                _OF_ALGORITHMS,
+                "derive from RecurrentNetwork",
+            )
+        named = model_config.get("custom_model")
+        base = default_model if named is None else registered_model(named)
+        given = {**model_config.get("custom_model_config", {}), **model_kwargs}
+        count = None if num_outputs is None else int(num_outputs)
+        parts = (obs_space, action_space, count, model_config, name)
+        return model_of_class(base, model_interface, framework == "torch", parts, given)
 
     @staticmethod
     def get_action_dist(*args: Any, **kwargs: Any) -> Never:

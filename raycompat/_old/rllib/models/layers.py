@@ -20,8 +20,10 @@ import numpy as np
 from gymnasium import spaces
 
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
-from raycompat._old.rllib.models.symbolic import allow_functions_of_tensorflow
+from raycompat._old.rllib.models.symbolic import allow_forms_of_keras_2
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.networks import import_keras
+from raycompat.rllib.spaces import ObservationEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class ModelSource:
         return tuple(map(_as_state, self._model(shape).get_initial_state()))
 
     def _model(self, shape: tuple[int, ...]) -> ModelV2:
-        allow_functions_of_tensorflow()
+        allow_forms_of_keras_2()
         own = dict(self.options["custom_model_config"])
         given = (_encoded(self.space, shape), self.action_space, self.num_outputs)
         config = {**self.options, "custom_model_config": own, "custom_options": own}
@@ -167,6 +169,57 @@ class _TorchOps:
         import torch
 
         return torch.full(shape, value, dtype=getattr(torch, dtype))
+
+
+def model_of_class(
+    base: Any,
+    interface: type[Any] | None,
+    is_torch: bool,
+    parts: tuple[Any, ...],
+    options: Mapping[str, Any],
+) -> Any:
+    """Return a network for its own use, not as a layer.
+
+    Parameters
+    ----------
+    base : class, callable or None
+        Its class, or what was registered. None: dense layers, or filters for images.
+    interface : type or None
+        A class whose methods it has, too.
+    is_torch : bool
+        Whether it is in PyTorch, where there is no class.
+    parts : tuple
+        Observation space, action space, number of outputs, the option ``model``, and name.
+    options : mapping
+        More arguments of the class.
+    """
+    space, *others = parts
+    encoded = _encoded(space, ObservationEncoder(space).shape)
+    found = base or _default_class(len(encoded.shape) == 3, is_torch)
+    if not is_class(found):
+        raise UnsupportedRayFeatureError(
+            f"ModelCatalog.get_model_v2 of {found!r}",
+            "An algorithm puts its heads on a function's model",
+            "register a subclass of TFModelV2 or TorchModelV2",
+        )
+    if interface is not None and not issubclass(found, interface):
+        found = type(found.__name__, (interface, found), {})
+    allow_forms_of_keras_2()
+    return found(encoded, *others, **options)
+
+
+def _default_class(is_image: bool, is_torch: bool) -> type[Any]:
+    from raycompat._old.rllib.models import tf_networks, torch_networks
+
+    if is_torch and is_image:
+        raise UnsupportedRayFeatureError(
+            "ModelCatalog.get_model_v2(framework='torch') for images",
+            "The filters are of Keras",
+            "register a subclass of TorchModelV2, or leave framework out",
+        )
+    if is_torch:
+        return torch_networks.FullyConnectedNetwork
+    return tf_networks.VisionNetwork if is_image else tf_networks.FullyConnectedNetwork
 
 
 def _as_state(state: Any) -> Any:

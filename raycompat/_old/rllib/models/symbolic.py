@@ -1,21 +1,58 @@
-"""Functions of TensorFlow in networks of Keras: ``tf.one_hot(keras.layers.Input(...), 4)``.
+"""Forms of Keras 2 in networks of classes, which Keras 3 does without.
 
-Until Keras 2 they could be called with what `keras.layers.Input` returns. Keras 3 wants each within a
-layer.
+* Functions of TensorFlow take symbolic tensors: ``tf.one_hot(keras.layers.Input(...), 4)``.
+* Any layer takes its first argument as ``inputs``: ``keras.layers.LSTM(8)(inputs=x)``.
+* The shape of a symbolic tensor has the methods of TensorFlow's: ``x.shape.as_list()``.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any
 
 from raycompat.rllib.networks import import_keras
 
 
+class _Shape(tuple[int | None, ...]):
+    """The shape of a symbolic tensor."""
+
+    def as_list(self) -> list[int | None]:
+        """Return the sizes, None for those that are not known."""
+        return list(self)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self)
+
+    ndims = rank
+
+
 @functools.cache
-def allow_functions_of_tensorflow() -> None:
-    """Let functions of TensorFlow take symbolic tensors of Keras in this process."""
+def allow_forms_of_keras_2() -> None:
+    """Let networks be written as for Keras 2 in this process; what Keras 3 accepts stays as it is."""
     keras = import_keras()
+    _allow_functions_of_tensorflow(keras)
+    _allow_inputs_by_name(keras.layers.Layer)
+    shape = keras.KerasTensor.shape
+    keras.KerasTensor.shape = property(lambda tensor: _Shape(shape.fget(tensor)), shape.fset)
+
+
+def _allow_inputs_by_name(layer: Any) -> None:
+    called = layer.__call__
+
+    @functools.wraps(called)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        is_by_name = not args and "inputs" in kwargs
+        if is_by_name and "inputs" not in inspect.signature(self.call).parameters:
+            args = (kwargs.pop("inputs"),)
+        return called(self, *args, **kwargs)
+
+    layer.__call__ = call
+
+
+def _allow_functions_of_tensorflow(keras: Any) -> None:
     import tensorflow as tf
 
     dispatch: Any = tf.__internal__.dispatch

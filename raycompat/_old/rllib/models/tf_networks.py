@@ -30,8 +30,8 @@ def normc_initializer(std: float = 1.0) -> Callable[..., Any]:
 class _Layers(TFModelV2):
     """A Keras model with outputs and values."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         inputs, trunk, critic = self._layers()
         dense = import_keras().layers.Dense
         if self.num_outputs is None:

@@ -74,9 +74,9 @@ class SlimFC(_Module):
 class FullyConnectedNetwork(TorchModelV2, _Module):
     """Dense layers: see `ModelV2`."""
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *given: Any, **named: Any) -> None:
         _Module.__init__(self)
-        TorchModelV2.__init__(self, *given)
+        TorchModelV2.__init__(self, *given, **named)
         self._hidden_layers, width = self._hidden()
         shares = self.model_config.get("vf_share_layers", False)
         self._critic_layers = None if shares else self._hidden()[0]
