@@ -376,7 +376,6 @@ def test_old_methods(cluster, tmp_path):
             ImportError,
             "pip install bayesian-optimization",
         ),
-        (lambda p: tune.report({"a": 1}), RuntimeError, "no trial runs"),
         (lambda p: tune.Tuner.restore(p, trainable=train), FileNotFoundError, "tuner.pkl"),
     ],
 )

@@ -246,3 +246,12 @@ def test_an_analysis_needs_an_experiment(tune, tmp_path):
 def test_a_folder_without_an_experiment(tune, tmp_path):
     with pytest.raises(ValueError, match=str(tmp_path)):
         tune.ExperimentAnalysis(str(tmp_path))
+
+
+def test_a_training_function_that_its_user_calls(tune):
+    def train(config):
+        context = tune.get_context()
+        tune.report({"score": config["x"]})
+        return context.get_trial_id(), context.get_trial_dir(), tune.get_checkpoint()
+
+    assert train({"x": 1}) == (None, None, None)

@@ -14,6 +14,7 @@ class ContextOfTrial(session.TuneContext):
         place = session.current("get_context").place
         assert place is not None
         super().__init__(place)
+        self._folder = place.folder
 
     def get_world_size(self) -> int:
         """Return the number of workers, which is one."""
@@ -34,4 +35,4 @@ class ContextOfTrial(session.TuneContext):
         """Return where the trial keeps its files."""
         from raycompat.train._context import StorageContext
 
-        return StorageContext(self._place.folder)
+        return StorageContext(self._folder)

@@ -11,22 +11,22 @@ from raycompat.tune.trainable import session
 
 def get_trial_dir() -> str | None:
     """Return the trial's folder; None outside of a trial."""
-    return session.get_context().get_trial_dir() if session.is_in_trial() else None
+    return session.get_context().get_trial_dir()
 
 
 def get_trial_name() -> str | None:
     """Return the trial's name; None outside of a trial."""
-    return session.get_context().get_trial_name() if session.is_in_trial() else None
+    return session.get_context().get_trial_name()
 
 
 def get_trial_id() -> str | None:
     """Return the trial's id; None outside of a trial."""
-    return session.get_context().get_trial_id() if session.is_in_trial() else None
+    return session.get_context().get_trial_id()
 
 
 def get_trial_resources() -> Any:
     """Return the trial's resources; None outside of a trial."""
-    return session.get_context().get_trial_resources() if session.is_in_trial() else None
+    return session.get_context().get_trial_resources()
 
 
 def log(**metrics: Any) -> None:

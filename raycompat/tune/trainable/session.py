@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import sys
@@ -17,6 +18,9 @@ from raycompat.tune.trainable.place import TrialPlace
 if TYPE_CHECKING:
     from raycompat.train import Checkpoint
     from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+
+
+_log = logging.getLogger(__name__)
 
 
 class TrialStopped(SystemExit):
@@ -196,8 +200,6 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
 
     Raises
     ------
-    RuntimeError
-        When no trial runs in this process.
     TypeError
         When `metrics` is not a dict.
 
@@ -210,7 +212,8 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
 
     Notes
     -----
-    Ray source: ``ray.tune.report``, 2.60.0. Differs from Ray: outside of a trial it raises.
+    Ray source: ``ray.tune.report``, 2.60.0. No known difference: where no trial runs, as when you call
+    the function yourself, it logs a warning and does nothing else.
     """
     if _is_on_worker():
         from raycompat import train
@@ -218,14 +221,17 @@ def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> 
         forms.used("ray.tune.report on a worker of Train", refusal=RuntimeError)
         train.report(metrics, checkpoint=checkpoint)
         return
-    session = current("report")
+    session = _found()
+    if session is None:
+        _log.warning("tune.report has no effect here, because no trial runs in this process.")
+        return
     if not isinstance(metrics, dict):
         raise TypeError(f"tune.report({metrics!r}): expected a dict, such as {{'score': 1.0}}.")
     session.report(metrics, checkpoint)
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """Return the checkpoint from which the trial continues; None at the start.
+    """Return the checkpoint from which the trial continues; None at the start or without a trial.
 
     Examples
     --------
@@ -257,7 +263,8 @@ def get_checkpoint() -> Checkpoint | None:
     -----
     Ray source: ``ray.tune.get_checkpoint``, 2.60.0. No known difference.
     """
-    return current("get_checkpoint").checkpoint
+    session = _found()
+    return None if session is None else session.checkpoint
 
 
 class TuneContext:
@@ -290,29 +297,28 @@ class TuneContext:
     Ray source: ``ray.tune.TuneContext``, 2.60.0. No known difference.
     """
 
-    def __init__(self, place: TrialPlace) -> None:
+    def __init__(self, place: TrialPlace | None) -> None:
         self._place = place
 
-    def get_experiment_name(self) -> str:
+    def get_experiment_name(self) -> str | None:
         """Return the name of the experiment's folder."""
-        return self._place.experiment_name
+        return None if self._place is None else self._place.experiment_name
 
-    def get_trial_name(self) -> str:
+    def get_trial_name(self) -> str | None:
         """Return the trial's name."""
-        return self._place.trial_name
+        return None if self._place is None else self._place.trial_name
 
-    def get_trial_id(self) -> str:
+    def get_trial_id(self) -> str | None:
         """Return the trial's id."""
-        return self._place.trial_id
+        return None if self._place is None else self._place.trial_id
 
-    def get_trial_resources(self) -> PlacementGroupFactory:
+    def get_trial_resources(self) -> PlacementGroupFactory | None:
         """Return the resources of the trial."""
-        resources: PlacementGroupFactory = self._place.resources
-        return resources
+        return None if self._place is None else self._place.resources
 
-    def get_trial_dir(self) -> str:
+    def get_trial_dir(self) -> str | None:
         """Return the trial's folder in the storage."""
-        return self._place.folder.path
+        return None if self._place is None else self._place.folder.path
 
 
 def get_context() -> TuneContext:
@@ -335,8 +341,8 @@ def get_context() -> TuneContext:
 
     Notes
     -----
-    Ray source: ``ray.tune.get_context``, 2.60.0. Differs from Ray: outside of a trial it raises.
+    Ray source: ``ray.tune.get_context``, 2.60.0. No known difference: where no trial runs, all
+    methods of the result return None.
     """
-    place = current("get_context").place
-    assert place is not None
-    return TuneContext(place)
+    session = _found()
+    return TuneContext(None if session is None else session.place)
