@@ -55,7 +55,7 @@ class Doubled(gym.RewardWrapper):
 
 class Places(DefaultCallbacks):
     def on_episode_start(self, *, worker, base_env, policies, episode, env_index, **kwargs):
-        assert episode.length == 0
+        assert episode.length == 0 and worker.config["num_sgd_iter"] == 1
         episode.user_data["places"] = []
 
     def on_episode_step(self, *, worker, base_env, episode, env_index, **kwargs):

@@ -328,7 +328,7 @@ class Algorithm(Trainable):
         return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
     def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
-        settings = self.config
+        settings, is_watched = self.config, self.config.watches_episodes()
         return EnvRunnerSpec(
             create=self.create_env,
             described=settings.env,
@@ -339,7 +339,8 @@ class Algorithm(Trainable):
             seed=self._seed,
             clip_rewards=settings.clip_rewards or False,
             restarts_environments=settings.restart_failed_sub_environments,
-            make_hooks=settings.hooks if settings.watches_episodes() else None,
+            make_hooks=settings.hooks if is_watched else None,
+            config=settings if is_watched else None,
             policy_mapping_fn=self._mapping,
             horizon=settings.horizon,
         )

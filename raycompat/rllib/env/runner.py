@@ -63,6 +63,8 @@ class EnvRunnerSpec:
         Returns the policy of an agent, see `multi_agent_env.call_mapping`.
     horizon : int, optional
         Of several agents: after how many steps an episode is truncated.
+    config : AlgorithmConfig, optional
+        The options of the algorithm, where callbacks see episodes.
     """
 
     create: EnvCreator
@@ -78,6 +80,7 @@ class EnvRunnerSpec:
     make_hooks: Callable[[], list[Any]] | None = None
     policy_mapping_fn: Callable[..., str] | None = None
     horizon: int | None = None
+    config: Any = None
 
 
 @dataclass
@@ -173,6 +176,11 @@ class Runner:
         self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
         if self._watch is not None:
             self._watch.made(self._envs)
+
+    @property
+    def config(self) -> Any:
+        """The options of the algorithm, for callbacks."""
+        return self.spec.config
 
     @property
     def worker_index(self) -> int:
