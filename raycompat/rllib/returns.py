@@ -184,3 +184,25 @@ def v_trace(
     next_targets[:-1] = np.where(same_episode[:-1] > 0, targets[1:], next_targets[:-1])
     surprise = rewards + gamma * next_targets * goes_on - values
     return targets, (np.minimum(ratios, clip_of_policy) * surprise).astype(np.float32)
+
+
+def with_targets(columns: dict[str, Any], gamma: float, lambda_: float) -> dict[str, Any]:
+    """Return the columns of a sample, and ``advantages`` and the critic's ``targets``.
+
+    Parameters
+    ----------
+    columns : dict of arrays, each of shape (steps, environments, ...)
+        See `Sample`.
+    gamma, lambda_ : float
+        See `generalized_advantages`.
+    """
+    advantages = generalized_advantages(
+        columns["rewards"],
+        columns["values"],
+        columns["next_values"],
+        columns["terminateds"],
+        columns["truncateds"],
+        gamma,
+        lambda_,
+    )
+    return {**columns, "advantages": advantages, "targets": advantages + columns["values"]}

@@ -27,7 +27,7 @@ from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
 from raycompat._old.rllib.sample_batch import SampleBatch
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import defaults_of_trainers
-from raycompat.rllib.algorithms.a3c import ActorCriticLearner, actor_critic_loss, with_targets
+from raycompat.rllib.algorithms.a3c import ActorCriticLearner, actor_critic_loss
 from raycompat.rllib.algorithms.ppo import (
     PPOLearner,
     minibatches,
@@ -39,6 +39,7 @@ from raycompat.rllib.learner import check_finite
 from raycompat.rllib.memory import learned_steps, outputs_for, sequences_of
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
+from raycompat.rllib.returns import with_targets
 from raycompat.rllib.schedules import scheduled
 
 #: The columns of Ray by the names that they have here.

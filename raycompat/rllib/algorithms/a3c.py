@@ -28,7 +28,7 @@ from raycompat.rllib.learner import check_finite, compiled_for_any_rows
 from raycompat.rllib.memory import Memory, learned_steps, outputs_for
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
-from raycompat.rllib.returns import generalized_advantages
+from raycompat.rllib.returns import with_targets
 from raycompat.rllib.schedules import scheduled
 
 _LEARNED = ("observations", "actions", "advantages", "targets")
@@ -133,20 +133,6 @@ def learned_batch(
     named = (with_targets(columns, gamma, lambda_) for columns in samples)
     parts = [learned_steps(each, _LEARNED, memory) for each in named]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def with_targets(columns: Columns, gamma: float, lambda_: float) -> Columns:
-    """Return the columns of a sample, and ``advantages`` and ``targets``."""
-    advantages = generalized_advantages(
-        columns["rewards"],
-        columns["values"],
-        columns["next_values"],
-        columns["terminateds"],
-        columns["truncateds"],
-        gamma,
-        lambda_,
-    )
-    return {**columns, "advantages": advantages, "targets": advantages + columns["values"]}
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
 from raycompat.rllib.memory import Memory, learned_steps, outputs_for
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
-from raycompat.rllib.returns import generalized_advantages
+from raycompat.rllib.returns import with_targets
 from raycompat.rllib.schedules import scheduled
 
 
@@ -289,13 +289,10 @@ def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None)
 def with_advantages(columns: Columns, settings: Any) -> Columns:
     """Return the columns of a sample, and ``advantages`` and ``targets``; see `ppo_batch`."""
     lambda_ = settings.lambda_ if settings.use_gae else 1.0
-    values = columns["values"] if settings.use_critic else np.zeros_like(columns["values"])
-    nexts = columns["next_values"] * bool(settings.use_critic)
-    ends = columns["terminateds"], columns["truncateds"]
-    advantages = generalized_advantages(
-        columns["rewards"], values, nexts, *ends, settings.gamma, lambda_
-    )
-    return {**columns, "advantages": advantages, "targets": advantages + values}
+    if settings.use_critic:
+        return with_targets(columns, settings.gamma, lambda_)
+    without = {name: np.zeros_like(columns[name]) for name in ("values", "next_values")}
+    return with_targets({**columns, **without}, settings.gamma, lambda_)
 
 
 def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
