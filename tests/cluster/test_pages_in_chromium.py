@@ -250,15 +250,57 @@ async def search_and_sort(browser, actor):
     await pictures.wait_until(lambda: are([1]), "the row that was searched")
 
 
+async def press(browser, key):
+    """Press a key on the first row, and return whether the row says that it is open."""
+    return await browser.evaluate(f"""(() => {{
+      const row = deep().find((each) => each.matches("tr.row"));
+      row.dispatchEvent(new KeyboardEvent("keydown", {{ key: {key!r}, bubbles: true }}));
+      return row.getAttribute("aria-expanded");
+    }})()""")
+
+
 async def open_a_row(browser, actor):
     """Open a row with the keyboard, which shows its whole id and error, and its page by its address."""
-    await browser.evaluate("""(() => {
-      const row = deep().find((each) => each.matches("tr.row"));
-      row.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-    })()""")
+    assert await press(browser, "Enter") == "true"
+    await text_of(browser, actor, "The whole error", "first line", HOSTILE)
+    assert await press(browser, "Enter") == "false"
+    assert await press(browser, " ") == "true"
     await text_of(browser, actor, "The whole error", "first line", HOSTILE)
     address = await browser.evaluate(
         "deep().find((each) => each.search?.startsWith('?actors.id=')).href"
     )
     await pictures.open_page(browser, address)
     await text_of(browser, actor, "The whole error", "first line", HOSTILE)
+
+
+WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].map(
+  (each) => each.scrollWidth - each.clientWidth)"""
+
+
+def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_browser(url, program):
+    base = url.partition("/status")[0]
+    words = {"cluster": "种类", "tasks": "函数", "actors": "类", "logs": "请选择一个进程。"}
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(390, 844)
+            await browser.go(url)
+            for theme in ("light", "dark"):
+                features = [{"name": "prefers-color-scheme", "value": theme}]
+                await browser.send("Emulation.setEmulatedMedia", features=features)
+                for part in PARTS:
+                    await pictures.open_page(browser, f"{base}/individual-ray-{part}")
+                    assert await browser.evaluate(WIDTHS_JS) == [0, 0], (theme, part)
+            agent = await browser.evaluate("navigator.userAgent")
+            await browser.send(
+                "Network.setUserAgentOverride", userAgent=agent, acceptLanguage="zh-CN,zh"
+            )
+            for part, word in words.items():
+                await pictures.open_page(browser, f"{base}/individual-ray-{part}")
+                await text_of(browser, word)
+            job = ray.get_runtime_context().get_job_id()
+            await pictures.open_page(browser, f"{base}/ray?job={job}&tab=tasks")
+            await text_of(browser, f"只显示作业 {job}", "任务", "counted", "失败")
+            assert failures(browser, base) == []
+
+    asyncio.run(look())

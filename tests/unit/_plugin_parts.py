@@ -22,7 +22,7 @@ class Cluster:
         #: The messages that were sent, each with the client or node that it is for.
         self.sent = []
         addresses = [f"tcp://node-{number}" for number in range(num_nodes)]
-        workers = {each: SimpleNamespace(address=each) for each in addresses}
+        workers = {each: SimpleNamespace(address=each, metrics={}, nbytes=0) for each in addresses}
         self.scheduler = SimpleNamespace(
             tasks={},
             clients={},
@@ -40,6 +40,8 @@ class Cluster:
                 "labels": {},
                 "name": each,
                 "ip": "10.0.0.1",
+                "pid": 1,
+                "started": time.time(),
             }
 
     def _send(self, to_clients, to_workers):

@@ -17,7 +17,7 @@ from bokeh.plotting import figure
 from dask.utils import format_bytes
 
 from raycompat._dask import pages as adapter
-from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages import tables, words
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
 from raycompat._scheduler.pages.overview import LastHour, Summary
@@ -75,11 +75,20 @@ class Usage:
     def update(self) -> None:
         """Show the resources in use now."""
         rows = tables.usage(self._parts)
-        labels = [f"{row['node']}  {row['resource']}" for row in rows]
+        name = partial(words.word, self._figure)
+        labels = [f"{row['node']}  {name(row['resource'])}" for row in rows]
         data = {
             "label": labels,
             "share": [row["share"] for row in rows],
-            "text": [f"{_amount(row, 'used')} of {_amount(row, 'total')}" for row in rows],
+            "text": [
+                words.say(
+                    self._figure,
+                    "{used} of {total}",
+                    used=_amount(row, "used"),
+                    total=_amount(row, "total"),
+                )
+                for row in rows
+            ],
         }
         if labels != self.source.data["label"]:
             self._labels.factors = labels[::-1]
@@ -161,11 +170,13 @@ TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
 def _show(
     doc: Document, title: str, root: LayoutDOM, update: Callable[[], None], extra: Any
 ) -> None:
-    update()
     doc.title = title
     doc.add_root(root)
+    words.translate(doc)
+    update()
     doc.add_periodic_callback(update, PERIOD_MS)
-    adapter.style_page(doc, {**extra, "script": _SCRIPT.read_text(encoding="utf-8")})
+    script = words.script(doc) + _SCRIPT.read_text(encoding="utf-8")
+    adapter.style_page(doc, {**extra, "script": script})
 
 
 def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
@@ -182,7 +193,9 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
     if job := asked.get("job"):
         for each in made:
             show_job(each, job)
-        doc.add_root(_only(parts, job))
+        doc.add_root(line := Div(name="only", disable_math=True, sizing_mode="stretch_width"))
+        line.styles = {"font-size": "14px", "padding": "4px"}
+        line.text = _only(parts, job, line)
 
     def update() -> None:
         made[tabs.active].update()
@@ -191,17 +204,12 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
     _show(doc, "Ray", tabs, update, extra)
 
 
-def _only(parts: Parts, job: str) -> Div:
+def _only(parts: Parts, job: str, line: Div) -> str:
     """Return the line that says of which job a page is."""
     programs = [each["program"] for each in tables.jobs(parts) if each["job"] == job]
-    text = f"Only the job {job}{': ' if programs else ''}{''.join(programs[:1])}."
-    return Div(
-        text=f'{html.escape(text)} <a href="ray">Show all jobs</a>',
-        name="only",
-        disable_math=True,
-        sizing_mode="stretch_width",
-        styles={"font-size": "14px", "padding": "4px"},
-    )
+    said = words.say(line, "Only the job {job}", job=job)
+    text = f"{said}{': ' if programs else ''}{''.join(programs[:1])}."
+    return f'{html.escape(text)} <a href="ray">{words.say(line, "Show all jobs")}</a>'
 
 
 def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> None:
@@ -213,9 +221,13 @@ def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> 
 
 
 def _asked(doc: Document) -> dict[str, str]:
-    """Return the first value of each argument in the address of a page."""
+    """Return the first value of each argument in the address of a page, and choose its language."""
     context: Any = doc.session_context
-    asked = context.request.arguments if context is not None and context.request is not None else {}
+    request = context.request if context is not None else None
+    if request is not None:
+        headers = {name.lower(): value for name, value in (request.headers or {}).items()}
+        words.choose(doc, headers.get("accept-language", ""))
+    asked = request.arguments if request is not None else {}
     return {name: values[0].decode(errors="replace") for name, values in asked.items()}
 
 

@@ -13,6 +13,7 @@ from bokeh.models.widgets.markups import PreText
 from raycompat._messages.logs import LogNames, ReadLog
 from raycompat._messages.watching import ListStacks
 from raycompat._protocol.output_marks import without_marks
+from raycompat._scheduler.pages import words
 from raycompat._scheduler.pages.tables import classes_of_processes
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Logs:
         if self._process.value and (self._reading is None or self._reading.done()):
             reading = self._read(self._process.value, self._stream.value)
             self._reading = asyncio.get_running_loop().create_task(reading)
-        text = "\n".join(each for each in self._lines if self._search.value in each) or _HINT
+        text = "\n".join(each for each in self._lines if self._search.value in each) or words.say(
+            self._shown, _HINT
+        )
         if text != self._shown.text:
             self._shown.text = text
 
@@ -133,13 +136,13 @@ class Logs:
             self._lines = "\n".join(shown or [found.get("error", "It does not run.")]).splitlines()
             return
         if rest and rest[0].startswith("("):
-            self._lines = [_ELSEWHERE]
+            self._lines = [words.say(self._shown, _ELSEWHERE)]
             return
         pattern = f"worker-*-{pid}.{stream}"
         found = await self._ask(LogNames(node, pattern))
         names = found.get("names", [])
         if not names:
-            self._lines = [found.get("error", "It has printed nothing.")]
+            self._lines = [found.get("error") or words.say(self._shown, "It has printed nothing.")]
             return
         found = await self._ask(ReadLog(node, names[0], position=-1, tail=_MANY_LINES))
         printed = without_marks(found["data"]) if "data" in found else found["error"].encode()

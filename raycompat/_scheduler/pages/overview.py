@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from bokeh.models.widgets.markups import Div
 from bokeh.plotting import figure
 
 from raycompat._scheduler.figures import GAP_S, PERIOD_S, Sample
-from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages import tables, words
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Summary:
 
     def update(self) -> None:
         """Show what is there now."""
-        is_well, sentence = tables.sentence(self._parts)
+        is_well, sentence = tables.sentence(self._parts, partial(words.say, self._sentence))
         mark, colour = _MARKS[is_well]
         text = (
             f'<div style="font-size: 16px; margin: 6px 0">'

@@ -56,6 +56,9 @@ const RAY_MARKS = {
 };
 const RAY_SEARCH_MS = 250;
 
+// The word of the page's language; RAY_WORDS is before this script.
+const raySay = (text) => RAY_WORDS[text] || text;
+
 function rayBytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let amount = value, unit = 0;
@@ -88,6 +91,7 @@ function rayText(value, form, whole) {
   if (form === "bytes") return rayBytes(value);
   if (form === "seconds") return raySeconds(value);
   if (form === "time") return rayTime(value, whole);
+  if (form === "word") return raySay(value);
   if (!form.startsWith("0")) return String(value);
   const digits = (form.split(".")[1] || "").length;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -121,11 +125,13 @@ class RayTable extends HTMLElement {
       <table><thead><tr></tr></thead><tbody></tbody></table>`;
     this.input = this.shadowRoot.querySelector("input");
     this.body = this.shadowRoot.querySelector("tbody");
-    this.input.placeholder = this.input.ariaLabel = this.words.search;
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.ask({ search: this.input.value }), RAY_SEARCH_MS);
     });
+    for (const column of this.columns) column.title = raySay(column.title);
+    for (const name of Object.keys(this.words)) this.words[name] = raySay(this.words[name]);
+    this.input.placeholder = this.input.ariaLabel = this.words.search;
     this.shown = this.columns.filter((column) => column.form !== "detail");
     for (const column of this.shown) this.addHead(column);
     this.source = Bokeh.documents.map((each) => each.get_model_by_name(this.table)).find(Boolean);
@@ -265,7 +271,7 @@ class RayTable extends HTMLElement {
       if (shown.values[index] === text) return;
       shown.values[index] = text;
       cell.className = this.isNumber(column) ? "number" : column.form === "id" ? "id"
-        : column.form === "text" ? "text" : "nowrap";
+        : ["text", "word"].includes(column.form) ? "text" : "nowrap";
       cell.classList.toggle("empty", text === "");
       cell.classList.toggle("zero", value === 0 && this.isNumber(column));
       cell.classList.toggle("bad", column.field === "failed" && value > 0);

@@ -6,13 +6,14 @@ import html
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column
 from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.markups import Div
 
-from raycompat._scheduler.pages import tables
+from raycompat._scheduler.pages import tables, words
 
 if TYPE_CHECKING:
     from raycompat._scheduler.pages.tables import Row
@@ -42,7 +43,8 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
 _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "failures": [
         ("at", "At", 90, "time"),
-        ("kind", "What", 120, "text"),
+        ("kind", "What", 120, "word"),
+        ("times", "Times", 50, "0,0"),
         ("what", "Of", 250, "text"),
         ("error", "Error", 500, "text"),
         ("log", "More", 60, "link"),
@@ -51,7 +53,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     "jobs": [
         ("state", "State", 120, "state"),
         ("program", "Program", 350, "text"),
-        ("kind", "Kind", 90, "text"),
+        ("kind", "Kind", 90, "word"),
         ("start", "Since", 90, "time"),
         ("seconds", "Took so far", 90, "seconds"),
         ("waiting", "Waiting", 80, "0,0"),
@@ -85,7 +87,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     ],
     "running": [
         ("node", "Node", 130, "text"),
-        ("kind", "Kind", 150, "text"),
+        ("kind", "Kind", 150, "word"),
         ("name", "Name", 200, "text"),
         ("resources", "Resources", 150, "text"),
         ("gpus", "GPUs", 60, "text"),
@@ -282,35 +284,36 @@ class Table:
         data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
             self.source.data = data
-        text = f"Rows: {len(rows):,}"
+        say = partial(words.say, self._below)
+        text = say("Rows: {count:,}", count=len(rows))
         if len(found) < len(rows):
-            text += f", {len(found):,} found"
+            text += f", {say('{count:,} found', count=len(found))}"
         if len(shown) < len(found):
-            text += f", {len(shown)} shown: search to see others"
-        text += ". Click on a row to read all of it." if shown else "."
+            text += f", {say('{count} shown: search to see others', count=len(shown))}"
+        text += f". {say('Click on a row to read all of it')}." if shown else "."
         if exact:
-            text += f' <a href="individual-ray-{self._page}">Show all rows</a>.'
+            text += f' <a href="individual-ray-{self._page}">{say("Show all rows")}</a>.'
         if self.source.name in _SURVEYED:
             text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
         if text != self._below.text:
             self._below.text = text
 
 
-def searched(rows: list[Row], columns: Sequence[tuple[str, str]], words: str) -> list[Row]:
+def searched(rows: list[Row], columns: Sequence[tuple[str, str]], wanted: str) -> list[Row]:
     """Return the rows that contain all of some words, in any columns and in any case.
 
     `columns` are fields and how their values are shown. Times, bytes and durations are shown in other
     words than they have here, so they are not searched.
     """
-    wanted = words.lower().split()
-    if not wanted:
+    parts = wanted.lower().split()
+    if not parts:
         return rows
     fields = [field for field, form in columns if form not in _NOT_AS_SHOWN]
     found = []
     for row in rows:
         values = (row.get(field) for field in fields)
         text = "\n".join(str(value) for value in values if not _is_missing(value)).lower()
-        if all(word in text for word in wanted):
+        if all(word in text for word in parts):
             found.append(row)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -38,12 +38,15 @@ _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object sto
 #: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
 
-#: What the first sentence says of each sort of failure.
+#: What the first sentence says of one and of several failures of each sort.
 _FAILURES = {
-    "actor": "{} died",
-    "function": "calls of {} failed",
-    "job": "{} failed",
-    "node": "{} left",
+    "actor": ("{count:,} actor died", "{count:,} actors died"),
+    "function": (
+        "calls of {count:,} function failed",
+        "calls of {count:,} functions failed",
+    ),
+    "job": ("{count:,} job failed", "{count:,} jobs failed"),
+    "node": ("{count:,} node left", "{count:,} nodes left"),
 }
 
 #: A row: a value for each column.
@@ -100,7 +103,8 @@ def failed(parts: Parts) -> list[Row]:
         {
             "at": function.failed_at,
             "of": "function",
-            "kind": _counted(function.num_failed, "failed call"),
+            "kind": "calls failed",
+            "times": function.num_failed,
             "what": name,
             "error": function.last_error,
             "traceback": function.last_traceback,
@@ -144,34 +148,55 @@ def _address(page: str, table: str, field: str, value: str) -> str:
     return f"individual-ray-{page}?{table}.{field}={quote(value)}"
 
 
-def sentence(parts: Parts) -> tuple[bool, str]:
-    """Return whether the cluster is well, and one sentence on it. It contains no text of users."""
+def _english(text: str, **values: object) -> str:
+    return text.format(**values)
+
+
+def sentence(parts: Parts, say: Callable[..., str] = _english) -> tuple[bool, str]:
+    """Return whether the cluster is well, and one sentence on it. It contains no text of users.
+
+    `say` returns a text of the pages' catalogue with its values, in the language of the page.
+    """
     of = Counter(row["of"] for row in failed(parts))
-    found = [text.format(_counted(of[what], what)) for what, text in _FAILURES.items() if of[what]]
-    said = [f"{', '.join(found)} in the last 5 minutes"] if found else []
+    found = [
+        say(one if of[what] == 1 else several, count=of[what])
+        for what, (one, several) in _FAILURES.items()
+        if of[what]
+    ]
+    said = [say("{failures} in the last 5 minutes", failures=", ".join(found))] if found else []
     firsts = [parts.calls.by_key[line.first] for line in parts.dispatcher.lines()]
     if firsts:
         by_job = _waiting_calls(parts, of_actors=False)
         waiting = sum(by_job[job] for job in {call.spec["job"] for call in firsts})
         seconds = time.monotonic() - min(call.since for call in firsts)
-        verb = "waits" if waiting == 1 else "wait"
         said.append(
-            f"{_counted(waiting, 'call')} {verb} for resources or arguments, the first for "
-            f"{seconds:,.0f} s"
+            say(
+                "{count:,} call waits for resources or arguments, the first for {seconds:,.0f} s"
+                if waiting == 1
+                else "{count:,} calls wait for resources or arguments, the first for {seconds:,.0f} s",
+                count=waiting,
+                seconds=seconds,
+            )
         )
     groups = sum(1 for _ in parts.groups.waiting())
     if groups:
-        said.append(f"{_counted(groups, 'placement group')} {'waits' if groups == 1 else 'wait'}")
+        said.append(
+            say(
+                "{count:,} placement group waits"
+                if groups == 1
+                else "{count:,} placement groups wait",
+                count=groups,
+            )
+        )
     if not parts.nodes.info:
-        return False, "The cluster has no nodes, so no call can run."
-    where = _counted(len(parts.nodes.info), "node")
+        return False, say("The cluster has no nodes, so no call can run.")
+    num_nodes = len(parts.nodes.info)
+    nodes = say("{count:,} node" if num_nodes == 1 else "{count:,} nodes", count=num_nodes)
     if not said:
-        return True, f"All is well on {where}: nothing has failed in the last 5 minutes."
-    return not found, f"{'; '.join(said)} ({where})."
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+        return True, say(
+            "All is well on {nodes}: nothing has failed in the last 5 minutes.", nodes=nodes
+        )
+    return not found, say("{said} ({nodes}).", said="; ".join(said), nodes=nodes)
 
 
 def _waiting_calls(parts: Parts, *, of_actors: bool) -> Counter[str]:

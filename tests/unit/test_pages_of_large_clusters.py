@@ -1,0 +1,64 @@
+"""Pages of a cluster with ten thousand actors and a hundred thousand tasks: the CPU time of an update."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from _plugin_parts import JOB, run
+from bokeh.document import Document
+
+from raycompat._protocol import failures
+from raycompat._protocol.spans import Failure
+from raycompat._scheduler.actor_directory import ActorRow
+from raycompat._scheduler.pages import documents
+
+NUM_ACTORS, NUM_TASKS, NUM_FUNCTIONS = 10_000, 100_000, 300
+
+#: Seconds of CPU time for an update of a page with all rows. It is a tenth of that on a quiet machine.
+MOST_S = 1.0
+
+
+def fill(cluster):
+    """Give a cluster actors, of which one in a hundred has died, and calls that have ended or wait."""
+    parts = cluster.parts
+    for number in range(NUM_ACTORS):
+        key = f"Actor-{number:032x}"
+        error = failures.actor_died("exit code 3", key) if number % 100 == 0 else None
+        row = ActorRow(key=key, job=JOB, error=error)
+        row.class_name, row.state = f"Class{number % 50}", "DEAD" if error else "ALIVE"
+        parts.actors.rows[key] = row
+        if error is not None:
+            parts.endings.actor_died(row, error)
+    about = {"type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None, "resources": {}}
+    about |= {"address": "tcp://node-0", "pid": 1}
+    now = time.time()
+    for number in range(NUM_TASKS // 2):
+        failure = (
+            Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no") if number % 50 == 0 else None
+        )
+        about["name"] = f"function{number % NUM_FUNCTIONS}"
+        parts.endings.history.add_one(f"f-{number:048x}", now - 1, now, **about, failure=failure)
+    for number in range(NUM_TASKS // 2):
+        cluster.enqueue(f"waits-{number:048x}", f"driver-{number % 20}")
+
+
+@pytest.mark.timeout(300)
+def test_an_update_of_each_page_takes_less_than_a_second(monkeypatch):
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        fill(cluster)
+        took = {}
+        for name, (_, make) in documents.TABS.items():
+            shown = make(parts)
+            doc = Document()
+            doc.add_root(shown.root)
+            for _ in range(2):  # the first one sends all rows
+                began = time.process_time()
+                shown.update()
+                took[name] = max(took.get(name, 0.0), time.process_time() - began)
+        assert {name: each for name, each in took.items() if each > MOST_S} == {}
+
+    run(monkeypatch, 10, test)
