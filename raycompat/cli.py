@@ -17,7 +17,7 @@ from raycompat._cli.job import job
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
 from raycompat._messages.base import ask
-from raycompat._messages.nodes import ClusterState
+from raycompat._messages.watching import Overview
 from raycompat._protocol import shared_secret
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import with_scheme
@@ -334,14 +334,17 @@ def status(
     try:
         to = addresses.require(address or "auto", authority)
         with connect.connect(to) as client:
-            found = client.sync(ask, client.scheduler, ClusterState())
+            looked = client.sync(ask, client.scheduler, Overview())
     except (OSError, RuntimeError, ValueError) as error:
         _fail(error)
-    if found is None:  # the Dask scheduler does not have the plugin
+    if looked is None:  # the Dask scheduler does not have the plugin
         raise click.ClickException(
             f"raycompat is not on the Dask cluster at {to.address}: no driver has connected to it, or "
             "it was taken off. The next driver that connects puts it there."
         )
+    # The pages and `top` have the same figure, which contains what callers have not handed over.
+    stored = sum(store["memory"] for store in looked["stores"])
+    found = {**looked["state"], "stored": stored}
     dashboard = dashboard_link(found["dashboard"])
     if dashboard is not None:
         dashboard = with_scheme(dashboard)

@@ -51,6 +51,10 @@ _LESS_IMPORTANT = (
     "pid",
     "worker_pid",
     "task_status",
+    "actor_id",
+    "error_type",
+    "source_type",
+    "event_id",
 )
 
 
@@ -82,8 +86,8 @@ def window_width() -> int | None:
 def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Return rows as columns of text, without the columns that are empty in all rows.
 
-    For a window of `width` columns, the columns that matter less are left out, and the widest one that
-    is left is wrapped; the first one, the id, is always whole. A last line names what was left out.
+    For a window of `width` columns, the columns that matter less are left out, and the widest ones that
+    are left are wrapped; the first one, the id, is always whole. A last line names what was left out.
     Without a window, all columns are whole.
     """
     names = [
@@ -101,8 +105,9 @@ def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     if width is not None:
         columns, left_out = _narrowed(columns, width)
     lines = _lines(columns, width)
-    if left_out:
-        lines.append(f"(not shown in {width} columns: {', '.join(left_out)}; see --format)")
+    if width is not None and left_out:
+        text = f"(not shown in {width} columns: {', '.join(left_out)}; see --format)"
+        lines += textwrap.wrap(text, width)
     return "\n".join(lines)
 
 
@@ -130,9 +135,9 @@ def _lines(columns: Mapping[str, list[str]], width: int | None) -> list[str]:
     widths = {name: max(map(len, cells)) for name, cells in columns.items()}
     excess = _width_of(columns) - width if width is not None and columns else 0
     others = [*columns][1:]
-    if excess > 0 and others:
+    for _ in range(excess if others else 0):
         widest = max(others, key=lambda name: widths[name])
-        widths[widest] = max(_NARROWEST, widths[widest] - excess)
+        widths[widest] = max(_NARROWEST, widths[widest] - 1)
     lines = []
     for cells in zip(*columns.values(), strict=True):
         wrapped = [

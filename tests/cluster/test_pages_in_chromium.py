@@ -291,6 +291,7 @@ def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_brows
                 for part in PARTS:
                     await pictures.open_page(browser, f"{base}/individual-ray-{part}")
                     assert await browser.evaluate(WIDTHS_JS) == [0, 0], (theme, part)
+            await browser.resize(1400, 900)
             agent = await browser.evaluate("navigator.userAgent")
             await browser.send(
                 "Network.setUserAgentOverride", userAgent=agent, acceptLanguage="zh-CN,zh"

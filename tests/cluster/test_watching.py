@@ -19,6 +19,7 @@ import yaml
 from click.testing import CliRunner
 
 import raycompat as ray
+from raycompat._messages.watching import Overview
 from raycompat.cli import cli
 from raycompat.experimental import tqdm_ray
 from raycompat.util.state import get_log, list_actors, list_tasks
@@ -199,6 +200,24 @@ class Waits:
         open(path, "w").close()
         while os.path.exists(path):
             time.sleep(0.01)
+
+
+def test_all_commands_have_one_number_for_the_memory_of_objects(cluster, session):
+    @ray.remote
+    def make(number):
+        return bytes(1_000_000)
+
+    kept = [make.remote(number) for number in range(10)]
+    ray.wait(kept, num_returns=10)
+    large = ray.put(bytes(20_000_000))
+    shown = json.loads(cluster.must("status", "--format", "json"))
+    stores = session.rpc(Overview())["stores"]  # what the pages and `top` show
+    assert shown["object_store_bytes"] == pytest.approx(stores[0]["memory"], rel=0.01)
+    assert shown["object_store_bytes"] > 30_000_000
+    summary = json.loads(cluster.must("summary", "objects", "--format", "json"))
+    total = summary["total_size_mb"] * 2**20
+    assert shown["object_store_bytes"] == pytest.approx(total, rel=0.05)
+    del kept, large
 
 
 @pytest.mark.skipif(shutil.which("py-spy") is not None, reason="py-spy shows the stacks here")

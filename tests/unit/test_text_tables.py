@@ -49,7 +49,8 @@ def test_the_first_column_is_whole_in_a_window(others):
 
 
 def test_a_window_has_the_id_and_what_matters_most():
-    first, second, note = tables.table([TASK], 80).splitlines()
+    first, second, *lines = tables.table([TASK], 80).splitlines()
+    note = " ".join(lines)
     assert first.split() == ["TASK_ID", "NAME", "STATE"]
     assert second.split() == [TASK["task_id"], "say", "PENDING_NODE_ASSIGNMENT"]
     assert note.startswith("(not shown in 80 columns: ")
@@ -62,6 +63,23 @@ def test_ids_of_other_rows_are_short_in_a_window():
     assert TASK["node_id"][:12] in text
     assert TASK["node_id"] not in text
     assert "not shown" not in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_tasks_with_long_names_fit_the_window(width):
+    row = {
+        "task_id": "0" * 48,
+        "attempt_number": 0,
+        "name": "TrainingWorkerOfALongName.__init__",
+        "state": "PENDING_NODE_ASSIGNMENT",
+        "actor_id": "1" * 32,
+        "error_type": "TASK_EXECUTION_EXCEPTION",
+        "worker_pid": 1_234_567,
+    }
+    lines = tables.table([row] * 3, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert "NAME" in lines[0]
+    assert "STATE" in lines[0]
 
 
 def test_a_narrow_column_stays_where_a_wide_one_was_removed():
