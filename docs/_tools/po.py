@@ -52,12 +52,13 @@ TERMS = (
     (r"解答", "答案", None),
     (r"上报", "报告", None),
     (r"卷积核", "滤波器", None),
-    (r"杀死", "终止", None),
+    (r"杀[死掉]", "终止", None),
     (r"死亡", "失效", None),
     (r"结点", "节点", None),
     (r"世界 ?rank", "全局 rank", None),
     (r"回溯(?!信息)", "回溯信息", None),
     (r"手写强化学习", "从零实现强化学习", None),
+    (r"数据框", "DataFrame", None),
     (r"仪表板", "仪表盘", None),
     (r"您", "你", None),
     (r"溢写", "溢出", None),
@@ -66,6 +67,7 @@ TERMS = (
     (r"Dask (?:的 ?)?工作进程", "Dask worker: 工作进程 are those of Train", None),
     (r"(?:actor|工作进程) ?失效", "终止: a node is 失效, a process is 终止", None),
     (r"[，。；：！？、] +(?=[`*:\w])", "no blank after a full-width mark", None),
+    (r"[，。；：！？、]\*\* +(?=\S)", "no blank after a full-width mark: **...**\\ ", None),
 )
 #: The words of a link are translated; where it leads to is not.
 TARGET = re.compile(r"<([^<>]+)>\s*$")
