@@ -199,6 +199,12 @@ def test_algorithms_with_another_loss_refuse():
         build_trainer("Mine", execution_plan=lambda *given: None)
 
 
+def test_batches_keep_tensors():
+    kept = torch.ones(2)
+    batch = SampleBatch(obs=kept, rewards=[1.0, 2.0])
+    assert batch["obs"] is kept and isinstance(batch["rewards"], np.ndarray)
+
+
 def test_advantages_of_pieces():
     def piece():
         return SampleBatch({"rewards": [1.0, 1.0, 1.0], "vf_preds": [0.5, 0.5, 0.5]})

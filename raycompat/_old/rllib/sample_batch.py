@@ -19,7 +19,7 @@ class SampleBatch(dict[str, Any]):
     Parameters
     ----------
     *args, **kwargs
-        As of `dict`; the values become arrays.
+        As of `dict`; the values become arrays, and tensors stay as they are.
 
     Notes
     -----
@@ -51,7 +51,8 @@ class SampleBatch(dict[str, Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name, values in self.items():
-            self[name] = np.asarray(values)
+            is_tensor = hasattr(values, "device")  # of TensorFlow or PyTorch
+            self[name] = values if is_tensor else np.asarray(values)
 
     @classmethod
     def of_tensors(cls, columns: dict[str, Any]) -> SampleBatch:
