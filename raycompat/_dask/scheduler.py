@@ -190,12 +190,16 @@ def num_bytes(scheduler: Scheduler, key: str) -> int:
     return task.nbytes if task is not None else -1
 
 
-def locate(scheduler: Scheduler, key: str) -> tuple[str, list[str]]:
-    """Return the state of a task or value ("forgotten" if unknown), and the workers that have it."""
+def state_of(scheduler: Scheduler, key: str) -> str:
+    """Return the state of a task or value; "forgotten" if it is unknown."""
     task = scheduler.tasks.get(key)
-    if task is None:
-        return "forgotten", []
-    return task.state, [worker.address for worker in task.who_has or ()]
+    return task.state if task is not None else "forgotten"
+
+
+def holders(scheduler: Scheduler, key: str) -> list[str]:
+    """Return the workers that have a value."""
+    task = scheduler.tasks.get(key)
+    return [worker.address for worker in task.who_has or ()] if task is not None else []
 
 
 class _ReduceReplicasElsewhere(ReduceReplicas):

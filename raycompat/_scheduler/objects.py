@@ -74,7 +74,7 @@ class Objects:
     def borrow(self, client: str, message: Borrow) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
         key = message.key
-        state, _ = adapter.locate(self._scheduler, key)
+        state = adapter.state_of(self._scheduler, key)
         if key in self._unneeded:
             self._scheduler.client_desires_keys([key], client)
             self._unneeded.discard(key)
@@ -103,7 +103,7 @@ class Objects:
         """Fulfil a promise with a value or an error."""
         key, wire = message.key, message.wire
         # Released: what needed the value has failed, and is still referred to.
-        is_unneeded = adapter.locate(self._scheduler, key)[0] == "released"
+        is_unneeded = adapter.state_of(self._scheduler, key) == "released"
         if wire is not None and (key not in self.promises or is_unneeded):
             self.discard(message.worker, wire)
             wire = None
@@ -284,7 +284,7 @@ class Objects:
 
     def _lose(self, key: str) -> None:
         """Request a lost put again from its client, or fail it; not before it is needed."""
-        state, _ = adapter.locate(self._scheduler, key)
+        state = adapter.state_of(self._scheduler, key)
         if key not in self._given or state in ("memory", "erred", "forgotten"):
             return
         if not adapter.is_needed(self._scheduler, key):
@@ -320,7 +320,8 @@ class Objects:
         errors: dict[str, bytes] = {}
         for key in keys:
             while True:
-                state, all_who = adapter.locate(self._scheduler, key)
+                state = adapter.state_of(self._scheduler, key)
+                all_who = adapter.holders(self._scheduler, key)
                 who = [each for each in all_who if each not in besides]
                 if who or state in ("erred", "forgotten"):
                     break

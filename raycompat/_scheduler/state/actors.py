@@ -65,7 +65,7 @@ class Actors:
     def _state(self, row: ActorRow) -> str:
         if row.state not in ("RESERVED", "PENDING"):
             return row.state
-        is_waiting = adapter.locate(self._parts.scheduler, row.key)[0] == "waiting"
+        is_waiting = adapter.state_of(self._parts.scheduler, row.key) == "waiting"
         return "DEPENDENCIES_UNREADY" if is_waiting else "PENDING_CREATION"
 
     async def groups(self) -> Rows:
