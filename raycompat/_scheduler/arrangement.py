@@ -60,6 +60,14 @@ class Room:
                 needs[name] = needs.get(name, 0) + units
         return all(units <= self.total.get(name, 0) for name, units in needs.items())
 
+    def without(self, bundles: Iterable[ResourceSet]) -> Room:
+        """Return what is left, at most, when these bundles have been taken."""
+        total = dict(self.total)
+        for bundle in bundles:
+            for name, units in bundle.items():
+                total[name] = total.get(name, 0) - units
+        return Room(total, self.largest)
+
 
 def arrange(
     bundles: Sequence[ResourceSet],

@@ -18,10 +18,10 @@ from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, LabelRule
 from raycompat._scheduler.affinity import admitted
+from raycompat._scheduler.arrangement import Room
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.arrangement import Room
     from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
 
@@ -203,16 +203,15 @@ class Groups:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
         running = self._parts.draining.accepting() if waiting else set()
-        room: Room | None = None
+        room = self._parts.ledger.room(running) if waiting else Room({}, {})
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()
             row.num_attempts += 1
-            room = room or self._parts.ledger.room(running)
             if not room.may_take(wish.bundles) or wish in in_vain:
                 continue
             if self._try(row, wish, running):
-                room = None  # it has less now
+                room = room.without(wish.bundles)
             else:
                 in_vain.add(wish)
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
