@@ -20,7 +20,14 @@ DOCS = Path(__file__).parents[1]
 WORDS = DOCS / "_diagrams" / "charts.zh_CN.toml"
 PICTURES = DOCS / "_static"
 
-NAMES = ("data_streaming", "microbenchmark", "put_get_by_size", "scaling", "training_by_actors")
+NAMES = (
+    "data_streaming",
+    "microbenchmark",
+    "put_get_by_size",
+    "scaling",
+    "scheduler_by_nodes",
+    "training_by_actors",
+)
 
 #: The words of a picture: in its texts, and for those who do not see it.
 TEXT = re.compile(r'(?<=>)[^<>]+(?=</text>)|(?<=aria-label=")[^"]+(?=")|(?<=<title>)[^<]+')

@@ -235,7 +235,7 @@ def main() -> int:
             print(f"{num_nodes:>5} nodes: {each:9,.1f} {name}", flush=True)
     if arguments.json:
         with open(arguments.json, "w") as file:
-            json.dump(figures, file, indent=1)
+            json.dump(figures, file, indent=1, ensure_ascii=False)
             file.write("\n")
     return 0
 
