@@ -1,7 +1,6 @@
-"""Draw what the scheduler pays by the number of nodes, measured by ``tests/simulation/scale.py``.
+"""Draw what the scheduler pays by the number of nodes.
 
-    PYTHONHASHSEED=0 python tests/simulation/scale.py 10 30 100 300 1000 --json FILE
-    python benchmarks/scheduler_by_nodes.py FILE --plot docs/_static/scheduler_by_nodes.svg
+The figures are what ``tests/simulation/scale.py 10 30 100 300 1000 --json FILE`` has measured.
 """
 
 from __future__ import annotations
