@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import re
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -55,6 +56,10 @@ _STYLE = (
 )
 
 
+#: Dask's title and icon, which would be loaded from its site, and those of the report: it has no icon.
+_DASK_HEAD = re.compile(r"<title>.*?</title>\s*(<link rel=\"shortcut icon\"[^>]*>)?", re.DOTALL)
+_HEAD = '<title>Report of raycompat</title>\n<link rel="icon" href="data:,">'
+
 #: The number of failed tasks whose errors the report shows: the last ones.
 _MOST_FAILURES = 100
 
@@ -84,6 +89,7 @@ class Report:
         tables += _table("Tasks that have failed", _FAILURES, failed["result"])
         tables += _table("Memory of objects", _STORES, found["stores"])
         report = self._file.read_text(encoding="utf-8")
+        report = _DASK_HEAD.sub(_HEAD, report, count=1)
         before, end, after = report.rpartition("</body>")
         self._file.write_text(f"{before}{tables}{end}{after}", encoding="utf-8")
 

@@ -443,6 +443,8 @@ def test_a_report_outlives_the_cluster(cluster, tmp_path):
     assert ">ValueError: wrong 8</td>" in report
     assert "cdn.bokeh.org" not in report.partition("</head>")[0].partition("<title>")[0]
     assert report.rstrip().endswith("</html>")
+    assert "<title>Report of raycompat</title>" in report
+    assert "favicon" not in report
 
 
 PROGRAM = """
