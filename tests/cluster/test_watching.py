@@ -43,8 +43,12 @@ class Commands:
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster on which commands look, and what runs them."""
-    ray.init(num_cpus=2, configure_logging=False, namespace="watched")
+    """A cluster on which commands look, and what runs them.
+
+    A command runs with this process's standard output replaced. What this driver prints of its actors at
+    that moment would be in the command's output, so it prints nothing.
+    """
+    ray.init(num_cpus=2, configure_logging=False, log_to_driver=False, namespace="watched")
     yield Commands()
     ray.shutdown()
 
@@ -385,7 +389,9 @@ def test_a_bar_follows_references(cluster):
     ray.util.progress([], file=drawn)
 
 
-def test_bars_of_tasks_are_drawn_by_the_driver(cluster, capsys, wait_until):
+def test_bars_of_tasks_are_drawn_by_the_driver(no_cluster, capsys, wait_until):
+    ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+
     @ray.remote
     def steps(name):
         for _ in tqdm_ray.tqdm(range(10), desc=name, flush_interval_s=0):
