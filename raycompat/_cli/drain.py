@@ -39,7 +39,7 @@ def drain_node(connect: Connect) -> click.Command:
     @click.option("--reason-message", required=True, metavar="TEXT", help="The reason, for users.")
     @click.option(
         "--deadline-remaining-seconds",
-        type=click.IntRange(min=0),
+        type=click.IntRange(0, 10 * 365 * 86_400),
         help="Seconds after which the node closes although calls run there.  [default: no limit]",
     )
     def drain(

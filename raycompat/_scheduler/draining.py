@@ -19,6 +19,12 @@ logger = logging.getLogger(__name__)
 #: Seconds after the deadline for the values of a node to move to other nodes.
 _MOVE_S = 10.0
 
+#: Seconds until a node is tried again whose values no other node could take.
+_AGAIN_S = 10.0
+
+#: The longest time until a deadline: ten years.
+_LONGEST_S = 10 * 365 * 86_400
+
 
 @dataclass(slots=True)
 class Drain:
@@ -29,9 +35,9 @@ class Drain:
     #: When the node closes at the latest, in seconds since 1970; 0 without a limit.
     deadline: float
     timer: asyncio.TimerHandle | None = None
+    #: Ends the pause after a try to close it that has failed.
+    pause: asyncio.TimerHandle | None = None
     is_closing: bool = False
-    #: The number of changes of nodes at the last try to close it.
-    membership: int = -1
 
     def __str__(self) -> str:
         """Return the text for the state API."""
@@ -82,14 +88,18 @@ class Draining:
                 "reason, what runs may end first."
             )
             return {"error": text}
-        self.forget(address)
         left_s = request.deadline_s
+        if left_s is not None and not 0 <= left_s <= _LONGEST_S:
+            return {
+                "error": f"The deadline is in {left_s} s; expected 0 to {_LONGEST_S} (ten years)."
+            }
+        self.forget(address)
         deadline = time.time() + left_s if left_s is not None else 0.0
         drain = Drain(request.reason, request.message, deadline)
         self._by_node[address] = drain
         if left_s is not None:
             loop = asyncio.get_running_loop()
-            drain.timer = loop.call_later(left_s, self._begin_close, address, drain)
+            drain.timer = loop.call_later(left_s, self._begin_close, address, drain, True)
         info = parts.nodes.info[address]
         text = f"The node {info['name']} ({info['ip']}) is drained: {request.message}"
         parts.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
@@ -102,18 +112,18 @@ class Draining:
     def forget(self, address: str) -> None:
         """Forget a node that has left, or whose request is replaced."""
         drain = self._by_node.pop(address, None)
-        if drain is not None and drain.timer is not None:
-            drain.timer.cancel()
+        if drain is not None:
+            for timer in (drain.timer, drain.pause):
+                if timer is not None:
+                    timer.cancel()
 
     def look(self) -> None:
         """Close the nodes on which nothing runs."""
-        membership = self._parts.ledger.membership
         for address, drain in self._by_node.items():
-            # A node whose values no other node could take is tried again when there are other nodes.
-            is_due = not drain.is_closing and drain.membership != membership
+            is_due = not drain.is_closing and drain.pause is None
             if is_due and not self._num_busy(address):
-                drain.membership = membership
-                self._begin_close(address, drain)
+                drain.is_closing = True
+                self._begin_close(address, drain, is_late=False)
 
     def close(self) -> None:
         """Stop waiting for deadlines."""
@@ -127,15 +137,13 @@ class Draining:
             row.addresses().count(address) for row in groups.all()
         )
 
-    def _begin_close(self, address: str, drain: Drain) -> None:
-        task = asyncio.create_task(self._close(address, drain))
+    def _begin_close(self, address: str, drain: Drain, is_late: bool) -> None:
+        task = asyncio.create_task(self._close(address, drain, is_late=is_late))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _close(self, address: str, drain: Drain) -> None:
+    async def _close(self, address: str, drain: Drain, *, is_late: bool) -> None:
         """Move a node's values to other nodes and close it; at the deadline also where that fails."""
-        drain.is_closing = True
-        is_late = bool(drain.deadline) and time.time() >= drain.deadline
         self._parts.restarts.note_end(address, f" The node was drained: {drain.message}.")
         try:
             async with asyncio.timeout(_MOVE_S if is_late else None):
@@ -145,9 +153,19 @@ class Draining:
             logger.warning("The values of a drained node have not moved within %g s.", _MOVE_S)
         finally:
             drain.is_closing = False
-        if is_late and self._by_node.get(address) is drain:
+        if self._by_node.get(address) is not drain:
+            return  # it has left, or there is another request
+        if is_late:
             logger.warning("No other node took all values of the drained node %s.", address)
             await adapter.close_worker(self._scheduler, address)
+        else:
+            self._parts.restarts.forget_end(address)
+            loop = asyncio.get_running_loop()
+            drain.pause = loop.call_later(_AGAIN_S, self._end_pause, drain)
+
+    def _end_pause(self, drain: Drain) -> None:
+        drain.pause = None
+        self._parts.dispatcher.soon()
 
 
 def _clock(seconds: float) -> str:

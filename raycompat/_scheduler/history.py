@@ -212,10 +212,6 @@ class History:
         """The functions and methods with ended calls, by name."""
         return self._functions
 
-    def jobs_of(self, function: str) -> set[str]:
-        """Return the jobs with ended calls of a function or method."""
-        return {job for job, name in self._of_jobs if name == function}
-
     def functions_of(self, job: str) -> dict[str, Function]:
         """Return the functions and methods with ended calls of a job, by name."""
         return {name: each for (of, name), each in self._of_jobs.items() if of == job}

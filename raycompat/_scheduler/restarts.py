@@ -57,6 +57,10 @@ class Restarts:
         """Note why a worker is about to end."""
         self._ending[worker] = text
 
+    def forget_end(self, worker: str) -> None:
+        """Forget what `note_end` has noted, because the worker goes on."""
+        self._ending.pop(worker, None)
+
     def start(self) -> Iterator[dask_streams.TakeBack]:
         """Take the requests; iterate over what takes each of them back."""
         replacements: dict[str, Callable[..., Awaitable[Any]]] = {

@@ -19,7 +19,7 @@ from raycompat._scheduler.pages.tables import _sampled, failed, sentence
 
 def table_of(rows, name="gpus"):
     core = SimpleNamespace(surveys=SimpleNamespace(last=SimpleNamespace(warning="")))
-    table = Table(core, name, lambda _: rows)
+    table = Table(core, name, lambda *_: rows)
     table.update()
     return table
 
@@ -69,19 +69,19 @@ def test_a_search_looks_at_what_the_page_shows():
 
 def test_a_job_of_an_address_leaves_its_rows_and_those_of_no_job():
     rows = [
-        {"what": "f", "jobs": {"01", "02"}},
-        {"what": "g", "jobs": {"02"}},
-        {"what": "actor", "job": "01"},
-        {"what": "submitted", "job": None},
-        {"what": "node"},
+        {"id": "f", "jobs": {"01", "02"}},
+        {"id": "g", "jobs": {"02"}},
+        {"id": "actor", "job": "01"},
+        {"id": "submitted", "job": None},
+        {"id": "node"},
     ]
-    table = table_of(rows, name="failures")
+    table = table_of(rows, name="objects")
     documents.show_asked(table, {"job": "01"})
-    assert table.source.data["what"] == ["f", "actor", "node"]
+    assert table.source.data["id"] == ["f", "actor", "node"]
     table.source.tags = [{**table.source.tags[0], "search": "act"}]  # as the browser does
-    assert table.source.data["what"] == ["actor"]
-    documents.show_asked(table, {"job": "01", "failures.what": "f"})
-    assert table.source.data["what"] == ["f"]
+    assert table.source.data["id"] == ["actor"]
+    documents.show_asked(table, {"job": "01", "objects.id": "f"})
+    assert table.source.data["id"] == ["f"]
 
 
 def test_the_functions_of_a_job_count_its_calls_only(monkeypatch):
@@ -97,7 +97,12 @@ def test_the_functions_of_a_job_count_its_calls_only(monkeypatch):
         assert (row["failed"], row["running"], row["error"]) == (1, 1, "ValueError: no")
         (row,) = tables.functions(parts, "02")
         assert (row["failed"], row["running"], row["error"]) == (1, 0, "ValueError: 2")
-        assert failed(parts)[0]["jobs"] == {JOB, "02"}
+        (row,) = failed(parts)
+        assert row["times"] == 2
+        assert [(each["times"], each["error"]) for each in failed(parts, JOB)] == [
+            (1, "ValueError: no")
+        ]
+        assert failed(parts, "03") == []
 
     run(monkeypatch, 1, test)
 

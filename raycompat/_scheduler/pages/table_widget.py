@@ -210,8 +210,9 @@ _NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
 #: Bokeh makes the content of a text as narrow as it can be.
 _WIDE = ".bk-clearfix { display: block; width: 100%; }"
 
-#: Tables whose figures are read again for one job; of the others, its rows are shown.
-_OF_JOB: dict[str, Callable[[Parts, str], list[Row]]] = {"functions": tables.functions}
+#: Tables that are read for one job, because their figures depend on it; of the others, its rows are
+#: shown.
+_READ_OF_JOB = ("functions", "failures")
 
 _WORDS = {
     "search": "Search all rows",
@@ -227,7 +228,7 @@ class Table:
         self,
         parts: Parts,
         name: str,
-        read: Callable[[Parts], list[Row]],
+        read: Callable[..., list[Row]],
         most: int = tables.MOST_ROWS,
     ) -> None:
         self._parts, self._read, self._most = parts, read, most
@@ -263,9 +264,8 @@ class Table:
 
     def _rows(self, job: str) -> list[Row]:
         """Return the rows of all jobs, or of one. What belongs to no job is in both."""
-        read = _OF_JOB.get(self.source.name or "")
-        if job and read is not None:
-            return read(self._parts, job)
+        if self.source.name in _READ_OF_JOB:
+            return self._read(self._parts, job)
         rows = self._read(self._parts)
         if not job:
             return rows

@@ -82,9 +82,12 @@ def usage(parts: Parts) -> list[Row]:
     return rows
 
 
-def failed(parts: Parts) -> list[Row]:
-    """Return what has failed in the last minutes, the last first: actors, functions, jobs and nodes."""
-    since = time.time() - RECENT_S
+def failed(parts: Parts, job: str = "") -> list[Row]:
+    """Return what has failed in the last minutes, the last first: actors, functions, jobs and nodes.
+
+    With `job`, only what belongs to this job, and the nodes.
+    """
+    since, history = time.time() - RECENT_S, parts.endings.history
     rows: list[Row] = [
         {
             "at": at,
@@ -94,10 +97,9 @@ def failed(parts: Parts) -> list[Row]:
             "error": _last_line(actor.error),
             "traceback": _whole(actor.error),
             "log": _log_of(actor),
-            "job": actor.job,
         }
         for at, actor in parts.endings.deaths
-        if at > since
+        if at > since and job in ("", actor.job)
     ]
     rows += [
         {
@@ -109,9 +111,8 @@ def failed(parts: Parts) -> list[Row]:
             "error": function.last_error,
             "traceback": function.last_traceback,
             "log": _address("tasks", "functions", "name", name),
-            "jobs": parts.endings.history.jobs_of(name),
         }
-        for name, function in parts.endings.history.functions.items()
+        for name, function in (history.functions_of(job) if job else history.functions).items()
         # The death of an actor is a row of its own.
         if function.failed_at > since and function.type != "ACTOR_CREATION_TASK"
     ]
@@ -123,10 +124,11 @@ def failed(parts: Parts) -> list[Row]:
             "what": each.request.entrypoint,
             "error": each.message or "",
             "log": _address("jobs", "jobs", "id", each.id),
-            "job": each.driver["id"] if each.driver is not None else None,
         }
         for each in parts.submissions.by_id.values()
-        if each.status == "FAILED" and each.ended > since
+        if each.status == "FAILED"
+        and each.ended > since
+        and job in ("", each.driver["id"] if each.driver is not None else None)
     ]
     rows += [
         {
