@@ -29,6 +29,9 @@ _TAKEN_OF_SPAN = 100
 #: Seconds over which the rate is computed.
 _RATE_S = 10
 
+#: Seconds within which a process reports the end of a call.
+_LATE_S = 120.0
+
 
 _Key = TypeVar("_Key", str, tuple[str, str])
 
@@ -88,8 +91,9 @@ class Function:
             self.num_failed += ended.count
             is_on_purpose = failures.is_on_purpose(ended.failure)
             if not is_on_purpose:
-                # The process reports it later, and its clock may be ahead. Dask may know no time.
-                self.failed_at = min(now, max(times_of(ended.calls)[ended.count :])) or now
+                # The process reports it later, and its clock may be wrong. Dask may know no time.
+                stop = max(times_of(ended.calls)[ended.count :]) or now
+                self.failed_at = min(now, max(stop, now - _LATE_S))
             if not is_on_purpose or not self.failed_at:
                 self.last_error = failures.line_of(ended.failure)
                 self.last_traceback = ended.failure.traceback or self.last_traceback

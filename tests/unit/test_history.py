@@ -101,3 +101,14 @@ def test_quantiles_are_durations_in_their_order(durations):
 
 def test_a_function_without_calls_has_no_durations():
     assert Function().quantiles() is None
+
+
+def test_the_clock_of_a_node_does_not_hide_its_failures():
+    """What has failed in the last minutes is shown first; the calls of `ended` are of 1970."""
+    function, failure = Function(), Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no")
+    function.add(ended([1.0], failure=failure), now=1000.0)
+    assert function.failed_at == 1000.0 - history._LATE_S
+    function.add(ended([9000.0], failure=failure), now=1000.0)
+    assert function.failed_at == 1000.0
+    function.add(ended([850.0], failure=failure), now=1000.0)
+    assert function.failed_at == 950.0
