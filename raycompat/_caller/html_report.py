@@ -1,4 +1,4 @@
-"""A report of a program's work as one HTML file: Dask's report, followed by tables of the cluster."""
+"""A report of a program's work as one HTML file: tables of the cluster, then Dask's report."""
 
 from __future__ import annotations
 
@@ -7,58 +7,75 @@ import os
 import re
 import shlex
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from string import Template
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._messages.watching import ListRows, Overview
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
 
-#: The report's tables of functions, actors, failures and nodes: field, title, and format of numbers.
-_FUNCTIONS = (
-    ("name", "Function", ""),
-    ("waiting", "Waiting", ",d"),
-    ("running", "Running", ",d"),
-    ("done", "Done", ",d"),
-    ("failed", "Failed", ",d"),
-    ("median", "Median (s)", ".4f"),
-    ("high", "95 % (s)", ".4f"),
-    ("longest", "Longest (s)", ".4f"),
-)
-_ACTORS = (
-    ("class", "Class", ""),
-    ("name", "Name", ""),
-    ("state", "State", ""),
-    ("node", "Node", ""),
-    ("restarts", "Restarts", ",d"),
-    ("error", "Error", ""),
-)
-_FAILURES = (
-    ("name", "Task", ""),
-    ("error_type", "Type", ""),
-    ("error_message", "Error", ""),
-    ("worker_pid", "Process", ""),
-    ("task_id", "Id", ""),
-)
-_STORES = (
-    ("node", "Node", ""),
-    ("memory", "Bytes in memory", ",d"),
-    ("disk", "Bytes on disk", ",d"),
-    ("total", "Bytes meant for objects", ",.0f"),
-)
 
-_STYLE = (
-    "font-family: sans-serif; margin: 1em; border-collapse: collapse",
-    "text-align: left; font-weight: bold",
-    "text-align: left; padding: 0.2em 1em 0.2em 0; border-bottom: 1px solid #ccc",
-)
+class _Table(NamedTuple):
+    """One table of the report."""
+
+    title: str
+    #: Field, title, and format of numbers of each column.
+    columns: tuple[tuple[str, str, str], ...]
 
 
-#: Dask's title and icon, which would be loaded from its site, and those of the report: it has no icon.
-_DASK_HEAD = re.compile(r"<title>.*?</title>\s*(<link rel=\"shortcut icon\"[^>]*>)?", re.DOTALL)
-_HEAD = '<title>Report of raycompat</title>\n<link rel="icon" href="data:,">'
+_FAILURES = _Table(
+    "Tasks that have failed",
+    (
+        ("name", "Task", ""),
+        ("error_type", "Type", ""),
+        ("error_message", "Error", ""),
+        ("worker_pid", "Process", ""),
+        ("task_id", "Id", ""),
+    ),
+)
+_FUNCTIONS = _Table(
+    "Functions",
+    (
+        ("name", "Function", ""),
+        ("waiting", "Waiting", ",d"),
+        ("running", "Running", ",d"),
+        ("done", "Done", ",d"),
+        ("failed", "Failed", ",d"),
+        ("median", "Median (s)", ".4f"),
+        ("high", "95 % (s)", ".4f"),
+        ("longest", "Longest (s)", ".4f"),
+    ),
+)
+_ACTORS = _Table(
+    "Actors",
+    (
+        ("class", "Class", ""),
+        ("name", "Name", ""),
+        ("state", "State", ""),
+        ("node", "Node", ""),
+        ("restarts", "Restarts", ",d"),
+        ("error", "Error", ""),
+    ),
+)
+_STORES = _Table(
+    "Memory of objects",
+    (
+        ("node", "Node", ""),
+        ("memory", "Bytes in memory", ",d"),
+        ("disk", "Bytes on disk", ",d"),
+        ("total", "Bytes meant for objects", ",.0f"),
+    ),
+)
+
+#: The page, with a place for each value that this module writes.
+_PAGE = Path(__file__).with_name("report.html")
+
+#: Dask's icon, which would be loaded from its site.
+_ICON = re.compile(r"<link rel=\"shortcut icon\"[^>]*>")
 
 #: The number of failed tasks whose errors the report shows: the last ones.
 _MOST_FAILURES = 100
@@ -71,6 +88,7 @@ class Report:
         import distributed
 
         self._file = checked_file(file)
+        self._begun = time.time()
         self._session = session
         self._of_dask = distributed.performance_report(str(self._file), mode="inline")
         self._sync(self._of_dask.__aenter__)
@@ -84,14 +102,23 @@ class Report:
         failed = ask(
             ListRows("tasks", [("state", "=", "FAILED")], limit=_MOST_FAILURES, detail=True)
         )
-        tables = _table("Functions", _FUNCTIONS, found["functions"])
-        tables += _table("Actors", _ACTORS, found["actors"])
-        tables += _table("Tasks that have failed", _FAILURES, failed["result"])
-        tables += _table("Memory of objects", _STORES, found["stores"])
-        report = self._file.read_text(encoding="utf-8")
-        report = _DASK_HEAD.sub(_HEAD, report, count=1)
-        before, end, after = report.rpartition("</body>")
-        self._file.write_text(f"{before}{tables}{end}{after}", encoding="utf-8")
+        tables = (
+            (_FAILURES, failed["result"]),
+            (_FUNCTIONS, found["functions"]),
+            (_ACTORS, found["actors"]),
+            (_STORES, found["stores"]),
+        )
+        of_dask = _ICON.sub("", self._file.read_text(encoding="utf-8"))
+        ended = time.time()
+        page = Template(_PAGE.read_text(encoding="utf-8")).substitute(
+            program=html.escape(shlex.join(sys.argv)),
+            begun=_time(self._begun),
+            ended=_time(ended),
+            seconds=f"{ended - self._begun:.1f}",
+            tables="".join(_shown(table, rows) for table, rows in tables),
+            of_dask=html.escape(of_dask),
+        )
+        self._file.write_text(page, encoding="utf-8")
 
     def _sync(self, function: Callable[..., Awaitable[None]], *args: Any, **kwargs: Any) -> None:
         client = self._session.client
@@ -125,22 +152,33 @@ def checked_file(file: Any) -> Path:
     return path
 
 
-def _table(
-    title: str, columns: Iterable[tuple[str, str, str]], rows: Iterable[Mapping[str, Any]]
-) -> str:
-    table, caption, cell = _STYLE
-    head = "".join(f'<th style="{cell}">{html.escape(name)}</th>' for _, name, _ in columns)
+def _shown(table: _Table, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table in HTML; a sentence when it has no rows."""
     lines = [
-        "".join(
-            f'<td style="{cell}">{html.escape(_text(row[field], form))}</td>'
-            for field, _, form in columns
-        )
+        "".join(_cell(row[field], title, form) for field, title, form in table.columns)
         for row in rows
     ]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    head = f'<caption style="{caption}">{title}</caption><tr>{head}</tr>'
-    return f'<table style="{table}">{head}{body}</table>\n'
+    if not lines:
+        return f"<table><caption>{table.title}</caption><tbody><tr><td>None</td></tr></tbody></table>\n"
+    head = "".join(
+        f"<th{_class(form)}>{html.escape(title)}</th>" for _, title, form in table.columns
+    )
+    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
+    return (
+        f"<table><caption>{table.title}</caption>"
+        f'<tbody><tr class="head">{head}</tr>\n{body}</tbody></table>\n'
+    )
 
 
-def _text(value: Any, form: str) -> str:
-    return format(value, form) if value is not None else ""
+def _cell(value: Any, title: str, form: str) -> str:
+    text = html.escape(format(value, form)) if value is not None else ""
+    return f'<td data-title="{html.escape(title)}"{_class(form)}>{text}</td>'
+
+
+def _class(form: str) -> str:
+    return ' class="number"' if form else ""
+
+
+def _time(seconds: float) -> str:
+    """Return a local time with its zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))

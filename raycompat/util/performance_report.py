@@ -16,9 +16,9 @@ def performance_report(
 ) -> Iterator[None]:
     """Write a report of the cluster's work in a ``with`` block, also if the block raises.
 
-    It is Dask's report (timeline of all processes, profile, bandwidths), with the calls of leases and
-    actors, followed by the functions and actors of the cluster, the failed tasks, and the memory of
-    objects. The page loads nothing from other servers.
+    The first tab has tables: the failed tasks, the functions and actors of the cluster, and the memory
+    of objects. The second tab is Dask's report (timeline of all processes, profile, bandwidths), with
+    the calls of leases and actors. The page loads nothing from other servers.
 
     Parameters
     ----------

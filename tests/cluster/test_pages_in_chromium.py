@@ -305,3 +305,40 @@ def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_brows
             assert failures(browser, base) == []
 
     asyncio.run(look())
+
+
+async def look_at_a_report(browser, theme):
+    """See the tables first, then Dask's report by the keyboard; neither is wider than the window."""
+    assert await browser.evaluate("document.documentElement.scrollWidth") == 390, theme
+    assert HOSTILE in await browser.evaluate("document.querySelector('.tables').innerText")
+    assert not await browser.evaluate("document.querySelector('.dask').checkVisibility()")
+    await browser.evaluate("document.querySelector('#tables').focus()")
+    for kind in ("keyDown", "keyUp"):
+        await browser.send("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight")
+    drawn = """document.querySelector("iframe").contentWindow.Bokeh?.documents.length > 0 &&
+      document.querySelector("iframe").checkVisibility()"""
+    await pictures.wait_until(lambda: browser.evaluate(drawn), "Dask's report")
+    assert not await browser.evaluate("document.querySelector('.tables').checkVisibility()")
+    assert await browser.evaluate("document.documentElement.scrollWidth") == 390, theme
+
+
+def test_a_report_is_narrow_and_dark_and_has_the_report_of_dask_in_a_tab(url, tmp_path):
+    file = tmp_path / "report.html"
+    with ray.util.performance_report(file):
+        ray.wait([counted.options(name=HOSTILE).remote(True)])
+    colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(24, 24, 24)"}
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(390, 844)
+            for theme, colour in colours.items():
+                features = [{"name": "prefers-color-scheme", "value": theme}]
+                await browser.send("Emulation.setEmulatedMedia", features=features)
+                await browser.go(file.as_uri())
+                shown = "getComputedStyle(document.body).backgroundColor"
+                assert await browser.evaluate(shown) == colour
+                await look_at_a_report(browser, theme)
+            assert await browser.evaluate("document.title") == "Report of raycompat"
+            assert failures(browser, file.as_uri()) == []
+
+    asyncio.run(look())
