@@ -141,23 +141,24 @@ class Notices:
             return None
         wish = row.wish()
         if wish not in whys:
-            whys[wish] = self._why_group(row, wish, later)
+            whys[wish] = self.why_group(row, wish, later)
         why = whys[wish]
         if why is None:
             return None
+        name = f" {row.spec['name']}" if row.spec["name"] else ""
         return (
-            f"raycompat: a placement group has waited {waited_s:.0f} s for the bundles "
-            f"{_wanted(wish)} ({wish.strategy}){why}"
+            f"raycompat: a placement group{name} has waited {waited_s:.0f} s for the bundles "
+            f"{wanted(wish)}: {why}"
         )
 
-    def _why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
+    def why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
         """Return why a group waits in vain; None in the cases of `why`."""
         if not self._parts.groups.keeper.is_feasible(row):
             if self._parts.nodes.may_come():
                 return None
             total = self._parts.ledger.cluster_total()
             return (
-                ": no nodes can ever provide that. The cluster has in total "
+                "no nodes can ever provide that. The cluster has in total "
                 f"{total.text_of(_names(wish.bundles))}. Ask for less, or add nodes"
                 f"{' that also have the labels' if wish.selectors else ''}."
             )
@@ -165,7 +166,7 @@ class Notices:
         nodes = [node.copy() for node in later]
         if arrange(wish.bundles, wish.strategy, nodes, wish.beside, allowed) is not None:
             return None
-        return f", {self._held_by(_names(wish.bundles), None)}"
+        return self._held_by(_names(wish.bundles), None)
 
     # --- resources that will be free, and the holders of the others -----------------------------
 
@@ -228,12 +229,13 @@ def _names(bundles: Collection[ResourceSet]) -> list[str]:
     return list(dict.fromkeys(name for each in bundles for name in each))
 
 
-def _wanted(wish: Wish) -> str:
-    """Return a text about the bundles that a group lacks, and their selectors."""
+def wanted(wish: Wish) -> str:
+    """Return a text about the bundles that a group lacks, its strategy, and their selectors."""
+    bundles = f"{list(wish.bundles)} ({wish.strategy})"
     if not wish.selectors:
-        return str(list(wish.bundles))
+        return bundles
     rules = ["; ".join(map(str, each)) or "any node" for each in wish.selectors]
-    return f"{list(wish.bundles)} on nodes whose labels obey [{'], ['.join(rules)}]"
+    return f"{bundles} on nodes whose labels obey [{'], ['.join(rules)}]"
 
 
 def where(strategy: Strategy) -> str:

@@ -129,14 +129,17 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     waits, groups = page("individual-ray-waiting"), page("individual-ray-groups")
     group = ray.util.placement_group([{"CPU": 1}], name="later")
     call = waits_for_a_cpu.remote()
-    wait_until(lambda: rows(waits, "waiting") and rows(groups, "groups"))
-    (waiting,) = rows(waits, "waiting")
-    assert (waiting["name"], waiting["count"], waiting["request"]) == (
-        "waits_for_a_cpu",
-        1,
-        "{CPU: 1}",
-    )
-    assert "2 of the actor Learner" in waiting["reason"]
+    wait_until(lambda: len(rows(waits, "waiting")) == 2 and rows(groups, "groups"))
+    of_group, of_call = sorted(rows(waits, "waiting"), key=lambda row: row["name"])
+    shown = [
+        (row["kind"], row["name"], row["count"], row["request"]) for row in (of_group, of_call)
+    ]
+    assert shown == [
+        ("placement group", "later", 1, "[{CPU: 1}] (PACK)"),
+        ("call", "waits_for_a_cpu", 1, "{CPU: 1}"),
+    ]
+    assert "2 of the actor Learner" in of_group["reason"]
+    assert "2 of the actor Learner" in of_call["reason"]
     assert [(row["name"], row["state"]) for row in rows(groups, "groups")] == [("later", "PENDING")]
 
     ray.kill(learners[0])

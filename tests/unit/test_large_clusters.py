@@ -37,7 +37,7 @@ def test_notices_look_at_the_holdings_once_for_all_lines(in_loop, monkeypatch):
             cluster.add_group(f"g{number}", {"CPU": 10_000 * (1 + number % 2)})
         cluster.parts.dispatcher._serve()
         looked = counted(monkeypatch, cluster.parts.notices, "_ending")
-        explained = counted(monkeypatch, cluster.parts.notices, "_why_group")
+        explained = counted(monkeypatch, cluster.parts.notices, "why_group")
         cluster.parts.notices._look()
         assert looked == {None: 1}
         assert sum(explained.values()) == 2  # the groups have two different wishes

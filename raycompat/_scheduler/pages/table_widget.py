@@ -33,7 +33,7 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
     "stores": ("node",),
     "keepers": ("process",),
     "objects": ("id",),
-    "waiting": ("name", "request"),
+    "waiting": ("kind", "name", "request"),
     "groups": ("id",),
     "gpus": ("node", "gpu"),
     "trials": ("name",),
@@ -148,7 +148,8 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("holders", "Processes", 400, "text"),
     ],
     "waiting": [
-        ("name", "First call", 180, "text"),
+        ("kind", "Kind", 110, "word"),
+        ("name", "Group or first call", 180, "text"),
         ("count", "Requests", 80, "0,0"),
         ("request", "Asks for", 220, "text"),
         ("waited", "Waits for", 80, "seconds"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,13 +14,15 @@ from raycompat._dask import spilling as dask_spilling
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
-from raycompat._scheduler.notices import where
+from raycompat._scheduler.notices import wanted, where
 
 if TYPE_CHECKING:
     from raycompat._messages.nodes import NodeInfo
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.groups import Wish
+    from raycompat._scheduler.ledger import Capacity
     from raycompat._scheduler.parts import Parts
 
 #: The most rows of one table; a line below the table has the total number.
@@ -29,8 +31,12 @@ MOST_ROWS = 200
 #: Seconds for which a failure is recent: its row is marked, and among the first.
 RECENT_S = 300
 
-#: The most lines of waiting calls whose reason is looked for in one update of the page.
+#: The most lines of waiting calls, and placement groups, whose reason is looked for in one update of
+#: the page.
 _MOST_LINES = 50
+
+#: The reason where nothing has to be ended or added.
+_ENDS_BY_ITSELF = "calls that run now hold it; this starts when they end"
 
 #: Resources whose amounts are bytes, and their names on the pages.
 _RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
@@ -414,25 +420,48 @@ def _rank(actor: Row) -> int:
 
 
 def waiting(parts: Parts) -> list[Row]:
-    """Return one row for each shape of request that waits: how many calls, for how long, and why."""
+    """Return what waits for resources, for how long, and why.
+
+    There is one row for each shape of request, with the number of its calls, and one for each placement
+    group.
+    """
     now, rows, later = time.monotonic(), [], parts.notices.later()
     for line in itertools.islice(parts.dispatcher.lines(), _MOST_LINES):
         call, (_, request, strategy) = parts.calls.by_key[line.first], line.shape
-        reason = (
-            parts.notices.why(line, later)
-            or "calls that run now hold it; this starts when they end"
-        )
         rows.append(
             {
+                "kind": "call",
                 "name": call.spec["name"],
                 "count": len(line.keys),
                 "request": f"{request}{where(strategy)}",
                 "waited": now - call.since,
-                "reason": reason,
+                "reason": parts.notices.why(line, later) or _ENDS_BY_ITSELF,
                 "job": call.spec["job"],
             }
         )
+    rows += _waiting_groups(parts, now, later)
     return sorted(rows, key=lambda row: -row["waited"])
+
+
+def _waiting_groups(parts: Parts, now: float, later: Sequence[Capacity]) -> list[Row]:
+    rows: list[Row] = []
+    reasons: dict[Wish, str] = {}
+    for group in parts.groups.waiting()[:_MOST_LINES]:
+        wish = group.wish()
+        if wish not in reasons:
+            reasons[wish] = parts.notices.why_group(group, wish, later) or _ENDS_BY_ITSELF
+        rows.append(
+            {
+                "kind": "placement group",
+                "name": group.spec["name"] or group.id,
+                "count": 1,
+                "request": wanted(wish),
+                "waited": now - group.since,
+                "reason": reasons[wish],
+                "job": group.spec["job"],
+            }
+        )
+    return rows
 
 
 def functions(parts: Parts, job: str = "") -> list[Row]:
