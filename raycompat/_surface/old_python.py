@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from raycompat._surface import forms
 
@@ -39,7 +39,6 @@ _TODAY = {
     "complex_": "complex128",
     "cumproduct": "cumprod",
     "float_": "float64",
-    "in1d": "isin",
     "infty": "inf",
     "longcomplex": "clongdouble",
     "longfloat": "longdouble",
@@ -114,8 +113,8 @@ def _add_to(numpy: ModuleType) -> None:
             value = getattr(numpy, _TODAY[name])
         elif name == "NINF":
             value = -numpy.inf
-        elif name == "asfarray":
-            value = _as_floats
+        elif name in _FUNCTIONS:
+            value = _FUNCTIONS[name]
         else:
             return known(name)
         forms.used(_USE_OF_NUMPY, refusal=AttributeError)
@@ -124,9 +123,26 @@ def _add_to(numpy: ModuleType) -> None:
     vars(numpy)["__getattr__"] = former
 
 
-def _as_floats(values: Any, dtype: Any = None) -> Any:
+def _as_floats(a: Any, dtype: Any = float) -> Any:
     """Return an array of floating-point numbers."""
     import numpy as np
 
-    found = np.asarray(values, dtype)
-    return found if np.issubdtype(found.dtype, np.inexact) else found.astype(np.float64)
+    return np.asarray(a, dtype if np.issubdtype(dtype, np.inexact) else np.float64)
+
+
+def _in_1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Literal["sort", "table"] | None = None,
+) -> Any:
+    """Return for each element of one array, in one dimension, whether it is in another."""
+    import numpy as np
+
+    return np.isin(ar1, ar2, assume_unique=assume_unique, invert=invert, kind=kind).ravel()
+
+
+#: Functions that NumPy had until 1.26, and that no function of today equals.
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"asfarray": _as_floats, "in1d": _in_1d}

@@ -436,12 +436,7 @@ class _Random(_Made):
         self._seed = seed
 
     def _values(self, num_rows: int, numbers: Numbers) -> Any:
-        if self._key not in numbers.kept:
-            begin = seeds.entropy(self._seed, numbers.execution)
-            if begin is not None:
-                begin = [numbers.task, *([begin] if isinstance(begin, int) else begin)]
-            numbers.kept[self._key] = np.random.default_rng(begin)
-        return numbers.kept[self._key].random(num_rows)
+        return numbers.random(self._key, self._seed).random(num_rows)
 
 
 class _Uuid(_Made):

@@ -652,7 +652,7 @@ class Maps:
         fraction : float
             The probability, from 0 to 1.
         seed : int or RandomSeedConfig, optional
-            Seed of the random numbers; each block starts with it.
+            Seed of the random numbers; those of each task depend on it and on the task's number.
 
         Examples
         --------
@@ -675,7 +675,7 @@ class Maps:
         seeds.check(seed, "random_sample")
         if not has_blocks(self._plan):
             raise ValueError("random_sample: the data set has no blocks, so no rows to draw from.")
-        step = TableStep(transform.sample, (fraction, seed))
+        step = transform.SampleRows(fraction, seed)
         return self._mapped("RandomSample", step, TaskPoolStrategy(), {})
 
 

@@ -337,7 +337,7 @@ def _is_list(type_: pa.DataType) -> bool:
 def _with_any_size(values: Any) -> pa.Array:
     array = _array(values)
     if pa.types.is_fixed_size_list(array.type):
-        return array.cast(pa.list_(array.type.value_type))
+        return _joined(array, _lengths(array), array.flatten())
     _need(array, _is_list(array.type), "lists")
     return array
 
@@ -355,21 +355,26 @@ def _joined(array: pa.Array, lengths: Any, values: pa.Array) -> pa.Array:
     return _lists(array, np.concatenate([[0], np.cumsum(lengths)]), values)
 
 
+def _lengths(array: pa.Array) -> Any:
+    """Return how many values `flatten` gives for each list: 0 for a missing one."""
+    return np.asarray(pc.fill_null(pc.list_value_length(array), 0))
+
+
 def _sorted(values: Any, *, order: str, null_placement: str) -> pa.Array:
     array = _with_any_size(values)
-    flat, owners = array.flatten(), np.asarray(pc.list_parent_indices(array))
+    flat, lengths = array.flatten(), _lengths(array)
+    owners = np.repeat(np.arange(len(array)), lengths)
     by_value = np.asarray(pc.array_sort_indices(flat, order=order, null_placement=null_placement))
     by_list = by_value[np.argsort(owners[by_value], kind="stable")]
-    lengths = np.bincount(owners, minlength=len(array))
     return _joined(array, lengths, flat.take(pa.array(by_list)))
 
 
 def _flattened(values: Any) -> pa.Array:
     array = _with_any_size(values)
     _need(array, _is_list(array.type.value_type), "lists of lists")
-    inner, owners = array.flatten(), np.asarray(pc.list_parent_indices(array))
-    sizes = np.asarray(pc.fill_null(pc.list_value_length(inner), 0))
-    lengths = np.bincount(owners, weights=sizes, minlength=len(array)).astype(np.int64)
+    inner = array.flatten()
+    owners = np.repeat(np.arange(len(array)), _lengths(array))
+    lengths = np.bincount(owners, weights=_lengths(inner), minlength=len(array)).astype(np.int64)
     return _joined(array, lengths, inner.flatten())
 
 

@@ -54,12 +54,20 @@ class Numbers:
     task : int
         The number of the task in its operator.
     kept : dict
-        What an expression keeps from one block of the task to the next, by a name.
+        What a step keeps from one block of the task to the next, by a key.
     """
 
     execution: int = 0
     task: int = 0
     kept: dict[Any, Any] = field(default_factory=dict)
+
+    def random(self, key: Any, seed: int | RandomSeedConfig | None) -> np.random.Generator:
+        """Return the random numbers of the task that are kept by this key."""
+        if key not in self.kept:
+            begin = entropy(seed, self.execution)
+            self.kept[key] = np.random.default_rng(begin and [self.task, *begin])
+        kept: np.random.Generator = self.kept[key]
+        return kept
 
 
 _executions = itertools.count()
@@ -84,18 +92,18 @@ def check(seed: Any, what: str) -> None:
         raise TypeError(f"{what}(seed={seed!r}): give an integer or a RandomSeedConfig.")
 
 
-def entropy(seed: int | RandomSeedConfig | None, execution: int) -> list[int] | int | None:
+def entropy(seed: int | RandomSeedConfig | None, execution: int) -> list[int] | None:
     """Return what the random numbers of an execution begin with; None if anything will do."""
     if not isinstance(seed, RandomSeedConfig):
-        return seed
-    if seed.seed is None or not seed.reseed_after_execution:
-        return seed.seed
-    return [seed.seed, execution]
+        return None if seed is None else [int(seed)]
+    if seed.seed is None:
+        return None
+    return [execution, seed.seed] if seed.reseed_after_execution else [seed.seed]
 
 
 def number(seed: int | RandomSeedConfig | None, execution: int) -> int:
     """Return one number for the random numbers of an execution."""
     begin = entropy(seed, execution)
-    if isinstance(begin, int):
-        return begin
+    if begin is not None and len(begin) == 1:
+        return begin[0]
     return int(np.random.SeedSequence(begin).generate_state(1)[0])

@@ -234,6 +234,27 @@ class FilterRows:
 
 
 @dataclass(frozen=True)
+class SampleRows:
+    """Keep each row with a probability."""
+
+    fraction: float
+    seed: int | RandomSeedConfig | None
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+
+        def run(tables: Tables) -> Iterator[Block]:
+            # Samples of one seed draw from one generator, so a sample of a sample has other numbers.
+            random = seeds.of_task().random((SampleRows, self.seed), self.seed)
+            for table in tables:
+                if table.num_columns:
+                    chosen = random.random(table.num_rows) < self.fraction
+                    yield frames.unrecorded(table).filter(pa.array(chosen))
+
+        return run
+
+
+@dataclass(frozen=True)
 class TableStep:
     """Call an internal function with each table."""
 
@@ -270,13 +291,6 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
         return frames.renamed(table, list(names))
     block.require_columns(names, table.column_names, "rename_columns")
     return frames.renamed(table, [names.get(name, name) for name in table.column_names])
-
-
-def sample(table: Block, fraction: float, seed: int | RandomSeedConfig | None) -> Block:
-    """Return each row with a probability."""
-    random = np.random.default_rng(seeds.entropy(seed, seeds.of_task().execution))
-    chosen = random.random(table.num_rows) < fraction
-    return frames.unrecorded(table).filter(pa.array(chosen))
 
 
 @dataclass(frozen=True)

@@ -1131,6 +1131,15 @@ def test_batches_of_a_fitting_size(data):
     assert sizes == [40]
 
 
+@pytest.mark.parametrize("seed", [1, {"seed": 1}])
+def test_blocks_are_sampled_with_different_numbers(data, seed):
+    seed = data.RandomSeedConfig(**seed) if isinstance(seed, dict) else seed
+    rows = data.range(60, override_num_blocks=60)
+    assert 10 < rows.random_sample(0.5, seed=seed).count() < 50
+    twice = rows.random_sample(0.5, seed=seed).random_sample(0.5, seed=seed)
+    assert 2 < twice.count() < 28
+
+
 def test_seeds_of_one_and_of_all_executions(data):
     rows = data.range(200, override_num_blocks=2)
 

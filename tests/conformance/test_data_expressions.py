@@ -166,6 +166,18 @@ def test_sorted_lists_that_are_slices_of_others(evaluate):
     assert evaluate({"l": lists}, lambda col: col("l").list.sort()).values == [[1, 3], None, [2]]
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_lists_of_a_fixed_size_of_which_one_is_missing(evaluate, start):
+    pairs = pa.array([[9, 8], [2, 1], None, [4, 3]], pa.list_(pa.int64(), 2)).slice(start)
+    values = pairs.to_pylist()
+    ordered = [each and sorted(each) for each in values]
+    assert evaluate({"l": pairs}, lambda col: col("l").list.sort()).values == ordered
+    assert evaluate({"l": pairs}, lambda col: col("l").arr.to_list()).values == values
+    nested = pa.array([[[2], [1, 5]], None, [[4], []]], pa.list_(pa.list_(pa.int64()), 2))
+    made = evaluate({"l": nested}, lambda col: col("l").list.flatten())
+    assert made.values == [[2, 1, 5], None, [4]]
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [

@@ -13,7 +13,12 @@ NAMES = """
 assert numpy.float is float and numpy.object is object
 assert numpy.product([2, 3]) == 6 and numpy.cumproduct([2, 3])[-1] == 6
 assert numpy.alltrue([1, 1]) and numpy.sometrue([0, 1]) and numpy.NINF == -numpy.Inf
-assert numpy.asfarray([1, 2]).dtype == float and numpy.asfarray([1j]).dtype == complex
+assert numpy.asfarray([1, 2]).dtype == numpy.asfarray(numpy.float32([1])).dtype == float
+assert numpy.asfarray([1.5, 2.5], dtype=int).tolist() == [1.5, 2.5]
+assert numpy.asfarray([1], dtype=numpy.float32).dtype == numpy.float32
+assert numpy.asfarray([1], dtype=complex).dtype == numpy.asfarray([1], dtype="complex").dtype == complex
+assert numpy.in1d([[1, 2], [3, 4]], [2, 3]).tolist() == [False, True, True, False]
+assert numpy.in1d([[1], [2]], [2], invert=True).tolist() == [True, False]
 assert numpy.trapz([1, 1]) == 1 and numpy.row_stack([[1], [2]]).shape == (2, 1)
 assert type(numpy.__spec__.loader) is type(numpy.linalg.__spec__.loader)
 assert numpy.__spec__.loader.exec_module.__self__ is numpy.__loader__
