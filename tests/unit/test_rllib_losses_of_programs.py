@@ -11,7 +11,8 @@ from raycompat._old.rllib.action_distributions import (
     TorchActionDistribution,
     distribution_class,
 )
-from raycompat._old.rllib.builders import build_policy_class, build_trainer
+from raycompat._old.rllib.algorithms import PG
+from raycompat._old.rllib.builders import build_policy_class, build_trainer, trainer_with
 from raycompat._old.rllib.losses import learner_with
 from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
@@ -216,5 +217,43 @@ def test_advantages_of_pieces():
     np.testing.assert_allclose(found["advantages"], [0.75, 0.75, 1.5])
     found = compute_advantages(piece(), 0.0, 0.5, use_gae=False)
     np.testing.assert_allclose(found["value_targets"], [1.75, 1.5, 1.0])
-    found = compute_advantages(piece(), 0.0, 0.5, use_critic=False)
+    found = compute_advantages(piece(), 0.0, 0.5, use_gae=False, use_critic=False)
     np.testing.assert_allclose(found["advantages"], [1.75, 1.5, 1.0])
+
+
+def test_generalized_advantages_need_the_critic():
+    with pytest.raises(ValueError, match="use_gae=True with use_critic=False"):
+        compute_advantages(SampleBatch({"rewards": [1.0]}), 0.0, use_critic=False)
+
+
+def test_hooks_of_trainers_are_replaced_and_mixins_set_up():
+    called = []
+
+    def hook(name):
+        return lambda given: called.append(name)
+
+    class Mixin:
+        def setup(self, config):
+            called.append("mixin")
+            super().setup(config)
+
+    class Quiet(PG):
+        def setup(self, config):
+            called.append("setup")
+
+    def calls_of(cls):
+        called.clear()
+        cls.setup(object.__new__(cls), {"config": {}, "env": None})
+        return list(called)
+
+    first = trainer_with(
+        Quiet,
+        {"validate_config": hook("A"), "after_init": hook("after"), "mixins": [Mixin]},
+        "build_trainer",
+    )
+    assert calls_of(first) == ["mixin", "A", "setup", "after"]
+    second = first.with_updates(validate_config=hook("B"), before_init=hook("before"))
+    assert calls_of(second) == ["mixin", "B", "before", "setup", "after"]
+    third = second.with_updates(validate_config=None, after_init=None)
+    assert calls_of(third) == ["mixin", "before", "setup"]
+    assert calls_of(first) == ["mixin", "A", "setup", "after"]

@@ -378,6 +378,7 @@ def test_functions_of_tensorflow_take_symbolic_tensors():
     np.testing.assert_allclose(found, [[-6.0, 0.0], [6.0, 9.0]])
     np.testing.assert_allclose(choices, np.eye(4)[[1, 3]])
     assert inputs.shape.as_list() == [None, 3, 2] and inputs.shape.rank == 3
+    assert inputs.shape[1:].as_list() == [3, 2] and inputs.shape[:2].rank == inputs.shape[2] == 2
     x, state = keras.layers.GRU(4, return_state=True)(inputs=inputs, mask=mask[..., 0] > 0)
     assert (x.shape, keras.layers.Dense(2)(inputs=state).shape) == ((None, 4), (None, 2))
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from raycompat._old.rllib.algorithms import PG, PGConfig
 from raycompat._old.rllib.losses import Functions
@@ -21,6 +21,8 @@ _WITHOUT_EFFECT = (
     "get_default_config",
     "obs_include_prev_action_reward",
 )
+#: Functions of a trainer of a program.
+_HOOKS = ("validate_config", "before_init", "after_init")
 _FIELDS = {field.name for field in dataclasses.fields(Functions)}
 
 
@@ -81,9 +83,9 @@ def build_policy_class(
 
     Notes
     -----
-    Ray source: ``ray.rllib.policy.policy_template.build_policy_class``, 2.10.0; Ray has removed it
-    since. Differs from Ray: the policy has a critic, and acts and makes its network as PG does. Other
-    agents' batches are not given to ``postprocess_fn``, and pieces of episodes have no ``infos``.
+    Ray source: ``ray.rllib.policy.policy_template.build_policy_class``, 2.60.0, where it belongs to the
+    old API stack. Differs from Ray: the policy has a critic, and acts and makes its network as PG does.
+    Other agents' batches are not given to ``postprocess_fn``, and pieces of episodes have no ``infos``.
     """
     if framework not in ("tf", "tf2", "tfe", "torch"):
         raise ValueError(f"framework={framework!r}: expected 'tf' or 'torch'.")
@@ -209,6 +211,23 @@ def _base_of(policy: Any) -> type[Any]:
     return get_algorithm_class(name)
 
 
+class _Hooked(Agent):
+    """Calls functions of a program before and after a trainer is made."""
+
+    #: By the names of `_HOOKS`; None where there is none.
+    _trainer_hooks: ClassVar[Mapping[str, Callable[..., None] | None]]
+
+    def setup(self, config: dict[str, Any]) -> None:
+        validate, before, after = (self._trainer_hooks[name] for name in _HOOKS)
+        if validate is not None:
+            validate(self._config_of(config["config"], config["env"]))
+        if before is not None:
+            before(self)
+        super().setup(config)
+        if after is not None:
+            after(self)
+
+
 def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type[Any]:
     """Return a subclass of a trainer, made as Ray's ``build_trainer`` and ``with_updates`` say.
 
@@ -216,16 +235,20 @@ def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type
     ----------
     base : subclass of Algorithm
     given : mapping
-        What is not None counts.
+        What is not None counts. A hook replaces the one of `base`; None removes it.
     caller : str
         For errors.
     """
-    options = {key: value for key, value in given.items() if value is not None}
+    hooks = {
+        name: given.get(name, getattr(base, "_trainer_hooks", {}).get(name)) for name in _HOOKS
+    }
+    options = {k: v for k, v in given.items() if v is not None and k not in _HOOKS}
     name = options.pop("name", base.__name__)
     mixins = tuple(options.pop("mixins", ()))
     body: dict[str, Any] = {
         "__module__": __name__,
         "default_options": {**base.default_options, **(options.pop("default_config", None) or {})},
+        "_trainer_hooks": hooks,
     }
     policy, chosen = options.pop("default_policy", None), options.pop("get_policy_class", None)
     if policy is not None or chosen is not None:
@@ -234,30 +257,14 @@ def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type
             return (None if chosen is None else chosen(config)) or policy
 
         body["get_default_policy_class"] = classmethod(get_default_policy_class)
-    hooks = [options.pop(each, None) for each in ("validate_config", "before_init", "after_init")]
     if options:
         raise UnsupportedRayFeatureError(
             f"{caller}({', '.join(f'{each}=...' for each in sorted(options))})",
             "An algorithm samples and learns in its own training_step",
             "use a subclass of an algorithm with a method training_step",
         )
-    parents = (*mixins, *((base,) if issubclass(base, Agent) else (Agent, base)))
-    if any(hooks):
-        body["setup"] = _setup_with(base, *hooks)
-    return type(name, parents, body)
-
-
-def _setup_with(base: type[Any], validate: Any, before: Any, after: Any) -> Callable[..., None]:
-    def setup(self: Any, config: dict[str, Any]) -> None:
-        if validate is not None:
-            validate(self._config_of(config["config"], config["env"]))
-        if before is not None:
-            before(self)
-        base.setup(self, config)
-        if after is not None:
-            after(self)
-
-    return setup
+    parents = (base,) if issubclass(base, _Hooked) else (_Hooked, base)
+    return type(name, (*mixins, *parents), body)
 
 
 __all__ = ["build_policy_class", "build_tf_policy", "build_torch_policy", "build_trainer"]

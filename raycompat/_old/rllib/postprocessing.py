@@ -65,13 +65,23 @@ def compute_advantages(
     **kwargs
         They have no effect.
 
+    Raises
+    ------
+    ValueError
+        For `use_gae` without `use_critic`.
+
     Notes
     -----
     Schulman et al., "High-dimensional continuous control using generalized advantage estimation"
     (arXiv 1506.02438).
     """
+    if use_gae and not use_critic:
+        raise ValueError(
+            "use_gae=True with use_critic=False: generalized advantages need the critic's values. "
+            "Use use_gae=False, or use_critic=True."
+        )
     rewards = np.asarray(rollout["rewards"], np.float32)
-    if use_gae and use_critic:
+    if use_gae:
         values = np.asarray(rollout["vf_preds"], np.float32)
         nexts = np.append(values[1:], np.float32(last_r))
         never = np.zeros((len(rewards), 1), bool)

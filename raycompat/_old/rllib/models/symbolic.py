@@ -15,7 +15,11 @@ from raycompat.rllib.networks import import_keras
 
 
 class _Shape(tuple[int | None, ...]):
-    """The shape of a symbolic tensor."""
+    """The shape of a symbolic tensor, or a slice of it."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return _Shape(found) if isinstance(place, slice) else found
 
     def as_list(self) -> list[int | None]:
         """Return the sizes, None for those that are not known."""
