@@ -257,3 +257,135 @@ def test_hooks_of_trainers_are_replaced_and_mixins_set_up():
     third = second.with_updates(validate_config=None, after_init=None)
     assert calls_of(third) == ["mixin", "before", "setup"]
     assert calls_of(first) == ["mixin", "A", "setup", "after"]
+
+
+def with_postprocessing(post):
+    """Return a policy whose loss keeps the batches that it sees, and these batches."""
+    seen = []
+
+    def loss(policy, model, dist_class, batch):
+        seen.append({name: np.asarray(each) for name, each in batch.items()})
+        return dist_class(model(batch)[0], model).logp(batch["actions"])
+
+    return build_policy_class("Mine", loss_fn=loss, postprocess_fn=post), seen
+
+
+def test_a_column_has_the_type_of_all_its_pieces():
+    def post(policy, batch, others, episode):
+        is_first = batch["dones"][-1]
+        added = {"weight": [1 if is_first else 0.5] * batch.count}
+        return {**added, "label": ["ab" if is_first else "abcd"] * batch.count}
+
+    policy, seen = with_postprocessing(post)
+    made(policy).learn([columns()], 0)
+    (batch,) = seen
+    assert sorted(set(batch["weight"].tolist())) == [0.5, 1.0]
+    assert set(batch["label"].tolist()) == {b"ab", b"abcd"}
+    assert batch["weight"].dtype == np.float32
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_observations_that_postprocess_fn_changes_are_learned_from(in_place):
+    def post(policy, batch, others, episode):
+        if in_place:
+            batch["obs"][:] = 7.0
+            return batch
+        return {"obs": np.full_like(batch["obs"], 7.0)}
+
+    policy, seen = with_postprocessing(post)
+    made(policy).learn([columns()], 0)
+    assert set(seen[0]["obs"].ravel().tolist()) == {7.0}
+
+
+def test_a_network_with_a_memory_refuses_changed_observations():
+    def learn(change):
+        def post(policy, batch, others, episode):
+            batch["obs"] += change
+            return batch
+
+        config = A2CConfig().training(model={"use_lstm": True, "lstm_cell_size": 2})
+        learner = made(with_postprocessing(post)[0], config=config)
+        size = learner.network.memory.num_states
+        sample = columns()
+        states = np.zeros((*sample["rewards"].shape, size), np.float32)
+        sample["observations"] = np.concatenate([sample["observations"], states], axis=-1)
+        return learner.learn([sample], 0)
+
+    assert np.isfinite(learn(0.0)["total_loss"])
+    with pytest.raises(UnsupportedRayFeatureError, match="changes 'obs'"):
+        learn(1.0)
+
+
+def with_gradients(compute, framework="tf"):
+    """Return a learner whose policy computes its gradients by a function."""
+
+    def loss(policy, model, dist_class, batch):
+        policy.actor = -(dist_class(model(batch)[0], model).logp(batch["actions"])).mean()
+        policy.critic = ((model.value_function() - 1.0) ** 2).mean()
+        return policy.actor + policy.critic
+
+    def loss_in_tf(policy, model, dist_class, batch):
+        policy.actor = -tf.reduce_mean(dist_class(model(batch)[0], model).logp(batch["actions"]))
+        policy.critic = tf.reduce_mean((model.value_function() - 1.0) ** 2)
+        return policy.actor + policy.critic
+
+    policy = build_policy_class(
+        "Mine",
+        framework,
+        loss_fn=loss if framework == "torch" else loss_in_tf,
+        compute_gradients_fn=compute,
+    )
+    return made(policy)
+
+
+def changes_of(learner):
+    """Return by how much each variable changes when a learner learns."""
+    variables = learner.learner.network.variables
+    before = [each.numpy() for each in variables]
+    learner.learn([columns()], 0)
+    return [each.numpy() - old for each, old in zip(variables, before, strict=True)]
+
+
+@pytest.mark.parametrize("framework", ["tf", "torch"])
+def test_gradients_belong_to_the_variables_that_they_are_returned_with(framework):
+    def everything(policy, optimizer, loss):
+        return optimizer.compute_gradients(loss)
+
+    def reversed_pairs(policy, optimizer, loss):
+        return optimizer.compute_gradients(loss)[::-1]
+
+    def in_two_losses(policy, optimizer, loss):
+        chosen = policy.model.trainable_variables()
+        actor = optimizer.compute_gradients(policy.actor, chosen)
+        return actor + optimizer.compute_gradients(policy.critic, var_list=chosen)
+
+    expected, *others = [
+        changes_of(with_gradients(each, framework))
+        for each in (everything, reversed_pairs, in_two_losses)
+    ]
+    assert all(change.any() for change in expected)
+    for found in others:
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("of_keras", [True, False])
+def test_only_the_variables_of_var_list_learn(of_keras):
+    def compute(policy, optimizer, loss):
+        variable = policy.model.trainable_variables()[1]
+        pairs = optimizer.compute_gradients(loss, [variable if of_keras else variable.value])
+        assert len(pairs) == 1
+        return [*pairs, (None, policy.model.trainable_variables()[2])]
+
+    changed = [change.any() for change in changes_of(with_gradients(compute))]
+    assert changed == [number == 1 for number in range(len(changed))]
+
+
+def test_gradients_of_unknown_variables_are_refused():
+    other = tf.Variable([1.0], name="other")
+    for compute in (
+        lambda policy, optimizer, loss: optimizer.compute_gradients(loss, [other]),
+        lambda policy, optimizer, loss: [(tf.constant([1.0]), other)],
+    ):
+        with pytest.raises(ValueError, match="'other' is not a variable of the network"):
+            changes_of(with_gradients(compute))

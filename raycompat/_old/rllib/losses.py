@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raycompat._old.rllib.action_distributions import (
     TFActionDistribution,
@@ -66,6 +67,11 @@ _RECORDED = (
     "advantages",
     "targets",
 )
+
+#: A piece of an episode in a sample: the environment, its first step and the one after its last.
+_Place = tuple[int, int, int]
+#: The values of a column for a piece.
+_Piece = tuple[_Place, NDArray[Any]]
 
 #: The algorithms whose learners can learn by a loss of a program.
 _CAN = "use PG, A2C or PPO"
@@ -291,8 +297,35 @@ class _Optimizer:
         self._gradients_of, self._variables = gradients_of, variables
 
     def compute_gradients(self, loss: Any, var_list: Any = None) -> list[tuple[Any, Any]]:
-        """Return the gradients with their variables."""
-        return list(zip(self._gradients_of(loss), self._variables, strict=True))
+        """Return the gradients with their variables: those of `var_list`, or all."""
+        gradients = self._gradients_of(loss)
+        if var_list is None:
+            return list(zip(gradients, self._variables, strict=True))
+        given = list(var_list)
+        return [(gradients[_place_of(each, self._variables)], each) for each in given]
+
+    def in_order(self, pairs: Any) -> list[Any]:
+        """Return the gradients of all variables; 0 for those without a pair, or with None in it."""
+        import tensorflow as tf
+
+        found = [tf.zeros_like(each.value) for each in self._variables]
+        for gradient, variable in pairs:
+            place = _place_of(variable, self._variables)
+            if gradient is not None:
+                found[place] += gradient
+        return found
+
+
+def _place_of(variable: Any, variables: list[Any]) -> int:
+    """Return which of a network's variables one is: that of Keras, or TensorFlow's within it."""
+    for place, each in enumerate(variables):
+        if variable is each or variable is each.value:
+            return place
+    name = getattr(variable, "name", variable)
+    raise ValueError(
+        f"compute_gradients_fn: {str(name).split(':')[0]!r} is not a variable of the network that "
+        "learns. Expected those of policy.model.trainable_variables()."
+    )
 
 
 class _WithFunctions(KerasLearner):
@@ -358,9 +391,8 @@ class _WithFunctions(KerasLearner):
         found = {name: known[name] for name in _RECORDED if name in known}
         if function is None:
             return {**found, "valid": columns["valid"], "dones": ends[0] | ends[1]}
-        pieces = sequences_of(columns, len(ends[0]))
-        changed: dict[str, Any] = {}
-        for number, (env, begin, after) in enumerate(pieces):
+        changed: dict[str, list[Any]] = {}
+        for number, (env, begin, after) in enumerate(sequences_of(columns, len(ends[0]))):
             piece = SampleBatch(
                 {_NAMES.get(n, n): each[begin:after, env] for n, each in found.items()}
             )
@@ -368,15 +400,27 @@ class _WithFunctions(KerasLearner):
             piece["dones"] = piece["terminateds"] | piece["truncateds"]
             piece["eps_id"] = piece["unroll_id"] = np.full(after - begin, number)
             for name, values in function(self._policy, piece, {}, None).items():
-                _put(changed, name, values, (env, begin, after), ends[0].shape)
-        changed.pop("obs", None)  # the network's own inputs stay
+                place = env, begin, after
+                changed.setdefault(name, []).append((place, _one_for_each(name, values, place)))
+        if self.network.memory is not None:
+            self._check_observations(found["observations"], changed.pop("obs", []))
         return {
             **found,
-            **{_OURS.get(name, name): each for name, each in changed.items()},
+            **{_OURS.get(n, n): _column_of(each, ends[0].shape) for n, each in changed.items()},
             "terminateds": ends[0],
             "truncateds": ends[1],
             "valid": columns["valid"],
         }
+
+    def _check_observations(self: Any, rows: Any, changed: list[_Piece]) -> None:
+        """Refuse observations other than those of a network with a memory."""
+        for (env, begin, after), values in changed:
+            if not np.array_equal(values, self._plain(rows[begin:after, env])):
+                raise UnsupportedRayFeatureError(
+                    "A postprocess_fn that changes 'obs', with a network that has a memory",
+                    "Its states belong to the observations that it has seen",
+                    "change the observations in the environment, or add another column",
+                )
 
     def _plain(self: Any, observations: Any) -> Any:
         """Return observations without what a memory remembers beside them."""
@@ -385,7 +429,7 @@ class _WithFunctions(KerasLearner):
         shape = self.network.observation_shape
         plain = observations[:, : int(np.prod(shape))]
         if isinstance(plain, np.ndarray):
-            return plain.reshape(-1, *shape)
+            return plain.reshape(-1, *shape).copy()  # a change in place is seen as one
         import tensorflow as tf
 
         return tf.reshape(plain, (-1, *shape))
@@ -395,7 +439,8 @@ class _WithFunctions(KerasLearner):
 
         network, functions, policy = self.learner.network, self.functions, self._policy
         tensors = {name: tf.convert_to_tensor(each) for name, each in minibatch.items()}
-        with tf.GradientTape() as tape:
+        # A function of the program may ask for the gradients of several losses.
+        with tf.GradientTape(persistent=functions.compute_gradients_fn is not None) as tape:
             outputs, steps = outputs_for(network, tensors)
             batch = self._shown(steps)
             policy.model.begin(batch, outputs)
@@ -409,7 +454,7 @@ class _WithFunctions(KerasLearner):
         else:
             optimizer = _Optimizer(gradients_of, network.variables)
             pairs = functions.compute_gradients_fn(policy, optimizer, loss)
-            gradients = [gradient for gradient, _ in pairs]
+            gradients = optimizer.in_order(pairs)
         norm = self.learner.apply(gradients)
         found = {"total_loss": loss, **parts, "gradients_norm": norm}
         if functions.stats_fn is not None:
@@ -464,8 +509,10 @@ class _WithFunctions(KerasLearner):
         sources, zero = [each.value for each in variables], tf.UnconnectedGradients.ZERO
         if self.functions.framework != "torch":
             return tape.gradient(loss, sources, unconnected_gradients=zero)
-        loss.backward()
         model = self._policy.model
+        for _, leaf in model.made:
+            leaf.grad = None
+        loss.backward(retain_graph=self.functions.compute_gradients_fn is not None)
         made = [(out, leaf) for out, leaf in model.made if leaf.grad is not None]
         found = tape.gradient(
             [output for output, _ in made],
@@ -479,21 +526,26 @@ class _WithFunctions(KerasLearner):
         return [each + beside[id(v)] if id(v) in beside else each for each, v in pairs]
 
 
-def _put(
-    columns: dict[str, Any], name: str, values: Any, place: tuple[int, int, int], shape: Any
-) -> None:
-    """Put the values of a piece into the column of a sample."""
-    env, begin, after = place
+def _one_for_each(name: str, values: Any, place: _Place) -> Any:
+    """Return what ``postprocess_fn`` has made for a piece, as an array with a row for each step."""
+    _, begin, after = place
     values = np.asarray(values)
     if len(values) != after - begin:
         raise ValueError(
             f"postprocess_fn returned {len(values)} values of {name!r} for {after - begin} steps: "
             "expected one for each step."
         )
-    if name not in columns:
-        kind = np.float32 if values.dtype == np.float64 else values.dtype
-        columns[name] = np.zeros((*shape, *values.shape[1:]), kind)
-    columns[name][begin:after, env] = values
+    return values
+
+
+def _column_of(pieces: list[_Piece], shape: Any) -> Any:
+    """Return the column of a sample, of a type that holds the values of all its pieces."""
+    kind = np.result_type(*(values.dtype for _, values in pieces))
+    kind = np.dtype(np.float32) if kind == np.float64 else kind
+    column = np.zeros((*shape, *pieces[0][1].shape[1:]), kind)
+    for (env, begin, after), values in pieces:
+        column[begin:after, env] = values
+    return column
 
 
 def _mean(loss: Any) -> Any:
