@@ -165,15 +165,19 @@ class DataContext:
         default_factory=lambda: not era.is_before("2.56")
     )
 
+    #: How many executions of the data sets with these settings have begun.
+    _num_executions: int = field(default=0, init=False, repr=False, compare=False)
+
     _current: ClassVar[DataContext | None] = None
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.__dataclass_fields__ and name not in _WITHOUT_EFFECT:
+            settings = (each for each in self.__dataclass_fields__ if not each.startswith("_"))
             raise UnsupportedRayFeatureError(
                 f"DataContext.{name}",
                 "it is a setting of Ray's own executor that changes results or errors",
-                f"the settings here are {', '.join(self.__dataclass_fields__)}",
+                f"the settings here are {', '.join(settings)}",
             )
         super().__setattr__(name, value)
 
@@ -194,6 +198,13 @@ class DataContext:
     def _set_current(context: DataContext) -> None:
         with DataContext._lock:
             DataContext._current = context
+
+    def _next_execution(self) -> int:
+        """Return the number of an execution that begins, among those of one data set."""
+        with DataContext._lock:
+            number = self._num_executions
+            self._num_executions += 1
+        return number
 
     def copy(self) -> DataContext:
         """Return settings that may be changed without changing these.

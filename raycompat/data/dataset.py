@@ -260,7 +260,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         seeds.check(seed, "random_shuffle")
         target = self._context.target_max_block_size
         stages = functools.partial(exchange.shuffle, seed, num_blocks, target)
-        return self._derived(AllToAll((self._plan,), "RandomShuffle", stages))
+        return self._derived(AllToAll((self._plan,), "RandomShuffle", stages, is_random=True))
 
     def randomize_block_order(self, *, seed: int | RandomSeedConfig | None = None) -> Dataset:
         """Put the blocks into a random order, and leave the rows in them.
@@ -281,7 +281,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         """
         seeds.check(seed, "randomize_block_order")
         stages = functools.partial(exchange.reorder_blocks, seed)
-        return self._derived(AllToAll((self._plan,), "RandomizeBlockOrder", stages))
+        return self._derived(AllToAll((self._plan,), "RandomizeBlockOrder", stages, is_random=True))
 
     def repartition(
         self,

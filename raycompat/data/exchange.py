@@ -129,13 +129,14 @@ def shuffle(
     seed: int | RandomSeedConfig | None,
     num_blocks: int | None,
     target_bytes: int,
+    execution: int,
     bundles: list[Bundle],
 ) -> Stages:
     """Put all rows into a random order."""
     inputs = filled(bundles)
     if not inputs:
         return []
-    number = seeds.number(seed, seeds.next_execution())
+    number = seeds.number(seed, execution)
     num_parts = num_blocks or fitting_parts(inputs)
     groups = grouped(inputs, target_bytes)
     bundles.clear()
@@ -164,9 +165,11 @@ def _shuffled(number: int, seed: int, target_bytes: int, *tables: Block) -> list
     return [table.take(pa.array(order))]
 
 
-def reorder_blocks(seed: int | RandomSeedConfig | None, bundles: list[Bundle]) -> Stages:
+def reorder_blocks(
+    seed: int | RandomSeedConfig | None, execution: int, bundles: list[Bundle]
+) -> Stages:
     """Put the blocks into a random order, and leave the rows in them."""
-    random = np.random.default_rng(seeds.entropy(seed, seeds.next_execution()))
+    random = np.random.default_rng(seeds.entropy(seed, execution))
     order = random.permutation(len(bundles))
     yield Stage([])
     return [bundles[index] for index in order]

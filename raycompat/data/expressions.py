@@ -612,7 +612,8 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
     -----
     Ray source: ``ray.data.expressions.random``, 2.60.0. No known difference.
     """
-    return _Random(RandomSeedConfig(seed, reseed_after_execution))
+    plain = int(seed) if isinstance(seed, np.integer) else seed
+    return _Random(RandomSeedConfig(plain, reseed_after_execution))
 
 
 def uuid() -> Expr:

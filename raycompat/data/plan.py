@@ -72,6 +72,8 @@ class AllToAll:
     inputs: tuple[Node, ...]
     name: str
     stages: Callable[..., Stages]
+    #: Whether `stages` takes the number of the execution before the bundles, for its random numbers.
+    is_random: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def lines_of(node: Node, level: int = 0) -> list[str]:
 def fused(node: Node) -> Node:
     """Return an equal plan in which a read and maps that can run in one task are one."""
     if isinstance(node, AllToAll):
-        return AllToAll(tuple(map(fused, node.inputs)), node.name, node.stages)
+        return replace(node, inputs=tuple(map(fused, node.inputs)))
     if isinstance(node, Union):
         return Union(tuple(map(fused, node.inputs)))
     if isinstance(node, Mix):
@@ -162,10 +164,11 @@ def _can_fuse(before: Map | Read, after: Map) -> bool:
 def operators(plan: Node, context: DataContext) -> list[Operator]:
     """Return the operators of a plan, connected, the sink last."""
     made: list[Operator] = []
+    execution = context._next_execution()
 
     def make(node: Node) -> Operator:
         upstream = [make(each) for each in inputs_of(node)]
-        operator = _operator(node, context)
+        operator = _operator(node, context, execution)
         operator.upstream = upstream
         for port, each in enumerate(upstream):
             each.downstream = (operator, port)
@@ -176,11 +179,11 @@ def operators(plan: Node, context: DataContext) -> list[Operator]:
     return made
 
 
-def _operator(node: Node, context: DataContext) -> Operator:
+def _operator(node: Node, context: DataContext, execution: int) -> Operator:
     if isinstance(node, Input):
         return InputOperator(node.bundles)
     if isinstance(node, Read):
-        return _read(node, context)
+        return _read(node, context, execution)
     if isinstance(node, Limit):
         return LimitOperator(node.limit, _cut)
     if isinstance(node, Union):
@@ -188,8 +191,9 @@ def _operator(node: Node, context: DataContext) -> Operator:
     if isinstance(node, Mix):
         return MixOperator(node.weights, node.condition)
     if isinstance(node, AllToAll):
-        return StagedOperator(node.name, node.stages, len(node.inputs))
-    return _map(node, context)
+        stages = functools.partial(node.stages, execution) if node.is_random else node.stages
+        return StagedOperator(node.name, stages, len(node.inputs))
+    return _map(node, context, execution)
 
 
 def _cut(bundle: Bundle, num_rows: int) -> Sequence[Any]:
@@ -201,8 +205,8 @@ def _first_rows(num_rows: int, table: Any) -> Any:
     return table.slice(0, num_rows)
 
 
-def _map(node: Map, context: DataContext) -> Operator:
-    transform = ray.put(Transform(node.steps, context.target_max_block_size))
+def _map(node: Map, context: DataContext, execution: int) -> Operator:
+    transform = ray.put(Transform(node.steps, context.target_max_block_size, execution))
     fixed, of_each = options.split(node.remote_args)
     if isinstance(node.compute, ActorPoolStrategy):
         retries = {"max_restarts": 4, "max_task_retries": 4}
@@ -226,8 +230,8 @@ def _map(node: Map, context: DataContext) -> Operator:
     )
 
 
-def _read(node: Read, context: DataContext) -> Operator:
-    transform = ray.put(Transform(node.steps, context.target_max_block_size))
+def _read(node: Read, context: DataContext, execution: int) -> Operator:
+    transform = ray.put(Transform(node.steps, context.target_max_block_size, execution))
     fixed, of_each = options.split(node.remote_args)
     function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
     calls = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,11 @@ class RandomSeedConfig:
     use_timestamp_as_default : bool, default False
         Has no effect: without a seed the operating system gives one.
 
+    Raises
+    ------
+    ValueError
+        For a seed that is neither an ``int`` nor None.
+
     Examples
     --------
     >>> config = ray.data.RandomSeedConfig(seed=1, reseed_after_execution=False)
@@ -42,6 +46,13 @@ class RandomSeedConfig:
     reseed_after_execution: bool = True
     use_timestamp_as_default: bool = False
 
+    def __post_init__(self) -> None:
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise ValueError(
+                f"RandomSeedConfig(seed={self.seed!r}): give an integer, or None for other random "
+                "numbers in each execution."
+            )
+
 
 @dataclass
 class Numbers:
@@ -50,7 +61,7 @@ class Numbers:
     Parameters
     ----------
     execution : int
-        The number of the execution in the driver.
+        The number of the execution among those of its data set.
     task : int
         The number of the task in its operator.
     kept : dict
@@ -70,8 +81,6 @@ class Numbers:
         return kept
 
 
-_executions = itertools.count()
-
 #: Those of the task that runs in this thread.
 current: ContextVar[Numbers] = ContextVar("numbers")
 
@@ -79,11 +88,6 @@ current: ContextVar[Numbers] = ContextVar("numbers")
 def of_task() -> Numbers:
     """Return the numbers of the task that runs in this thread."""
     return current.get(Numbers())
-
-
-def next_execution() -> int:
-    """Return the number of an execution that begins in this driver."""
-    return next(_executions)
 
 
 def check(seed: Any, what: str) -> None:

@@ -295,11 +295,11 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
 
 @dataclass(frozen=True)
 class Transform:
-    """The steps of one operator, and the size of its blocks."""
+    """The steps of one operator, the size of its blocks and the number of the execution."""
 
     steps: tuple[Step, ...]
     target_bytes: int
-    execution: int = field(default_factory=seeds.next_execution)
+    execution: int
 
     def load(self) -> Callable[[int, Tables], Iterator[Block]]:
         """Return the function that takes all steps in the task of a number."""

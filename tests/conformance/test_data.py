@@ -1140,6 +1140,34 @@ def test_blocks_are_sampled_with_different_numbers(data, seed):
     assert 2 < twice.count() < 28
 
 
+@pytest.mark.parametrize("seed", ["x", 1.5, [1]])
+def test_invalid_seeds(data, seed):
+    with pytest.raises(ValueError):
+        data.RandomSeedConfig(seed=seed)
+
+
+def test_equal_data_sets_have_equal_random_numbers(cluster, data):
+    random = importlib.import_module(f"{cluster.__name__}.data.expressions").random
+
+    def each_way(name):
+        rows = data.range(30, override_num_blocks=10)
+        made = {
+            "shuffle": lambda: rows.random_shuffle(seed=data.RandomSeedConfig(seed=1)),
+            "order": lambda: rows.randomize_block_order(seed=data.RandomSeedConfig(seed=1)),
+            "sample": lambda: rows.random_sample(0.5, seed=data.RandomSeedConfig(seed=1)),
+            "random": lambda: rows.with_column("order", random(seed=1)),
+        }[name]()
+        return [
+            sorted(map(str, made.take_all())) if name == "sample" else made.take_all() for _ in "ab"
+        ]
+
+    for name in ("shuffle", "order", "sample", "random"):
+        first, again = each_way(name)
+        data.range(3).map(lambda row: row).count()  # has no influence on the others
+        assert each_way(name) == [first, again]
+        assert first != again
+
+
 def test_seeds_of_one_and_of_all_executions(data):
     rows = data.range(200, override_num_blocks=2)
 
