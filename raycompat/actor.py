@@ -430,6 +430,16 @@ class ActorMethod:
             "handle instead."
         )
 
+    def _repr_html_(self) -> str:
+        from raycompat._caller import notebook
+
+        name = f"{self._handle._about.class_name}.{self._method.name}"
+        calls = (
+            self._options.name
+            or name.rpartition(".")[0].rpartition(".")[2] + f".{self._method.name}"
+        )
+        return notebook.of_function("Method of an actor", name, self.__signature__, calls)
+
     @property
     def __signature__(self) -> inspect.Signature:
         return self._method.signature or inspect.signature(_anything)

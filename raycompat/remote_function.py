@@ -79,6 +79,12 @@ class RemoteFunction(Generic[P, Returned_co]):
     def __repr__(self) -> str:
         return f"RemoteFunction({self._function_name})"
 
+    def _repr_html_(self) -> str:
+        from raycompat._caller import notebook
+
+        calls = self._options.name or self._name
+        return notebook.of_function("Remote function", self._function_name, self._signature, calls)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse: the call that works is `remote`."""
         name = self._function_name

@@ -1,17 +1,22 @@
-"""What notebooks show of a session, of actors, and of references: small HTML tables."""
+"""What notebooks show of a session, and of handles and references: small HTML tables."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
+from raycompat._messages.base import Request
+from raycompat._messages.groups import DescribeGroups
 from raycompat._messages.nodes import ClusterState
-from raycompat._messages.watching import ListRows
+from raycompat._messages.watching import ListRows, Overview
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
+from raycompat.exceptions import UnsupportedRayFeatureError
+
+_A = TypeVar("_A")
 
 #: Resources that are counted in bytes; a notebook shows them in GiB.
 _IN_BYTES = ("memory", "object_store_memory")
@@ -25,6 +30,9 @@ _NAMES = {
     "num_restarts": "Restarts",
     "death_cause": "Cause of its end",
 }
+
+#: The titles of the numbers of a function's calls.
+_CALLS = {"waiting": "Waiting", "running": "Running", "done": "Done", "failed": "Failed"}
 
 #: What a cell says of a reference.
 _STATES = {PENDING: "not ready", READY: "ready", FAILED: "failed"}
@@ -49,21 +57,58 @@ def _in_use(state: dict[str, Any]) -> str:
 
 def of_actor(class_name: str, actor_id: str) -> str:
     """Return the class, the id and, from the scheduler, the state of an actor."""
-    session = current_session.get()
     rows = [("Actor", class_name), ("Id", actor_id)]
-    if session is not None:
-        filters = [("actor_id", "=", actor_id)]
-        answer = session.rpc(ListRows("actors", filters, limit=1, detail=True))
-        for found in answer["result"]:
-            shown = "name", "state", "pid", "node_id", "num_restarts", "death_cause"
-            rows += [(_NAMES[name], str(found[name])) for name in shown if found[name]]
+    filters = [("actor_id", "=", actor_id)]
+    answer = _asked(ListRows("actors", filters, limit=1, detail=True))
+    for found in answer["result"] if answer is not None else ():
+        shown = "name", "state", "pid", "node_id", "num_restarts", "death_cause"
+        rows += [(_NAMES[name], str(found[name])) for name in shown if found[name]]
     return _table(rows)
 
 
-def of_object(object_id: str, entry: Entry | None) -> str:
-    """Return the id of an object and, if this process refers to it, whether its value is there."""
+def of_function(kind: str, name: str, signature: object, calls: str) -> str:
+    """Return the name and the signature of a function or method, and the numbers of its calls.
+
+    Parameters
+    ----------
+    kind : str
+        What it is, the title of the first row.
+    name : str
+        Its whole name.
+    signature : object
+        Its signature, shown as text.
+    calls : str
+        The name that its calls have by default.
+    """
+    rows = [(kind, name), ("Signature", str(signature))]
+    found = _asked(Overview())
+    for row in found["functions"] if found is not None else ():
+        if row["name"] == calls:
+            rows += [(title, f"{row[field]:,}") for field, title in _CALLS.items()]
+    return _table(rows)
+
+
+def of_group(group: str) -> str:
+    """Return the id of a placement group and, from the scheduler, its state and its bundles."""
+    rows = [("Placement group", group)]
+    found = _asked(DescribeGroups(group)) or {}
+    for row in found.values():
+        rows += [("Name", row["name"])] if row["name"] else []
+        rows += [("State", row["state"]), ("Strategy", row["strategy"])]
+        for number, (bundle, node) in enumerate(zip(row["bundles"], row["nodes"], strict=True)):
+            amounts = ", ".join(f"{name}: {_amount(name, each)}" for name, each in bundle.items())
+            rows.append((f"Bundle {number}", f"{amounts} on node {node}" if node else amounts))
+    return _table(rows)
+
+
+def of_object(object_id: str, task_id: str, entry: Entry | None) -> str:
+    """Return the id of an object and, if this process refers to it, whether its value is there.
+
+    The name of the call that makes the object is asked of the scheduler.
+    """
     rows = [("Object", object_id)]
     if entry is not None:
+        rows += _call_of(task_id)
         rows.append(("State", _STATES[entry.state]))
         if isinstance(entry.value, SegmentLink):
             rows.append(("Bytes", f"{entry.value.size:,}"))
@@ -72,8 +117,26 @@ def of_object(object_id: str, entry: Entry | None) -> str:
     return _table(rows)
 
 
+def _call_of(task_id: str) -> list[tuple[str, str]]:
+    found = _asked(ListRows("tasks", [("task_id", "=", task_id)], limit=1, detail=True))
+    return [("Call", row["name"]) for row in found["result"]] if found is not None else []
+
+
+def _asked(request: Request[_A]) -> _A | None:
+    """Return the scheduler's answer; None without a session, and in local mode."""
+    session = current_session.get()
+    if session is None:
+        return None
+    try:
+        return session.rpc(request)
+    except UnsupportedRayFeatureError:  # local mode has no scheduler, and answers few requests
+        return None
+
+
 def _table(rows: Iterable[tuple[str, str]], last: str = "") -> str:
-    lines = [f"<tr><td>{name}</td><td>{html.escape(text)}</td></tr>" for name, text in rows]
+    lines = [
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td></tr>" for name, text in rows
+    ]
     return f"<table>{''.join(lines)}{last}</table>"
 
 

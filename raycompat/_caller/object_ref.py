@@ -302,7 +302,7 @@ class ObjectRef(Generic[T_co]):
         from raycompat._caller import notebook
 
         entry = self._entry if self._session is not _NO_SESSION else None
-        return notebook.of_object(self.hex(), entry)
+        return notebook.of_object(self.hex(), self.task_id().hex(), entry)
 
     def __hash__(self) -> int:
         return hash(self._key)

@@ -157,6 +157,18 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from raycompat.air._shown import as_table
+
+        known = self._schema if self._schema is not None else known_schema(self._plan)
+        num_rows = known_rows(self._plan)
+        shown = {
+            "Plan": " \u2190 ".join(line.strip(" +-") for line in self._tree().splitlines()),
+            "Rows": "not known yet" if num_rows is None else f"{num_rows:,}",
+            **{f"Column {field.name}": field.type for field in known or ()},
+        }
+        return as_table(type(self).__name__, shown)
+
     def _ends(self) -> tuple[list[Any], list[Any]]:
         """Return the first and the last rows, which are in the store: all of few rows."""
         num_rows = known_rows(self._plan) or 0

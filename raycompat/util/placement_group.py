@@ -161,6 +161,11 @@ class PlacementGroup(GroupHandle):
     def __repr__(self) -> str:
         return f"PlacementGroup({self.id.hex()})"
 
+    def _repr_html_(self) -> str:
+        from raycompat._caller import notebook
+
+        return notebook.of_group(self.id.hex())
+
 
 class _Pickled:
     """Pickles a group without waiting for the scheduler to know it: for values in this process."""

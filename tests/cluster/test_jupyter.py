@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 jupyter = pytest.importorskip("jupyter_client.manager", reason="needs a kernel of notebooks")
@@ -73,7 +75,10 @@ def notebook():
 def test_references_show_their_state(notebook):
     shown = notebook.run("ref = double.remote(21); ray.wait([ref]); ref")
     assert "<td>State</td><td>ready</td>" in shown
+    assert "<td>Call</td><td>double</td>" in shown
     assert "<td>Bytes</td><td>" in shown
+    assert "<td>Call</td><td>never</td>" in notebook.run("waits = never.remote(); waits")
+    assert "<td>Call</td>" not in notebook.run("ray.put(1)")
     assert "<td>not ready</td>" in notebook.run("never.remote()")
 
 
@@ -86,6 +91,36 @@ def test_actors_show_their_state(notebook):
     assert "<td>Actor</td><td>Counter</td>" in shown
     assert "&lt;the counter&gt;" in shown
     assert "<td>State</td><td>ALIVE</td>" in shown
+
+
+def test_functions_and_methods_show_their_signatures_and_calls(notebook):
+    shown = notebook.run("ray.get(double.remote(1)); double")
+    assert "<td>Remote function</td><td>__main__.double</td>" in shown
+    assert "<td>Signature</td><td>(number)</td>" in shown
+    assert re.search(r"<td>Done</td><td>[1-9]\d*</td>", shown)
+    shown = notebook.run("ray.get(counter.add.remote(1)); counter.add")
+    assert "<td>Method of an actor</td><td>Counter.add</td>" in shown
+    assert "<td>Signature</td><td>(amount)</td>" in shown
+    assert re.search(r"<td>Done</td><td>[1-9]\d*</td>", shown)
+
+
+def test_placement_groups_show_their_state_and_bundles(notebook):
+    shown = notebook.run(
+        "group = ray.util.placement_group([{'CPU': 1}], name='<i>'); ray.get(group.ready()); group"
+    )
+    assert "<td>Name</td><td>&lt;i&gt;</td>" in shown
+    assert "<td>State</td><td>CREATED</td>" in shown
+    assert re.search("<td>Bundle 0</td><td>CPU: 1 on node [0-9a-f]+</td>", shown)
+    assert "REMOVED" in notebook.run("ray.util.remove_placement_group(group); group")
+
+
+def test_data_sets_show_their_plan_rows_and_columns_without_running(notebook):
+    shown = notebook.run("ray.data.from_items([{'<x>': 1}, {'<x>': 2}])")
+    assert "<th>Rows</th><td>2</td>" in shown
+    assert "<th>Column &lt;x&gt;</th><td>int64</td>" in shown
+    shown = notebook.run("ray.data.range(4).map(lambda row: row)")
+    assert "Map(&lt;lambda&gt;)" in shown
+    assert "<th>Rows</th><td>not known yet</td>" in shown
 
 
 def test_what_tasks_print_appears(notebook, tmp_path):

@@ -369,3 +369,20 @@ def test_trials_of_tune_take_turns(tmp_path):
         (2, 4),
     ]
     assert grid.num_errors == 0
+
+
+def test_notebooks_show_functions_methods_and_references():
+    @ray.remote
+    def square(number):
+        return number * number
+
+    @ray.remote
+    class Adder:
+        def add(self, amount):
+            return amount
+
+    adder = Adder.remote()
+    assert "<td>State</td><td>ready</td>" in square.remote(2)._repr_html_()
+    assert "<td>Signature</td><td>(number)</td>" in square._repr_html_()
+    assert "<td>Signature</td><td>(amount)</td>" in adder.add._repr_html_()
+    assert "Adder</td></tr><tr><td>Id</td>" in adder._repr_html_()
