@@ -273,6 +273,42 @@ async def open_a_row(browser, actor):
     await text_of(browser, actor, "The whole error", "first line", HOSTILE)
 
 
+@ray.remote(num_cpus=0)
+class Prints:
+    def print(self, text):
+        print(text)
+        return os.getpid()
+
+
+def test_html_in_names_of_resources_and_in_printed_lines_is_shown_as_text(url):
+    printer = Prints.remote()
+    pid = ray.get(printer.print.remote(HOSTILE))
+    waits = counted.options(num_cpus=0, resources={HOSTILE: 1}).remote(False)
+    group = ray.util.placement_group([{HOSTILE: 2}], name=f"{HOSTILE} group")
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-waiting")
+            await text_of(browser, f"{{{HOSTILE}: 1}}", f"[{{{HOSTILE}: 2}}]", f"{HOSTILE} group")
+            assert await browser.evaluate("document.title") != "hit"
+            await pictures.open_page(browser, f"{base}/individual-ray-actors")
+            await text_of(browser, "Prints")
+            log = f"""deep().find((each) => each.href?.includes("ray-logs") &&
+              each.href.includes("{pid}") && !each.href.includes("stack"))?.href"""
+            await pictures.open_page(browser, await browser.evaluate(log))
+            await text_of(browser, HOSTILE)
+            assert await browser.evaluate("document.title") != "hit"
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+    ray.cancel(waits)
+    ray.util.remove_placement_group(group)
+    ray.kill(printer)
+
+
 WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].map(
   (each) => each.scrollWidth - each.clientWidth)"""
 
