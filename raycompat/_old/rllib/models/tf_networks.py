@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,15 @@ def normc_initializer(std: float = 1.0) -> Callable[..., Any]:
 class _Layers(TFModelV2):
     """A Keras model with outputs and values."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
         inputs, trunk, critic = self._layers()
         dense = import_keras().layers.Dense
         if self.num_outputs is None:

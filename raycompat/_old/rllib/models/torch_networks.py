@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,16 @@ class SlimFC(_Module):
 class FullyConnectedNetwork(TorchModelV2, _Module):
     """Dense layers: see `ModelV2`."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
         _Module.__init__(self)
-        TorchModelV2.__init__(self, *given, **named)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self._hidden_layers, width = self._hidden()
         shares = self.model_config.get("vf_share_layers", False)
         self._critic_layers = None if shares else self._hidden()[0]
