@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import raycompat as ray
 from raycompat.data.block import Bundle
 from raycompat.data.operators import MapOperator, Task
 from raycompat.data.tasks import TaskOutput
@@ -49,7 +50,8 @@ class ActorPoolStrategy:
     size : int, optional
         Number of actors, for a pool that does not grow.
     min_size, max_size : int, optional
-        Actors at first and at most. Default: 1 and no limit but the number of blocks.
+        Actors at first and at most. Default: 1 and no limit. The pool grows while calls wait and the
+        cluster has the CPUs and GPUs of one more actor; an actor takes 1 CPU by default.
     initial_size : int, optional
         Number of actors at the start. Default: `min_size`.
     max_tasks_in_flight_per_actor : int, optional
@@ -192,14 +194,34 @@ class _Worker:
 
 
 class ActorMapOperator(MapOperator):
-    """Gives each task to the actor of a pool that has least to do."""
+    """Gives each task to the actor of a pool that has least to do.
+
+    Parameters
+    ----------
+    name : str
+        Name of the operator.
+    start : callable
+        Starts an actor.
+    pool : ActorPoolStrategy
+        Numbers of actors and of calls.
+    room : float
+        For how many actors there are resources. The pool does not grow to more.
+    min_rows : int
+        Rows that a call should have at least.
+    """
 
     def __init__(
-        self, name: str, start: Callable[[], Any], pool: ActorPoolStrategy, min_rows: int = 1
+        self,
+        name: str,
+        start: Callable[[], Any],
+        pool: ActorPoolStrategy,
+        room: float,
+        min_rows: int = 1,
     ) -> None:
         super().__init__(name, _no_submission, cpus=0.0, min_rows=min_rows)
         self._start = start
         self._pool = pool
+        self._most = min(pool.max_size, max(pool.initial_size, room))
         self._in_flight = pool.max_tasks_in_flight_per_actor or _IN_FLIGHT
         self._workers: list[_Worker] = []
 
@@ -207,7 +229,7 @@ class ActorMapOperator(MapOperator):
         """Whether bundles wait, and an actor has room or may be started."""
         if not self._groups:
             return False
-        may_grow = len(self._workers) < self._pool.max_size
+        may_grow = len(self._workers) < self._most
         return may_grow or any(each.num_running < self._in_flight for each in self._workers)
 
     def next_task(self) -> Task:
@@ -215,7 +237,7 @@ class ActorMapOperator(MapOperator):
         while len(self._workers) < self._pool.initial_size:
             self._workers.append(_Worker(self._start()))
         worker = min(self._workers, key=lambda each: each.num_running)
-        if worker.num_running and len(self._workers) < self._pool.max_size:
+        if worker.num_running and len(self._workers) < self._most:
             worker = _Worker(self._start())
             self._workers.append(worker)
         group, slot = self._groups.popleft(), self._slot()
@@ -232,6 +254,19 @@ class ActorMapOperator(MapOperator):
     def release(self) -> None:
         """Release the actors, which then end."""
         self._workers.clear()
+
+
+def room_for_actors(options: Mapping[str, Any]) -> float:
+    """Return for how many actors with these options the cluster has CPUs and GPUs."""
+    num_gpus = options.get("num_gpus", 0)
+    needs = {"CPU": options.get("num_cpus", 0 if num_gpus else 1), "GPU": num_gpus}
+    resources = ray.cluster_resources()
+    if "num_cpus" in options:  # the actors keep these CPUs, and the tasks before them need one
+        resources["CPU"] = resources.get("CPU", 0) - 1
+    return min(
+        (resources.get(name, 0) // amount for name, amount in needs.items() if amount),
+        default=float("inf"),
+    )
 
 
 def _no_submission(slot: int, group: list[Bundle]) -> Sequence[Any]:

@@ -386,7 +386,8 @@ class Maps:
         )
         if isinstance(expr, Expr):
             step = TableStep(kept, (expr,))
-            return self._mapped(f"Filter({expr!r})", step, TaskPoolStrategy(), options)
+            pool = strategy(compute, None, expr._has_class())
+            return self._mapped(f"Filter({expr!r})", step, pool, options)
         if fn is None:
             step = TableStep(_kept, (str(expr),))
             condition.parse(str(expr))

@@ -14,7 +14,12 @@ from typing import Any, TypeAlias
 import raycompat as ray
 from raycompat.data import options, tasks
 from raycompat.data.block import Bundle
-from raycompat.data.compute import ActorMapOperator, ActorPoolStrategy, TaskPoolStrategy
+from raycompat.data.compute import (
+    ActorMapOperator,
+    ActorPoolStrategy,
+    TaskPoolStrategy,
+    room_for_actors,
+)
 from raycompat.data.context import DataContext
 from raycompat.data.datasource import ReadTask
 from raycompat.data.mixing import MixOperator, MixStoppingCondition
@@ -215,7 +220,8 @@ def _map(node: Map, context: DataContext, execution: int) -> Operator:
             actor = ray.remote(tasks.MapActor).options(**{**retries, **fixed, **of_each()})
             return actor.remote(transform)
 
-        return ActorMapOperator(node.name, start, node.compute, node.min_rows)
+        room = room_for_actors(fixed)
+        return ActorMapOperator(node.name, start, node.compute, room, node.min_rows)
 
     def submit(number: int, bundles: list[Bundle]) -> Any:
         function = tasks.map_blocks.options(**{"name": node.name, **fixed, **of_each()})

@@ -6,13 +6,16 @@ import contextlib
 import itertools
 import os
 import signal
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import raycompat as ray
+from raycompat.data.expressions import col, udf
 from raycompat.data.tasks import BLOCKS_AHEAD
 
 #: Bytes of shared memory that the cluster of these tests has.
@@ -249,3 +252,24 @@ def test_order_is_kept(data):
 def test_memory_of_batches_is_shared(data):
     batch = data.from_numpy(np.ones((100_000, 4))).take_batch(100_000)
     assert not batch["data"].flags.writeable
+
+
+@pytest.mark.parametrize("way", ["filter", "with_column", "map_batches", "half a CPU"])
+def test_a_pool_has_no_more_actors_than_there_are_cpus(data, tmp_path, way):
+    class Above:
+        def __init__(self):
+            (tmp_path / uuid.uuid4().hex).touch()
+
+        def __call__(self, values):
+            return pc.greater(values, 5) if isinstance(values, pa.ChunkedArray) else values
+
+    above = udf()(Above)()(col("id"))
+    rows = data.range(20, override_num_blocks=20)
+    made, count = {
+        "filter": (lambda: rows.filter(expr=above), 14),
+        "with_column": (lambda: rows.with_column("above", above), 20),
+        "map_batches": (lambda: rows.map_batches(Above), 20),
+        "half a CPU": (lambda: rows.map_batches(Above, num_cpus=0.5), 20),
+    }[way]
+    assert made().count() == count
+    assert 1 <= len(list(tmp_path.iterdir())) <= ray.cluster_resources()["CPU"]
