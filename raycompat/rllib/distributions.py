@@ -213,6 +213,33 @@ def tf_kl_divergence(layout: Layout, parameters: Any, others: Any) -> Any:
     return _sum_of_parts(_tf_kl_divergence, layout, parameters, others)
 
 
+class Terms(NamedTuple):
+    """What losses are made of; tensors of shape (rows,).
+
+    Parameters
+    ----------
+    log_probabilities : tensor
+        Of the actions, under the policy that learns.
+    entropies : tensor
+        In nats.
+    divergences : tensor or None
+        How far the policy is from the one that played; None where its parameters were not given.
+    """
+
+    log_probabilities: Any
+    entropies: Any
+    divergences: Any
+
+
+def tf_terms(layout: Layout, parameters: Any, actions: Any, played: Any = None) -> Terms:
+    """Return the terms of a loss; `played` are the parameters of the policy that played."""
+    return Terms(
+        tf_log_probability(layout, parameters, actions),
+        tf_entropy(layout, parameters),
+        None if played is None else tf_kl_divergence(layout, played, parameters),
+    )
+
+
 def _sum_of_parts(function: Callable[..., Any], layout: Layout, *parameters: Any) -> Any:
     if len(layout) == 1:
         return function(layout[0], *parameters)

@@ -75,6 +75,8 @@ class NetworkSpec:
     memory : Memory, optional
         What it remembers. Its inputs are sequences then, see `raycompat.rllib.memory`; and it has the
         further output ``states``, those after each sequence.
+    distribution : DistributionOfUser, optional
+        In place of the one that follows from the space of actions.
     """
 
     observation_shape: tuple[int, ...]
@@ -85,6 +87,7 @@ class NetworkSpec:
     custom_trunk: Callable[[tuple[int, ...]], Any] | None = None
     gives_heads: bool = False
     memory: Memory | None = None
+    distribution: Any = None
 
     @property
     def is_dense(self) -> bool:
@@ -161,6 +164,9 @@ def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[An
 class Forward(Protocol):
     """A network that acts."""
 
+    #: The network of a user's class; None where it is made of options.
+    of_class: Any
+
     def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the outputs of each head, of shape (rows, num_outputs)."""
 
@@ -180,6 +186,8 @@ class NumpyForward:
     ----------
     spec : NetworkSpec
     """
+
+    of_class: Any = None
 
     def __init__(self, spec: NetworkSpec) -> None:
         self._spec = spec
@@ -305,6 +313,12 @@ class KerasNetwork:
         return self.model(observations, training=False)
 
     @property
+    def of_class(self) -> Any:
+        """The network of a user's class; None where it is made of options."""
+        layers = (getattr(layer, "of_class", None) for layer in self._layers)
+        return next((each for each in layers if each is not None), None)
+
+    @property
     def variables(self) -> list[Any]:
         """The variables that learn."""
         found: list[Any] = self.model.trainable_variables
@@ -370,6 +384,7 @@ class KerasForward:
         self._network = KerasNetwork(spec, seed=0)
         self._has_memory = spec.memory is not None
         self._forward = tf.function(self._network.__call__, reduce_retracing=True)
+        self.of_class = self._network.of_class
 
     def set_weights(self, weights: Weights) -> None:
         """Replace all weights."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,7 +48,12 @@ class StochasticPolicy:
 
     def __init__(self, network: NetworkSpec, layout: Layout) -> None:
         self._forward = make_forward(network)
-        self._layout = layout
+        of_user = network.distribution
+        self._distribution_of = (
+            partial(distribution_of, layout)
+            if of_user is None
+            else of_user.for_acting(self._forward.of_class)
+        )
         self._memory = network.memory
         self._has_critic = any(head.name == "value" for head in network.heads)
 
@@ -57,7 +63,7 @@ class StochasticPolicy:
         """Return actions; remember the parameters of their distributions, and the values."""
         outputs = self._forward(observations)
         parameters = outputs["policy"]
-        distribution = distribution_of(self._layout, parameters)
+        distribution = self._distribution_of(parameters)
         actions = distribution.sample(rng) if explore else distribution.mode()
         extras = {
             "parameters": parameters,

@@ -134,7 +134,19 @@ class PolicySetup:
             custom_trunk=source,
             gives_heads=True,
             memory=Memory(states, length) if states else None,
+            distribution=self.distribution(),
         )
+
+    def distribution(self) -> Any:
+        """Return the distribution of actions that the user registered; None without one."""
+        named = self.config.model["custom_action_dist"]
+        if named is None:
+            return None
+        from raycompat._old.rllib.action_distributions import DistributionOfUser
+        from raycompat.rllib.models.catalog import registered_action_dist
+
+        cls = registered_action_dist(named)
+        return DistributionOfUser(cls, self.action_space, self.decode.layout, self.config.model)
 
     def memory(self) -> Memory | None:
         """Return the memory that the model's options ask for; None without one.
@@ -194,7 +206,9 @@ class PolicySetup:
         UnsupportedSpaceException
             When deviations are to be free, and an action is not made of numbers alone.
         """
-        layout = self.decode.layout
+        layout, of_user = self.decode.layout, self.distribution()
+        if of_user is not None:
+            return Head("policy", of_user.num_parameters, hiddens, 0.01)
         count = num_parameters(layout)
         if not self.config.model["free_log_std"]:
             return Head("policy", count, hiddens, 0.01)
@@ -229,7 +243,13 @@ class PolicySetup:
         )
         own = (() if shares else hiddens) + tuple(model["head_fcnet_hiddens"])
         heads = (self.policy_head(own), Head("value", 1, own, 1.0))
-        return NetworkSpec(heads=heads, trunk=hiddens if shares else (), memory=memory, **body)
+        return NetworkSpec(
+            heads=heads,
+            trunk=hiddens if shares else (),
+            memory=memory,
+            distribution=self.distribution(),
+            **body,
+        )
 
 
 @dataclass(frozen=True)

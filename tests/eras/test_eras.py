@@ -108,6 +108,12 @@ EXPECTED = {
         Updated: ClippedTrainer True
         Torch: True
         """,
+    "distributions_of_2021": """
+        Actions: [(0, 0), (1, 1)]
+        Actions: [(0, 0), (1, 1)]
+        Chained: {'tf': True, 'torch': True}
+        Numbers: True
+        """,
     "sgd_of_2021": """
         Samples: 64 1 4
         Learnt: True

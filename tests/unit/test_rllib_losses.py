@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from raycompat.rllib.distributions import (
     tf_entropy,
     tf_kl_divergence,
     tf_log_probability,
+    tf_terms,
 )
 from raycompat.rllib.learner import check_finite
 from raycompat.rllib.networks import (
@@ -28,7 +31,11 @@ from raycompat.rllib.networks import (
 )
 
 HALF = np.log(np.array([[0.5, 0.5]], np.float32))
-OPTIONS = {"layout": (Part(True, 2),), "vf_clip_param": 10.0, "vf_loss_coeff": 0.5}
+OPTIONS = {
+    "terms": partial(tf_terms, (Part(True, 2),)),
+    "vf_clip_param": 10.0,
+    "vf_loss_coeff": 0.5,
+}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -70,7 +77,7 @@ def test_the_actor_critic_loss_by_hand():
         targets=np.array([5.0], np.float32),
     )
     outputs = constants(policy=HALF, value=np.array([[2.0]], np.float32))
-    total, _ = actor_critic_loss(outputs, batch, (Part(True, 2),), 0.5, 0.1)
+    total, _ = actor_critic_loss(outputs, batch, partial(tf_terms, (Part(True, 2),)), 0.5, 0.1)
     assert float(total) == pytest.approx(2 * np.log(2) + 0.5 * 4.5 - 0.1 * np.log(2))
 
 

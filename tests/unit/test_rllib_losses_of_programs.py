@@ -7,8 +7,10 @@ import pytest
 from gymnasium import spaces
 
 from raycompat._old.rllib.action_distributions import (
+    Categorical,
     TFActionDistribution,
     TorchActionDistribution,
+    TorchCategorical,
     distribution_class,
 )
 from raycompat._old.rllib.algorithms import PG
@@ -389,3 +391,70 @@ def test_gradients_of_unknown_variables_are_refused():
     ):
         with pytest.raises(ValueError, match="'other' is not a variable of the network"):
             changes_of(with_gradients(compute))
+
+
+class Shifted(Categorical):
+    """Logits of a network, with a point more for the last choice; it has no divergence."""
+
+    def __init__(self, inputs, model=None):
+        super().__init__(inputs + np.eye(2, dtype=np.float32)[1], model)
+
+    def kl(self, other):
+        raise NotImplementedError
+
+
+class TorchShifted(TorchCategorical):
+    """The same in PyTorch."""
+
+    def __init__(self, inputs, model=None):
+        super().__init__(inputs + torch.eye(2)[1], model)
+
+
+def of_distribution(distribution, base=ActorCriticLearner):
+    """Return a learner by a distribution of a program."""
+    ModelCatalog.register_custom_action_dist("of_tests", distribution)
+    config = A2CConfig() if base is ActorCriticLearner else PPOConfig()
+    model = {"custom_action_dist": "of_tests", "fcnet_hiddens": [4]}
+    config.training(lr=0.01, model=model)
+    setup = PolicySetup(config, NUMBERS, spaces.Discrete(2))
+    cls = learner_with(base, None, None, setup.distribution())
+    return cls(setup, cls.network_of(setup), 3)
+
+
+def test_gradients_of_a_distribution_are_the_same_in_both_frameworks():
+    weights = []
+    for distribution in (Shifted, TorchShifted):
+        learner = of_distribution(distribution)
+        before = learner.get_weights()
+        for _ in range(3):
+            learner.learn([columns()], 12)
+        weights.append(learner.get_weights())
+        assert not np.allclose(before[0], weights[-1][0])
+    for ours, theirs in zip(*weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("distribution", [Shifted, TorchShifted])
+def test_a_policy_acts_by_a_distribution(distribution):
+    learner = of_distribution(distribution)
+    policy = learner.policy_class(learner.network, learner.layout)
+    policy.set_weights(learner.get_weights())
+    seen = np.zeros((2000, 3), np.float32)  # the logits are 0, so those drawn from are 0 and 1
+    actions, extras = policy.act(seen, np.random.default_rng(1), True)
+    chance = np.e / (1 + np.e)
+    assert actions.mean() == pytest.approx(chance, abs=0.05)
+    expected = np.log(np.where(actions == 1, chance, 1 - chance))
+    np.testing.assert_allclose(extras["log_probabilities"], expected, atol=1e-5)
+    assert policy.act(seen[:2], np.random.default_rng(1), False)[0].tolist() == [1, 1]
+
+
+def test_a_distribution_that_cannot_be_learned_by_is_refused():
+    with pytest.raises(UnsupportedRayFeatureError, match="custom_action_dist=Shifted"):
+        of_distribution(Shifted, DQNLearner)
+    with pytest.raises(TypeError, match="TorchDistributionWrapper"):
+        ModelCatalog.register_custom_action_dist("function", lambda inputs, model: None)
+    setup = PolicySetup(
+        PPOConfig().training(model={"custom_action_dist": "unknown"}), NUMBERS, spaces.Discrete(2)
+    )
+    with pytest.raises(ValueError, match="register_custom_action_dist"):
+        setup.distribution()

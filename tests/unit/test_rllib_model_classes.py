@@ -78,21 +78,21 @@ def test_observations_have_the_form_of_their_space():
     made = layer(Told, space, custom_model_config={"width": 7})
     flat = np.arange(9, dtype=np.float32)[None]
     made(flat)
-    given = made._network.given
+    given = made.of_class.given
     assert {key: np.asarray(given["obs"][key]).tolist() for key in "ab"} == {
         "a": [[[0, 1], [2, 3]]],
         "b": [[4, 5]],
     }
     assert np.asarray(given["obs"]["c"][0]).tolist() == [[6, 7, 8]]
     assert np.asarray(given["obs_flat"]).tolist() == flat.tolist()
-    assert made._network.width == 7
-    assert made._network.obs_space.original_space is space
-    assert made._network.model_config["custom_options"] == {"width": 7}
+    assert made.of_class.width == 7
+    assert made.of_class.obs_space.original_space is space
+    assert made.of_class.model_config["custom_options"] == {"width": 7}
 
 
 def test_a_class_may_read_its_options_from_the_config():
     made = layer(FullyConnectedNetwork, custom_model_config={"width": 7})
-    assert made._network.model_config["custom_model_config"] == {"width": 7}
+    assert made.of_class.model_config["custom_model_config"] == {"width": 7}
 
 
 def test_a_network_of_pytorch_has_the_gradients_of_pytorch():
@@ -108,7 +108,7 @@ def test_a_network_of_pytorch_has_the_gradients_of_pytorch():
         return outputs, tape.gradient(loss, [w.value for w in made.trainable_weights])
 
     outputs, found = gradients(inputs)
-    network = made._network
+    network = made.of_class
     expected, _ = network({"obs": torch.tensor(inputs)})
     loss = (expected**2).sum() + (3 * network.value_function()).sum()
     assert np.allclose(outputs, expected.detach().numpy(), atol=1e-6)
@@ -351,14 +351,14 @@ def test_flat_observations_of_images_are_vectors():
     source = ModelSource(Told, space, spaces.Discrete(2), 2, OPTIONS, True)
     made = source(space.shape)
     assert made(np.zeros((2, 4, 5, 3), np.float32))[0].shape == (2, 2)
-    given = made._network.given
+    given = made.of_class.given
     assert (given["obs"].shape, given["obs_flat"].shape) == ((2, 4, 5, 3), (2, 60))
 
 
 def test_options_that_a_class_does_not_take_are_said(caplog):
     made = layer(Told, custom_model_config={"width": 7, "breadth": 8})
-    assert made._network.width == 0
-    assert made._network.model_config["custom_model_config"] == {"width": 7, "breadth": 8}
+    assert made.of_class.width == 0
+    assert made.of_class.model_config["custom_model_config"] == {"width": 7, "breadth": 8}
     assert "Told has no parameters ['breadth']" in caplog.text
     caplog.clear()
     layer(FullyConnectedNetwork, custom_model_config={"width": 7})

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from raycompat.rllib.algorithms.ppo import (
     normalized_advantages,
     with_advantages,
 )
+from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import check_finite
 from raycompat.rllib.memory import learned_steps, outputs_for, sequences_of
@@ -111,7 +113,9 @@ class Functions:
     mixins: tuple[type[Any], ...] = ()
 
 
-def learner_with(base: type[Any], policy_class: Any, model_class: Any) -> type[Any]:
+def learner_with(
+    base: type[Any], policy_class: Any, model_class: Any, distribution: Any = None
+) -> type[Any]:
     """Return a learner with the functions of a policy and of a network; itself where there are none.
 
     Parameters
@@ -122,6 +126,8 @@ def learner_with(base: type[Any], policy_class: Any, model_class: Any) -> type[A
         Its ``functions`` count.
     model_class : type or None
         Its method ``custom_loss`` counts.
+    distribution : DistributionOfUser, optional
+        Of actions, by which the loss is computed.
 
     Raises
     ------
@@ -130,13 +136,21 @@ def learner_with(base: type[Any], policy_class: Any, model_class: Any) -> type[A
     """
     functions: Functions | None = getattr(policy_class, "functions", None)
     has_loss = model_class is not None and model_class.custom_loss is not ModelV2.custom_loss
-    if functions is None and not has_loss:
+    if functions is None and not has_loss and distribution is None:
         return base
     if functions is None:
-        is_torch = issubclass(model_class, TorchModelV2)
+        is_torch = model_class is not None and issubclass(model_class, TorchModelV2)
         functions = Functions("torch" if is_torch else "tf")
-    if not issubclass(base, ActorCriticLearner | PPOLearner):
-        what = f"{model_class.__name__}.custom_loss" if has_loss else policy_class.__name__
+    can_learn = issubclass(base, ActorCriticLearner | PPOLearner)
+    if distribution is not None:
+        can_learn = base in (ActorCriticLearner, PPOLearner)
+        framework = "torch" if distribution.is_torch else functions.framework
+        functions = dataclasses.replace(functions, framework=framework)
+    if not can_learn:
+        if distribution is not None:
+            what = f"custom_action_dist={distribution.cls.__name__}"
+        else:
+            what = f"{model_class.__name__}.custom_loss" if has_loss else policy_class.__name__
         name = base.__name__.removesuffix("Learner")
         raise UnsupportedRayFeatureError(
             f"{what} in {name}", f"{name} learns by its own loss", _CAN
@@ -172,7 +186,10 @@ class PolicyOfFunctions:
         self.observation_space, self.action_space = setup.observation_space, setup.action_space
         self.model = ModelOfLoss(learner, setup.encode.shape)
         kind = TorchActionDistribution if framework == "torch" else TFActionDistribution
-        self.dist_class = distribution_class(learner.layout, kind)
+        of_user = learner.network.distribution
+        self.dist_class = (
+            distribution_class(learner.layout, kind) if of_user is None else of_user.cls
+        )
         self.device = "cpu"
 
     def loss_initialized(self) -> bool:
@@ -201,9 +218,8 @@ class ModelOfLoss:
         self._network, self.memory = learner.learner.network, learner.network.memory
         self._is_torch, self._shape = learner.functions.framework == "torch", shape
         self.base_model = self._network.model
-        layers = (getattr(layer, "_network", None) for layer in self.base_model.layers)
         #: The network of a class; None where it is made of options.
-        self.of_class = next((each for each in layers if isinstance(each, ModelV2)), None)
+        self.of_class = self._network.of_class
         self._batch: Any = None
         self._own: dict[str, Any] = {}
         self._last: dict[str, Any] = {}
@@ -367,6 +383,8 @@ class _WithFunctions(KerasLearner):
             minibatch = {name: column[chosen] for name, column in batch.items()}
             statistics = self._learn_once(minibatch, num_steps)
             check_finite({"total_loss": statistics["total_loss"]}, f"After {num_steps} steps")
+        if isinstance(self, PPOLearner) and "mean_kl_loss" in statistics:
+            self.adapt(statistics["mean_kl_loss"])
         return statistics
 
     def _batch_of(self: Any, parts: list[Columns]) -> Columns:
@@ -494,11 +512,17 @@ class _WithFunctions(KerasLearner):
         return _mean(loss), parts
 
     def _loss_of_algorithm(self: Any, outputs: Any, steps: Any, num_steps: int) -> Any:
+        of_user, model = self.network.distribution, self._policy.model
+        terms_of = (
+            partial(tf_terms, self.layout)
+            if of_user is None
+            else of_user.for_learning(model.of_class, self.functions.framework == "torch")
+        )
         if isinstance(self, PPOLearner):
-            return self.loss(outputs, steps, num_steps)
+            return self.loss(outputs, steps, num_steps, terms_of)
         settings = self.config
         entropy_coeff = scheduled(settings.entropy_coeff, num_steps)
-        return actor_critic_loss(outputs, steps, self.layout, settings.vf_loss_coeff, entropy_coeff)
+        return actor_critic_loss(outputs, steps, terms_of, settings.vf_loss_coeff, entropy_coeff)
 
     def _gradients_by(self: Any, tape: Any, loss: Any) -> Any:
         """Return the gradients of a loss, which may be a tensor of PyTorch."""

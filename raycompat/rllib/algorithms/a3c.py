@@ -11,7 +11,9 @@ plays a few steps, from which the gradient of `actor_critic_loss` is computed.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +22,7 @@ from raycompat._surface.modules import names_of
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.distributions import Layout, tf_entropy, tf_log_probability
+from raycompat.rllib.distributions import Layout, Terms, tf_terms
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import Columns, Runner, RunnerState, Sample
@@ -89,7 +91,7 @@ class A2CConfig(A3CConfig):
 def actor_critic_loss(
     outputs: dict[str, Any],
     batch: dict[str, Any],
-    layout: Layout,
+    terms_of: Callable[..., Terms],
     vf_loss_coeff: float,
     entropy_coeff: Any,
 ) -> tuple[Any, dict[str, Any]]:
@@ -101,8 +103,8 @@ def actor_critic_loss(
         The heads ``policy``, of shape (rows, parameters), and ``value``, of shape (rows, 1).
     batch : dict of tensors, of shape (rows, ...)
         ``actions``, ``advantages``, and ``targets`` of the critic.
-    layout : tuple of Part
-        Of actions.
+    terms_of : callable
+        Of parameters and actions; see `tf_terms`.
     vf_loss_coeff : float
     entropy_coeff : scalar
         How much a policy is rewarded for being random.
@@ -113,10 +115,10 @@ def actor_critic_loss(
     """
     import tensorflow as tf
 
-    logs = tf_log_probability(layout, outputs["policy"], batch["actions"])
-    policy_loss = -tf.reduce_mean(logs * batch["advantages"])
+    terms = terms_of(outputs["policy"], batch["actions"])
+    policy_loss = -tf.reduce_mean(terms.log_probabilities * batch["advantages"])
     vf_loss = 0.5 * tf.reduce_mean((outputs["value"][:, 0] - batch["targets"]) ** 2)
-    entropy = tf.reduce_mean(tf_entropy(layout, outputs["policy"]))
+    entropy = tf.reduce_mean(terms.entropies)
     total = policy_loss + vf_loss_coeff * vf_loss - entropy_coeff * entropy
     return total, {
         "policy_loss": policy_loss,
@@ -212,10 +214,12 @@ def compiled_gradients(network: KerasNetwork, layout: Layout) -> Any:
     """Return the function that gives the gradient of a batch, and the parts of the loss."""
     import tensorflow as tf
 
+    terms_of = partial(tf_terms, layout)
+
     def gradients(batch: dict[str, Any], vf_loss_coeff: Any, entropy_coeff: Any) -> Any:
         with tf.GradientTape() as tape:
             outputs, steps = outputs_for(network, batch)
-            loss, parts = actor_critic_loss(outputs, steps, layout, vf_loss_coeff, entropy_coeff)
+            loss, parts = actor_critic_loss(outputs, steps, terms_of, vf_loss_coeff, entropy_coeff)
         return tape.gradient(loss, network.variables), parts
 
     return compiled_for_any_rows(gradients)

@@ -250,7 +250,9 @@ class Algorithm(Trainable):
         from raycompat._old.rllib.losses import learner_with
 
         base = self._learner_class_of(config)
-        cls = self._learner_classes[name] = learner_with(base, policy_class, setup.custom_class())
+        cls = self._learner_classes[name] = learner_with(
+            base, policy_class, setup.custom_class(), setup.distribution()
+        )
         self._setups[name] = setup
         self._plans[name] = setup.plan(cls.policy_class, cls.network_of(setup))
 

@@ -148,6 +148,7 @@ MODEL: dict[str, Any] = {
     "head_fcnet_hiddens": [],
     "custom_model": None,
     "custom_model_config": {},
+    "custom_action_dist": None,
     "max_seq_len": 20,
     "use_lstm": False,
     "lstm_cell_size": 256,

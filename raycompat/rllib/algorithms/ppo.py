@@ -11,6 +11,7 @@ Schulman et al., "Proximal policy optimization algorithms" (arXiv 1707.06347). I
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.distributions import tf_entropy, tf_kl_divergence, tf_log_probability
+from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
 from raycompat.rllib.memory import Memory, learned_steps, outputs_for
@@ -104,7 +105,7 @@ def ppo_loss(
     coefficients : dict of scalars
         ``clip``, ``entropy``, ``kl``.
     options : dict
-        ``layout``, ``vf_clip_param``, ``vf_loss_coeff``.
+        ``terms`` (see `tf_terms`), ``vf_clip_param``, ``vf_loss_coeff``.
 
     Returns
     -------
@@ -118,15 +119,13 @@ def ppo_loss(
     """
     import tensorflow as tf
 
-    layout = options["layout"]
-    parameters = outputs["policy"]
-    logs = tf_log_probability(layout, parameters, batch["actions"])
-    ratio = tf.exp(logs - batch["log_probabilities"])
+    terms = options["terms"](outputs["policy"], batch["actions"], batch["parameters"])
+    ratio = tf.exp(terms.log_probabilities - batch["log_probabilities"])
     advantages, clip = batch["advantages"], coefficients["clip"]
     clipped = tf.clip_by_value(ratio, 1 - clip, 1 + clip)
     policy_loss = -tf.reduce_mean(tf.minimum(ratio * advantages, clipped * advantages))
-    kl = tf.reduce_mean(tf_kl_divergence(layout, batch["parameters"], parameters))
-    entropy = tf.reduce_mean(tf_entropy(layout, parameters))
+    kl = tf.reduce_mean(terms.divergences)
+    entropy = tf.reduce_mean(terms.entropies)
     squared = (outputs["value"][:, 0] - batch["targets"]) ** 2
     vf_loss = tf.reduce_mean(tf.minimum(squared, options["vf_clip_param"]))
     total = (
@@ -171,7 +170,7 @@ class PPOLearner(KerasLearner):
         settings = self.config
         self._kl_coeff = settings.kl_coeff if settings.use_kl_loss else 0.0
         self._options = {
-            "layout": self.layout,
+            "terms": partial(tf_terms, self.layout),
             "vf_clip_param": float(settings.vf_clip_param or np.inf),
             "vf_loss_coeff": float(settings.vf_loss_coeff) * bool(settings.use_critic),
         }
@@ -209,9 +208,7 @@ class PPOLearner(KerasLearner):
         found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
         statistics = {name: float(value) for name, value in found.items()}
         check_finite(statistics, f"PPO, after {num_steps} steps")
-        if settings.use_kl_loss:
-            divergence = statistics["mean_kl_loss"]
-            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, divergence, settings.kl_target)
+        self.adapt(statistics["mean_kl_loss"])
         return {
             **statistics,
             "curr_kl_coeff": coefficients["kl"],
@@ -221,6 +218,12 @@ class PPOLearner(KerasLearner):
             "kl_coefficient": coefficients["kl"],
         }
 
+    def adapt(self, divergence: float) -> None:
+        """Adapt the coefficient of the divergence to how far the policy has moved."""
+        settings = self.config
+        if settings.use_kl_loss:
+            self._kl_coeff = adapted_kl_coeff(self._kl_coeff, divergence, settings.kl_target)
+
     def _coefficients(self, num_steps: int) -> dict[str, float]:
         settings = self.config
         return {
@@ -229,9 +232,12 @@ class PPOLearner(KerasLearner):
             "kl": self._kl_coeff,
         }
 
-    def loss(self, outputs: dict[str, Any], batch: dict[str, Any], num_steps: int) -> Any:
+    def loss(
+        self, outputs: dict[str, Any], batch: dict[str, Any], num_steps: int, terms: Any = None
+    ) -> Any:
         """Return the loss of a minibatch after a number of steps, and its parts; see `ppo_loss`."""
-        return ppo_loss(outputs, batch, self._coefficients(num_steps), self._options)
+        options = self._options if terms is None else {**self._options, "terms": terms}
+        return ppo_loss(outputs, batch, self._coefficients(num_steps), options)
 
     def batch(self, parts: list[Columns]) -> Columns:
         """Return the valid steps of samples in one, with advantages and targets."""

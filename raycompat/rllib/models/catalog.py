@@ -14,6 +14,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.policy_spec import PolicySpec
 
 _models: dict[str, Callable[..., Any]] = {}
+_action_dists: dict[str, Callable[..., Any]] = {}
+#: What was registered for an option of networks.
+_REGISTERED = {"custom_model": _models, "custom_action_dist": _action_dists}
 
 
 class ModelCatalog:
@@ -61,13 +64,37 @@ class ModelCatalog:
         _models[model_name] = model_class
 
     @staticmethod
-    def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> Never:
-        """Refuse distributions of users: that of actions follows from their space."""
-        _refuse(
-            f"ModelCatalog.register_custom_action_dist({action_dist_name!r})",
-            "The distribution of actions follows from their space",
-            "let the environment have a Tuple or Dict space of actions",
-        )
+    def register_custom_action_dist(action_dist_name: str, action_dist_class: type[Any]) -> None:
+        """Give a distribution of actions a name, for ``model={"custom_action_dist": name}``.
+
+        Parameters
+        ----------
+        action_dist_name : str
+        action_dist_class : type
+            A subclass of ``ActionDistribution``, ``TFActionDistribution`` or
+            ``TorchDistributionWrapper``. It is made with the outputs of the network and the network,
+            and has the methods ``sample``, ``deterministic_sample``, ``logp``, ``entropy``, for PPO
+            ``kl``, and the static method ``required_model_output_shape``.
+
+        Raises
+        ------
+        TypeError
+            When it is not such a class.
+
+        Notes
+        -----
+        PG, A2C and PPO learn by it. In TensorFlow, actions are drawn in a ``tf.function`` by the
+        generator of TensorFlow, which the option ``seed`` does not set.
+        """
+        from raycompat._old.rllib.action_distributions import ActionDistribution
+
+        is_class = isinstance(action_dist_class, type)
+        if not (is_class and issubclass(action_dist_class, ActionDistribution)):
+            raise TypeError(
+                f"action_dist_class={action_dist_class!r}: expected a subclass of "
+                "TFActionDistribution or TorchDistributionWrapper."
+            )
+        _action_dists[action_dist_name] = action_dist_class
 
     @staticmethod
     def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: Any) -> Never:
@@ -210,7 +237,8 @@ def bringing_models(options: Any) -> Any:
         found = copy.copy(options)  # of the same class
         for key, value in options.items():
             if key not in _VALUES_OF_USERS:
-                found[key] = _bringing(value) if key == "custom_model" else bringing_models(value)
+                names = _REGISTERED.get(key)
+                found[key] = bringing_models(value) if names is None else _bringing(value, names)
         return found
     if type(options) in (list, tuple):
         return type(options)(bringing_models(each) for each in options)
@@ -219,13 +247,15 @@ def bringing_models(options: Any) -> Any:
     return options
 
 
-def _bringing(name: Any) -> Any:
+def _bringing(name: Any, names: Mapping[str, Callable[..., Any]]) -> Any:
     if isinstance(name, dict):
         is_grid = [*name] == ["grid_search"] and isinstance(name["grid_search"], list)
         return (
-            {"grid_search": [_bringing(each) for each in name["grid_search"]]} if is_grid else name
+            {"grid_search": [_bringing(each, names) for each in name["grid_search"]]}
+            if is_grid
+            else name
         )
-    make = _models.get(name) if isinstance(name, str) else None
+    make = names.get(name) if isinstance(name, str) else None
     return name if make is None else RegisteredModel(name, make)
 
 
@@ -250,17 +280,33 @@ def registered_model(model: str | Callable[..., Any]) -> Callable[..., Any]:
     ValueError
         When the name was not registered.
     """
-    if isinstance(model, RegisteredModel):
-        return model.make
-    if isinstance(model, str):
-        if model not in _models:
-            near = difflib.get_close_matches(model, _models) or sorted(_models)
+    return _registered(model, "custom_model", "function")
+
+
+def registered_action_dist(distribution: str | type[Any]) -> Any:
+    """Return the distribution of actions that was registered under a name.
+
+    Raises
+    ------
+    ValueError
+        When the name was not registered.
+    """
+    return _registered(distribution, "custom_action_dist", "class")
+
+
+def _registered(given: Any, option: str, kind: str) -> Callable[..., Any]:
+    if isinstance(given, RegisteredModel):
+        return given.make
+    names = _REGISTERED[option]
+    if isinstance(given, str):
+        if given not in names:
+            near = difflib.get_close_matches(given, names) or sorted(names)
             raise ValueError(
-                f"custom_model={model!r}: no model has this name. The names are {near}. Register it "
-                "with ModelCatalog.register_custom_model(name, function)."
+                f"{option}={given!r}: nothing was registered by this name. The names are {near}. "
+                f"Register it with ModelCatalog.register_{option}(name, {kind})."
             )
-        return _models[model]
-    return model
+        return names[given]
+    return given  # type: ignore[no-any-return]
 
 
 def _made(model: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...]) -> Any:

@@ -298,13 +298,13 @@ def _keras_layer(keras: Any) -> Any:
 
         def __init__(self, source: ModelSource, model: ModelV2, shape: tuple[int, ...]) -> None:
             super().__init__()
-            self._source, self._network, self._shape = source, model, shape
+            self._source, self.of_class, self._shape = source, model, shape
             #: Keras tracks the layers and variables of a list.
             self.parts = _parts_of(model, (keras.layers.Layer, keras.Variable), set())
 
         def call(self, inputs: Any) -> Any:
             with tf.GradientTape() as tape:
-                found = self._source.run(self._network, inputs, self._shape, keras.ops)
+                found = self._source.run(self.of_class, inputs, self._shape, keras.ops)
             self._check_variables(tape.watched_variables())
             return found
 
@@ -315,7 +315,7 @@ def _keras_layer(keras: Any) -> Any:
             known = {id(weight.value) for weight in self.weights}
             unknown = [f"{each.name} {tuple(each.shape)}" for each in used if id(each) not in known]
             if unknown:
-                name = type(self._network).__name__
+                name = type(self.of_class).__name__
                 raise ValueError(
                     f"{name}.forward uses variables that do not learn, because they are not among "
                     f"the network's: {unknown}. Keep Keras layers and keras.Variable (in place of "
@@ -412,7 +412,7 @@ def _torch_layer(keras: Any) -> Any:
 
         def __init__(self, source: ModelSource, model: Any, shape: tuple[int, ...]) -> None:
             super().__init__()
-            self._network, self._computation = model, _Computation(source, model, shape)
+            self.of_class, self._computation = model, _Computation(source, model, shape)
             self._computation.check()
             self._sizes = [source.num_outputs, *([1] if source.gives_value else [])]
             states = model.get_initial_state()
