@@ -97,7 +97,8 @@ class Report:
         """Write the file, in place of an older one."""
         ask = self._session.rpc
         ask(Overview())  # its answer comes after the reports of all ended calls
-        self._sync(self._of_dask.__aexit__, None, None, None, code=shlex.join(sys.argv))
+        code = html.escape(shlex.join(sys.argv))  # Dask shows it as HTML
+        self._sync(self._of_dask.__aexit__, None, None, None, code=code)
         found = ask(Overview())
         failed = ask(
             ListRows("tasks", [("state", "=", "FAILED")], limit=_MOST_FAILURES, detail=True)

@@ -144,7 +144,8 @@ class Draining:
 
     async def _close(self, address: str, drain: Drain, *, is_late: bool) -> None:
         """Move a node's values to other nodes and close it; at the deadline also where that fails."""
-        self._parts.restarts.note_end(address, f" The node was drained: {drain.message}.")
+        text = f" The node was drained: {drain.message}."
+        self._parts.restarts.note_end(address, text)
         try:
             async with asyncio.timeout(_MOVE_S if is_late else None):
                 if await adapter.retire_worker(self._scheduler, address):
@@ -157,6 +158,7 @@ class Draining:
             return  # it has left, or there is another request
         if is_late:
             logger.warning("No other node took all values of the drained node %s.", address)
+            self._parts.restarts.note_end(address, text)  # an earlier try may have forgotten it
             await adapter.close_worker(self._scheduler, address)
         else:
             self._parts.restarts.forget_end(address)

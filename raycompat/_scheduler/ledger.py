@@ -20,6 +20,9 @@ CRITICAL_RESOURCES: Final = ("CPU", "memory", "object_store_memory")
 #: Nodes are filled in order up to this utilisation; then the least utilised is taken, as in Ray.
 SPREAD_THRESHOLD: Final = 0.5
 
+#: The most resources of which the freest node is kept.
+_MANY_NAMES: Final = 1000
+
 #: GPUs by index, with the units of each that are held, or free.
 Slots = tuple[tuple[int, int], ...]
 
@@ -294,6 +297,9 @@ class Ledger:
         node = max(among, key=lambda each: each.free.get(resource, 0), default=None)
         if node is None:
             return 0
+        if len(self._freest) > _MANY_NAMES:
+            self._freest.clear()
+            self._num_seen.clear()
         self._freest[resource], self._num_seen[resource] = node, self.changes.count
         return node.free.get(resource, 0)
 

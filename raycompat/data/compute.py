@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: Default number of calls at an actor: one runs, and one waits.
 _IN_FLIGHT = 2
+
+#: Seconds until the resources of the cluster are looked at again for a pool that does not fit.
+_ROOM_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -191,10 +196,15 @@ def _given(compute: Any, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy
 class _Worker:
     handle: Any
     num_running: int = 0
+    #: Whether it may get calls: those that are added later may have to wait for resources.
+    is_ready: bool = True
 
 
 class ActorMapOperator(MapOperator):
     """Gives each task to the actor of a pool that has least to do.
+
+    When all actors are busy, one more is started, which gets calls when it has begun. So no call waits
+    for an actor for which there is no room now.
 
     Parameters
     ----------
@@ -204,8 +214,8 @@ class ActorMapOperator(MapOperator):
         Starts an actor.
     pool : ActorPoolStrategy
         Numbers of actors and of calls.
-    room : float
-        For how many actors there are resources. The pool does not grow to more.
+    room : callable
+        Returns for how many actors there are resources now. The pool does not grow to more.
     min_rows : int
         Rows that a call should have at least.
     """
@@ -215,36 +225,59 @@ class ActorMapOperator(MapOperator):
         name: str,
         start: Callable[[], Any],
         pool: ActorPoolStrategy,
-        room: float,
+        room: Callable[[], float],
         min_rows: int = 1,
     ) -> None:
         super().__init__(name, _no_submission, cpus=0.0, min_rows=min_rows)
         self._start = start
         self._pool = pool
-        self._most = min(pool.max_size, max(pool.initial_size, room))
+        self._room = room
+        self._room_asked_at = -math.inf
+        self._has_room = False
         self._in_flight = pool.max_tasks_in_flight_per_actor or _IN_FLIGHT
         self._workers: list[_Worker] = []
 
     def has_task(self) -> bool:
-        """Whether bundles wait, and an actor has room or may be started."""
+        """Whether bundles wait, and an actor takes one."""
         if not self._groups:
             return False
-        may_grow = len(self._workers) < self._most
-        return may_grow or any(each.num_running < self._in_flight for each in self._workers)
+        return not self._workers or any(
+            each.is_ready and each.num_running < self._in_flight for each in self._workers
+        )
 
     def next_task(self) -> Task:
         """Return the task for the next bundles, and the actor for it."""
         while len(self._workers) < self._pool.initial_size:
             self._workers.append(_Worker(self._start()))
-        worker = min(self._workers, key=lambda each: each.num_running)
-        if worker.num_running and len(self._workers) < self._most:
-            worker = _Worker(self._start())
-            self._workers.append(worker)
+        ready = [each for each in self._workers if each.is_ready]
+        worker = min(ready, key=lambda each: each.num_running)
+        if worker.num_running and len(ready) == len(self._workers) and self._may_grow():
+            self._grow()
         group, slot = self._groups.popleft(), self._slot()
         worker.num_running += 1
         refs = [bundle.ref for bundle in group]
         handle = worker.handle
         return Task(lambda: handle.map_blocks.remote(slot, *refs), group, slot, on_worker=worker)
+
+    def _may_grow(self) -> bool:
+        if len(self._workers) >= self._pool.max_size:
+            return False
+        now = time.monotonic()
+        if now - self._room_asked_at > _ROOM_S:
+            self._room_asked_at = now
+            self._has_room = len(self._workers) < self._room()
+        return self._has_room
+
+    def _grow(self) -> None:
+        worker = _Worker(self._start(), is_ready=False)
+        self._workers.append(worker)
+        self._room_asked_at = -math.inf
+
+        def begun(_: Any) -> None:  # or it has failed: then its first call says why
+            worker.is_ready = True
+            self.wake()
+
+        worker.handle.__ray_ready__.remote().future().add_done_callback(begun)
 
     def end_task(self, task: Task, output: TaskOutput) -> None:
         """Record an end; the actor can take another call."""
@@ -253,19 +286,26 @@ class ActorMapOperator(MapOperator):
 
     def release(self) -> None:
         """Release the actors, which then end."""
+        for worker in self._workers:
+            if not worker.is_ready:
+                ray.kill(worker.handle)  # it would wait for resources that nothing needs
         self._workers.clear()
 
 
 def room_for_actors(options: Mapping[str, Any]) -> float:
     """Return for how many actors with these options the cluster has CPUs and GPUs."""
-    num_gpus = options.get("num_gpus", 0)
-    needs = {"CPU": options.get("num_cpus", 0 if num_gpus else 1), "GPU": num_gpus}
+    num_gpus: float = options.get("num_gpus", 0)
+    num_cpus: float = options.get("num_cpus", 0 if num_gpus else 1)
     resources = ray.cluster_resources()
-    if "num_cpus" in options:  # the actors keep these CPUs, and the tasks before them need one
+    if num_cpus and "num_cpus" in options:  # the actors keep them, and the tasks before need one
         resources["CPU"] = resources.get("CPU", 0) - 1
+    needs = {"CPU": num_cpus, "GPU": num_gpus}
+    if not num_cpus and not num_gpus:
+        needs["CPU"] = 1  # more processes than CPUs would be no faster
     return min(
-        (resources.get(name, 0) // amount for name, amount in needs.items() if amount),
-        default=float("inf"),
+        math.floor(resources.get(name, 0) / amount + 1e-9)
+        for name, amount in needs.items()
+        if amount
     )
 
 

@@ -165,7 +165,7 @@ class DataContext:
         default_factory=lambda: not era.is_before("2.56")
     )
 
-    #: How many executions of the data sets with these settings have begun.
+    #: How many executions of the data sets with these settings have succeeded.
     _num_executions: int = field(default=0, init=False, repr=False, compare=False)
 
     _current: ClassVar[DataContext | None] = None
@@ -199,12 +199,10 @@ class DataContext:
         with DataContext._lock:
             DataContext._current = context
 
-    def _next_execution(self) -> int:
-        """Return the number of an execution that begins, among those of one data set."""
+    def _note_execution(self) -> None:
+        """Count an execution that has succeeded."""
         with DataContext._lock:
-            number = self._num_executions
             self._num_executions += 1
-        return number
 
     def copy(self) -> DataContext:
         """Return settings that may be changed without changing these.

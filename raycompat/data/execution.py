@@ -170,6 +170,7 @@ class Execution:
         self._sink = self._operators[-1]
         self._index = {operator: index for index, operator in enumerate(self._operators)}
         self._keeps_output = keeps_output
+        self._context = context
         self._budget = _budget(context)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._running: dict[int, _Call] = {}
@@ -181,6 +182,8 @@ class Execution:
         self._error: BaseException | None = None
         self.stats = ExecutionStats([operator.stats for operator in self._operators])
         self._bars = ProgressBars(self._operators, context)
+        for operator in self._operators:
+            operator.wake = functools.partial(self._events.put, _nothing)
         self._thread = threading.Thread(target=self._run, name="raycompat-data", daemon=True)
         self._thread.start()
 
@@ -226,6 +229,8 @@ class Execution:
                 self._events.get()()
         except BaseException as error:  # the consumer raises it
             self._error = error
+        else:
+            self._context._note_execution()
         finally:
             self._end()
 

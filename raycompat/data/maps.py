@@ -371,6 +371,14 @@ class Maps:
         """
         if (fn is None) == (expr is None):
             raise ValueError("filter() takes a function or expr, one of both.")
+        for_function = {
+            "fn_args": fn_args,
+            "fn_kwargs": fn_kwargs,
+            "fn_constructor_args": fn_constructor_args,
+            "fn_constructor_kwargs": fn_constructor_kwargs,
+        }
+        if expr is not None and (given := [name for name, each in for_function.items() if each]):
+            raise ValueError(f"{', '.join(given)}: expr takes no arguments; give a function.")
         options = remote_args(
             ray_remote_args,
             num_cpus=num_cpus,
@@ -386,12 +394,13 @@ class Maps:
         )
         if isinstance(expr, Expr):
             step = TableStep(kept, (expr,))
-            pool = strategy(compute, None, expr._has_class())
+            pool = strategy(compute, concurrency, expr._has_class())
             return self._mapped(f"Filter({expr!r})", step, pool, options)
         if fn is None:
             step = TableStep(_kept, (str(expr),))
             condition.parse(str(expr))
-            return self._mapped(f"Filter({expr})", step, TaskPoolStrategy(), options)
+            pool = strategy(compute, concurrency, is_class=False)
+            return self._mapped(f"Filter({expr})", step, pool, options)
         function = UserFunction(
             fn,
             tuple(fn_args or ()),

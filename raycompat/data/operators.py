@@ -112,6 +112,8 @@ class Operator:
         #: Set by the execution: the operator that takes the output, its port; the operators before it.
         self.downstream: tuple[Operator, int] | None = None
         self.upstream: list[Operator] = []
+        #: Set by the execution: called, in any thread, when `has_task` may have changed by itself.
+        self.wake: Callable[[], None] = lambda: None
 
     def add(self, port: int, bundle: Bundle) -> None:
         """Take a bundle."""

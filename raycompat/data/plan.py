@@ -169,7 +169,7 @@ def _can_fuse(before: Map | Read, after: Map) -> bool:
 def operators(plan: Node, context: DataContext) -> list[Operator]:
     """Return the operators of a plan, connected, the sink last."""
     made: list[Operator] = []
-    execution = context._next_execution()
+    execution = context._num_executions
 
     def make(node: Node) -> Operator:
         upstream = [make(each) for each in inputs_of(node)]
@@ -220,7 +220,7 @@ def _map(node: Map, context: DataContext, execution: int) -> Operator:
             actor = ray.remote(tasks.MapActor).options(**{**retries, **fixed, **of_each()})
             return actor.remote(transform)
 
-        room = room_for_actors(fixed)
+        room = functools.partial(room_for_actors, fixed)
         return ActorMapOperator(node.name, start, node.compute, room, node.min_rows)
 
     def submit(number: int, bundles: list[Bundle]) -> Any:

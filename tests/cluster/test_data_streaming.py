@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import time
 import uuid
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pyarrow.compute as pc
 import pytest
 
 import raycompat as ray
+from raycompat._caller import current_session
+from raycompat.data import compute
 from raycompat.data.expressions import col, udf
 from raycompat.data.tasks import BLOCKS_AHEAD
 
@@ -51,12 +54,12 @@ def data(small_store):
 
 
 def shared_bytes() -> int:
-    """Return the bytes of all files in shared memory."""
-    total = 0
+    """Return the bytes of all files of this cluster's store in shared memory."""
+    store, total = current_session.get().home.place.store, 0
     for folder, _, names in os.walk("/dev/shm"):  # rglob fails where a folder has just been removed
-        for name in names:
+        for path in (Path(folder, name) for name in names):
             with contextlib.suppress(FileNotFoundError):  # it has just been removed
-                total += Path(folder, name).stat().st_size
+                total += path.stat().st_size if f"/{store}-" in str(path) else 0
     return total
 
 
@@ -273,3 +276,61 @@ def test_a_pool_has_no_more_actors_than_there_are_cpus(data, tmp_path, way):
     }[way]
     assert made().count() == count
     assert 1 <= len(list(tmp_path.iterdir())) <= ray.cluster_resources()["CPU"]
+
+
+def test_a_pool_gives_calls_only_to_actors_that_have_begun(data):
+    """An actor for which there is no room may wait as long as others hold the resources."""
+
+    @ray.remote(num_cpus=1.5)
+    class Holder:
+        def ping(self):
+            return None
+
+    class Same:
+        def __call__(self, batch):
+            return batch
+
+    blocks = data.range(8, override_num_blocks=8).materialize()
+    holder = Holder.remote()
+    ray.get(holder.ping.remote())
+    pool = ray.data.ActorPoolStrategy(min_size=1, max_size=3)
+    assert blocks.map_batches(Same, compute=pool, num_cpus=0.4).count() == 8
+
+
+def test_a_pool_grows_when_the_cluster_has(data, monkeypatch, tmp_path):
+    class Made:
+        def __init__(self):
+            (tmp_path / uuid.uuid4().hex).touch()
+
+        def __call__(self, batch):
+            time.sleep(0.3)  # it is the work
+            return batch
+
+    cpus, asked = {"CPU": 1.0}, []
+
+    def cluster_resources():
+        asked.append(dict(cpus))
+        cpus["CPU"] = 2.0  # a node joins
+        return asked[-1]
+
+    monkeypatch.setattr(compute.ray, "cluster_resources", cluster_resources)
+    blocks = data.range(12, override_num_blocks=12).materialize()
+    assert blocks.map_batches(Made).count() == 12
+    assert asked[0] == {"CPU": 1.0}
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "room"),
+    [
+        ({}, 4),
+        ({"num_cpus": 1}, 3),
+        ({"num_cpus": 0.2}, 15),
+        ({"num_cpus": 0}, 4),
+        ({"num_gpus": 0.2}, 5),
+        ({"num_gpus": 1, "num_cpus": 2}, 1),
+    ],
+)
+def test_room_for_actors(monkeypatch, options, room):
+    monkeypatch.setattr(compute.ray, "cluster_resources", lambda: {"CPU": 4.0, "GPU": 1.0})
+    assert compute.room_for_actors(options) == room

@@ -1168,6 +1168,28 @@ def test_equal_data_sets_have_equal_random_numbers(cluster, data):
         assert first != again
 
 
+def test_an_execution_that_fails_does_not_count(data):
+    def order(fails):
+        rows = data.range(200, override_num_blocks=2)
+        made = rows.random_shuffle(seed=data.RandomSeedConfig(seed=1))
+
+        def fail(row):
+            raise ValueError(row)
+
+        if fails:
+            with pytest.raises(Exception, match="id"):
+                rows.map(fail).materialize()
+        return [row["id"] for row in made.take_all()]
+
+    assert order(fails=True) == order(fails=False)
+
+
+def test_a_condition_takes_no_arguments_for_a_function(data):
+    with pytest.raises(ValueError, match="fn_args"):
+        data.range(6).filter(expr="id > 3", fn_args=(1,))
+    assert data.range(6).filter(expr="id > 3", concurrency=1).count() == 2
+
+
 def test_seeds_of_one_and_of_all_executions(data):
     rows = data.range(200, override_num_blocks=2)
 

@@ -484,7 +484,8 @@ def _bridged(terms: Callable[..., Terms]) -> Callable[..., Terms]:
             def gradient(*upstream: Any) -> Any:
                 pairs = zip(found, upstream, strict=True)
                 known = [(each, torch.tensor(u.numpy())) for each, u in pairs if each.requires_grad]
-                torch.autograd.backward(*zip(*known, strict=True))
+                leaf.grad = None  # several losses may be differentiated
+                torch.autograd.backward(*zip(*known, strict=True), retain_graph=True)
                 own = leaf.grad
                 return tf.zeros_like(parameters) if own is None else tf.constant(own.numpy())
 
