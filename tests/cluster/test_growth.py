@@ -97,6 +97,9 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
         "parts.endings.history",
         "parts.events.rows",
         "parts.figures.samples",
+        "parts.ledger._freest",
+        "parts.ledger._num_seen",
+        "parts.ledger.changes._places",
     }
 
     def sizes() -> dict[str, int]:

@@ -182,6 +182,7 @@ STATE = {
             "resources": {"CPU": 4.0, "GPU": 1.0, "node:10.0.0.1": 1.0},
             "available": {"CPU": 1.5, "node:10.0.0.1": 1.0},
             "spilled": 5 << 20,
+            "draining": "Draining: given back (DRAIN_NODE_REASON_PREEMPTION)",
             "place": (
                 "raycompat-1.2",
                 ("/dev/shm/x", "/disk/node/raycompat-segments"),
@@ -209,6 +210,7 @@ def test_the_state_of_a_cluster_is_readable():
         "-" * 53,
         "Active:",
         " node_abababababab  10.0.0.1 (host, pid 7)  2.5/4.0 CPU, 1.0/1.0 GPU",
+        "   Draining: given back (DRAIN_NODE_REASON_PREEMPTION)",
         "   5.00MiB of objects spilled to /disk/node",
         "Dask workers that are not nodes:",
         " tcp://10.0.0.2:5: no raycompat",
