@@ -10,6 +10,7 @@ import pytest
 from raycompat.rllib.policy.policy import Policy, PolicySpec
 
 from raycompat import tune
+from raycompat._surface import forms
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import (
     A2CConfig,
@@ -199,7 +200,8 @@ def test_policies_that_do_not_learn_keep_their_weights_and_rules_act():
     algorithm.stop()
 
 
-def test_each_policy_may_have_options_of_its_own_in_the_old_form():
+def test_each_policy_may_have_options_of_its_own_in_the_old_form(monkeypatch):
+    monkeypatch.setattr(forms, "_seen", set())  # another test may have used the same forms
     with pytest.warns(OldFormWarning):
         from raycompat.rllib.agents.ppo.ppo_tf_policy import PPOTFPolicy
 
