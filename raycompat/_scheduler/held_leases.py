@@ -33,14 +33,6 @@ class Held:
     place: Place
 
 
-def by_owner(held: Iterable[Held]) -> dict[str, list[Held]]:
-    """Return leases by their clients."""
-    found: dict[str, list[Held]] = {}
-    for each in held:
-        found.setdefault(each.owner, []).append(each)
-    return found
-
-
 class Helpful:
     """The leases whose end helps a request, in some places or on all nodes."""
 
@@ -117,7 +109,7 @@ class HeldLeases:
         return self._by_key.get(key)
 
     def at(self, place: Place) -> list[Held]:
-        """Return the leases at a place that their calls have not lent, in the order of their start."""
+        """Return the leases at a place whose CPU is not lent now, in the order of their start."""
         here = self._at.get(place, {}).values()
         return [each for each in here if not self._is_lent(each.key)]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.held_leases import Held, by_owner
+from raycompat._scheduler.held_leases import Held
 from raycompat._scheduler.leases import QUANTUM_S, TURN_S, Leases
 from raycompat._scheduler.leases import choose as leases_to_end
 
@@ -23,6 +23,13 @@ def held(*owners: str, since: float = 0.0) -> list[Held]:
         Held(f"lease-{number}", owner, ONE, "node", since + number / 1e6, "node")
         for number, owner in enumerate(owners)
     ]
+
+
+def by_owner(leases) -> dict[str, list[Held]]:
+    found: dict[str, list[Held]] = {}
+    for each in leases:
+        found.setdefault(each.owner, []).append(each)
+    return found
 
 
 def choose(leases, owner, request=ONE, *, is_lease, now, num_waiting=1):
