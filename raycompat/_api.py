@@ -506,6 +506,8 @@ def cluster_resources() -> dict[str, float]:
 def available_resources() -> dict[str, float]:
     """Return the free resources of all nodes, by name. Resources that are used up are left out.
 
+    What objects occupy of ``object_store_memory`` is not free; this figure may be a second old.
+
     Examples
     --------
     >>> ray.available_resources()["CPU"] <= ray.cluster_resources()["CPU"]

@@ -6,6 +6,7 @@ import ipaddress
 import os
 import sys
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -299,14 +300,17 @@ _address_option = click.option(
 )
 
 
-def _state_client(given: dict[str, Any]) -> Any:
+def _state_client(given: dict[str, Any], *, is_for_changes: bool = False) -> Any:
     """Return a client of the state API with the given address and password."""
     from raycompat._launch import addresses
     from raycompat.util.state.client import StateApiClient
 
     authority = _authority(given["redis_password"], given["redis_password_file"])
     try:
-        destination = addresses.require(given["address"] or "auto", authority)
+        if is_for_changes:
+            destination = addresses.require_named(given["address"], authority)
+        else:
+            destination = addresses.require(given["address"] or "auto", authority)
     except (OSError, ValueError) as error:
         _fail(error)
     return StateApiClient(_destination=destination)
@@ -342,9 +346,7 @@ def status(
             f"raycompat is not on the Dask cluster at {to.address}: no driver has connected to it, or "
             "it was taken off. The next driver that connects puts it there."
         )
-    # The pages and `top` have the same figure, which contains what callers have not handed over.
-    stored = sum(store["memory"] for store in looked["stores"])
-    found = {**looked["state"], "stored": stored}
+    found = looked["state"]
     dashboard = dashboard_link(found["dashboard"])
     if dashboard is not None:
         dashboard = with_scheme(dashboard)
@@ -450,8 +452,11 @@ def microbenchmark(only: str, num_cpus: int) -> None:
 
 cli.add_command(rllib)
 cli.add_command(job)
-for _make in (*state.COMMANDS, drain_node):
+for _make in state.COMMANDS:
     cli.add_command(_address_option(_takes_password(_make(_state_client))))
+cli.add_command(
+    _address_option(_takes_password(drain_node(partial(_state_client, is_for_changes=True))))
+)
 
 
 def main() -> None:

@@ -51,6 +51,8 @@ def drain_node(connect: Connect) -> click.Command:
     ) -> None:
         """Start no more calls on a node, and close it when what runs there has ended.
 
+        The private cluster of a program is not changed unless you name it by --address or RAY_ADDRESS.
+
         Its values move to other nodes. Actors that have restarts left start again on other nodes when
         the node closes at its deadline.
 

@@ -143,8 +143,9 @@ def submit(entrypoint: tuple[str, ...], no_wait: bool, **given: Any) -> None:
         **{name: given[name] for name in resources},
     )
     click.echo(f"Job '{found}' submitted successfully.\n")
+    click.echo(f"  Its cluster: {client.get_address()}")
     for what, command in [("Its output", "logs"), ("Its state", "status"), ("To end it", "stop")]:
-        click.echo(f"  {what + ':':12}raycompat job {command} {found}")
+        click.echo(f"  {what + ':':13}raycompat job {command} {found}")
     click.echo()
     if not no_wait:
         _follow(client, found)

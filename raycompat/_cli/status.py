@@ -141,10 +141,9 @@ def _unfit(workers: Mapping[str, str]) -> list[str]:
 
 
 def _usage(state: Mapping[str, Any]) -> list[str]:
-    total, free = state["total"], dict(state["available"])
-    free["object_store_memory"] = total.get("object_store_memory", 0) - state["stored"]
+    total = state["total"]
     names = [name for name in sorted(total) if not name.startswith("node:")]
-    return [_share(name, total, free) for name in names]
+    return [_share(name, total, state["available"]) for name in names]
 
 
 def _share(name: str, total: Mapping[str, float], free: Mapping[str, float]) -> str:

@@ -114,6 +114,27 @@ def require(given: Any, authority: Authority | None = None) -> Destination:
     return found
 
 
+def require_named(given: str | None, authority: Authority | None = None) -> Destination:
+    """Return the cluster for a command that changes it (see `require`).
+
+    The private cluster of a program is not changed, unless the command or the environment names it.
+
+    Raises
+    ------
+    ConnectionError
+        As `require`; also when there is only such a cluster.
+    """
+    if given is None and not os.environ.get(RAY_VARIABLE) and current_cluster.find() is None:
+        private = current_cluster.find_of_a_program()
+        if private is not None:
+            raise ConnectionError(
+                "The command does not name a cluster, and `raycompat start` has started none on this "
+                f"machine. A program has a cluster of its own at {private}. If you mean that one, add "
+                f"--address={private}."
+            )
+    return require(given or "auto", authority)
+
+
 def _of_dask() -> Destination | None:
     """Return the cluster that Dask's ``Client()`` would use; None if that would start one.
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from raycompat._dask import pages as adapter
-from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
+from raycompat._scheduler import stores
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -187,8 +187,10 @@ class Metrics:
             "ray_resources", "Resources of each node.", labels=("Name", "State", *place)
         )
         ledger = self._parts.ledger
+        self._parts.surveys.refresh()
+        bytes_of, free_of = stores.stored(self._parts), stores.available(self._parts)
         for address, info in self._parts.nodes.info.items():
-            free = ledger.node_available(address)
+            free = free_of[address]
             for name, units in ledger.node_total(address).items():
                 available = free.get(name)
                 for state, amount in (("AVAILABLE", available), ("USED", units - available)):
@@ -197,7 +199,7 @@ class Metrics:
         yield resources
         stored = gauge("ray_object_store_memory", "Bytes of objects.", labels=("Location", *place))
         for address, info in self._parts.nodes.info.items():
-            memory, disk = dask_spilling.stored_bytes(self._parts.scheduler, address)
+            memory, disk = bytes_of[address]
             for location, size in (("MMAP_SHM", memory), ("SPILLED", disk)):
                 stored.add_metric((location, info["ip"], info["node_id"]), size)
         yield stored

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from raycompat import _security
 from raycompat._dask import pages as dask_pages
 from raycompat._dask import scheduler as adapter
-from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.nodes import (
     Amounts,
     DepartedNode,
@@ -26,7 +25,7 @@ from raycompat._messages.nodes import (
 from raycompat._messages.objects import Fetch
 from raycompat._messages.watching import Gpus
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler import dashboard
+from raycompat._scheduler import dashboard, stores
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -274,33 +273,44 @@ class Nodes:
 
     def state(self) -> dict[str, Any]:
         """Return the nodes with their total and free resources, for `ray.nodes` and others."""
+        bytes_of, free = stores.stored(self._parts), stores.available(self._parts)
         return {
             "nodes": [
                 {
                     "address": address,
                     **info,
                     "resources": self._parts.ledger.node_total(address).amounts(),
-                    "available": self._parts.ledger.node_available(address).amounts(),
+                    "available": free[address].amounts(),
                     "draining": str(self._parts.draining.get(address) or ""),
-                    "spilled": dask_spilling.stored_bytes(self._scheduler, address)[1],
+                    "spilled": bytes_of[address].disk,
                 }
                 for address, info in self.info.items()
             ],
             "departed": list(self._departed),
             "unfit": dict(self._unfit),
             **self.resources(),
-            "stored": sum(worker.nbytes for worker in self._scheduler.workers.values()),
+            "stored": sum(each.memory for each in bytes_of.values()),
             "pending": self._parts.dispatcher.pending(),
             "dashboard": self._dashboard(),
         }
 
     def resources(self) -> Amounts:
         """Return the total and free resources of all nodes together."""
-        ledger = self._parts.ledger
+        free = sum(stores.available(self._parts).values(), ResourceSet())
         return {
-            "total": ledger.cluster_total().amounts(),
-            "available": ledger.cluster_available().amounts(),
+            "total": self._parts.ledger.cluster_total().amounts(),
+            "available": free.amounts(),
         }
+
+    async def current_state(self) -> dict[str, Any]:
+        """Return the same as `state`, with the bytes of objects as they are now."""
+        await self._parts.surveys.renew()
+        return self.state()
+
+    async def current_resources(self) -> Amounts:
+        """Return the same as `resources`, with the bytes of objects as they are now."""
+        await self._parts.surveys.renew()
+        return self.resources()
 
     def _dashboard(self) -> str | None:
         """Return the dashboard's address, if there is one."""

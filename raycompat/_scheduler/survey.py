@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ _MOST, MOST_ON_PAGES = 10_000, 200
 #: Seconds for which pages show the same findings.
 _FRESH_S = 1.0
 
+#: Seconds that programs wait for figures which are a little newer.
+_PROMPT_S = 0.3
+
 
 @dataclass(slots=True)
 class Findings:
@@ -46,6 +50,14 @@ class Findings:
         found = self.nodes.get(address or "")
         executors = found["executors"] if found is not None and pid else ()
         return next((each for each in executors if each["pid"] == pid), {})
+
+    def own_bytes(self) -> Counter[str]:
+        """Return the bytes that callers keep in the memory of each node and Dask does not know."""
+        own: Counter[str] = Counter()
+        for found in self.callers.values():
+            if found["home"] is not None:
+                own[found["home"]] += found["own_bytes"]
+        return own
 
     @property
     def warning(self) -> str:
@@ -93,6 +105,16 @@ class Surveys:
         if not self._asking and time.monotonic() - self._asked > _FRESH_S:
             self._begin(MOST_ON_PAGES)
         return self.last
+
+    async def renew(self) -> None:
+        """Ask if the last findings are old, for programs that want figures often.
+
+        A process that does not answer at once does not delay them: its last answer counts.
+        """
+        self.refresh()
+        left_s = self._asked + _PROMPT_S - time.monotonic()
+        if self._asking and left_s > 0:
+            await asyncio.wait(self._asking.values(), timeout=left_s)
 
     async def take(self) -> Findings:
         """Ask all nodes and drivers; return their answers after at most three seconds."""

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import raycompat as ray
 from raycompat._messages.nodes import ClusterState
+from raycompat._protocol import current_cluster
 from raycompat.cli import cli
 from raycompat.cluster_utils import Cluster
 
@@ -152,6 +153,19 @@ def test_a_deadline_closes_a_node_and_actors_start_again_elsewhere(other, tmp_pa
     )
     with pytest.raises(ray.exceptions.RayError, match="the machine is given back"):
         ray.get(running, timeout=60)
+
+
+def test_the_private_cluster_of_a_program_is_drained_only_if_it_is_named(no_cluster, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray.init(num_cpus=1, configure_logging=False, include_dashboard=False)
+    arguments = ["drain-node", "--reason", IDLE, "--reason-message", "by mistake"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 1
+    address = ray.get_runtime_context().gcs_address
+    assert f"add --address={current_cluster.find_of_a_program()}" in done.output
+    assert [node["Alive"] for node in ray.nodes()] == [True]
+    named = CliRunner().invoke(cli, [*arguments, "--address", address])
+    assert named.exit_code == 0, named.output
 
 
 def test_a_node_that_does_not_exist_is_not_drained(other):

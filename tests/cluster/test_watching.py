@@ -218,6 +218,11 @@ def test_all_commands_have_one_number_for_the_memory_of_objects(cluster, session
     stores = session.rpc(Overview())["stores"]  # what the pages and `top` show
     assert shown["object_store_bytes"] == pytest.approx(stores[0]["memory"], rel=0.01)
     assert shown["object_store_bytes"] > 30_000_000
+    name = "object_store_memory"
+    occupied = shown["resources_total"][name] - shown["resources_available"][name]
+    assert occupied == pytest.approx(shown["object_store_bytes"], rel=0.01)
+    occupied = ray.cluster_resources()[name] - ray.available_resources()[name]
+    assert occupied == pytest.approx(shown["object_store_bytes"], rel=0.01)
     summary = json.loads(cluster.must("summary", "objects", "--format", "json"))
     total = summary["total_size_mb"] * 2**20
     assert shown["object_store_bytes"] == pytest.approx(total, rel=0.05)

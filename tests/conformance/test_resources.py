@@ -727,6 +727,20 @@ def test_all_resources_are_available_when_nothing_runs(ray):
     assert available.keys() == total.keys()
 
 
+def test_what_objects_occupy_of_the_store_is_not_available(ray):
+    size = 40 * 2**20
+
+    def occupied():
+        name = "object_store_memory"
+        return ray.cluster_resources()[name] - ray.available_resources()[name]
+
+    wait_until(lambda: occupied() < size)
+    ref = ray.put(bytes(size))
+    wait_until(lambda: occupied() >= size)
+    del ref
+    wait_until(lambda: occupied() < size)
+
+
 def test_cluster_resources_is_the_same_in_a_task(ray):
     @ray.remote
     def table():

@@ -193,7 +193,7 @@ STATE = {
         }
     ],
     "total": {"CPU": 4.0, "GPU": 1.0, "memory": 2.0**34, "object_store_memory": 2.0**30},
-    "available": {"CPU": 1.5, "memory": 2.0**34, "object_store_memory": 2.0**30},
+    "available": {"CPU": 1.5, "memory": 2.0**34, "object_store_memory": 2.0**30 - (3 << 20)},
     "stored": 3 << 20,
     "unfit": {"tcp://10.0.0.2:5": "no raycompat"},
     "pending": [

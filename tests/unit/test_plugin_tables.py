@@ -351,12 +351,12 @@ def test_a_call_that_cannot_be_announced_and_then_leaves_its_lease_fails(in_loop
 
 
 def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in_loop):
-    def test(cluster):
+    async def test(cluster):
         cluster.hold("f-1", "driver")
         for number in range(3):
             info = {"node_id": f"{number}", "name": "gone", "ip": "10.0.0.1"}
             cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info, is_expected=False)
-        answer = cluster.parts.handlers()[Resources.op]()
+        answer = await cluster.parts.handlers()[Resources.op]()
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 
     in_loop(test)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from raycompat._dask import scheduler as adapter
-from raycompat._dask import spilling as dask_spilling
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import wanted, where
+from raycompat._scheduler.stores import STORE, available, stored
 
 if TYPE_CHECKING:
     from raycompat._messages.nodes import NodeInfo
@@ -39,7 +39,7 @@ _MOST_LINES = 50
 _ENDS_BY_ITSELF = "calls that run now hold it; this starts when they end"
 
 #: Resources whose amounts are bytes, and their names on the pages.
-_RESOURCES = {"memory": "memory (asked for)", "object_store_memory": "object store"}
+_RESOURCES = {"memory": "memory (asked for)", STORE: "object store"}
 
 #: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
@@ -65,16 +65,13 @@ _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or act
 def usage(parts: Parts) -> list[Row]:
     """Return one row for each resource of each node: the total amount, and the amount in use."""
     rows: list[Row] = []
-    own = _bytes_of_callers(parts)
-    for address in parts.ledger.nodes:
-        total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
-        stored = dask_spilling.stored_bytes(parts.scheduler, address)[0] + own[address]
+    parts.surveys.refresh()
+    for address, free in available(parts).items():
+        total = parts.ledger.node_total(address)
         for name, units in sorted(total.items()):
             if name.startswith("node:"):
                 continue
-            used = (
-                stored * UNITS_PER_ONE if name == "object_store_memory" else units - free.get(name)
-            )
+            used = units - free.get(name)
             rows.append(
                 {
                     "node": node_name(address),
@@ -82,7 +79,7 @@ def usage(parts: Parts) -> list[Row]:
                     "used": used / UNITS_PER_ONE,
                     "total": units / UNITS_PER_ONE,
                     "is_bytes": name in _RESOURCES,
-                    "share": max(0.0, min(1.0, used / units)),
+                    "share": used / units,
                 }
             )
     return rows
@@ -278,7 +275,8 @@ def _listed(values: Mapping[str, Any] | None) -> str:
 
 def nodes(parts: Parts) -> list[Row]:
     """Return one row for each node, and after them one for each that has left, the last first."""
-    findings, own = parts.surveys.refresh(), _bytes_of_callers(parts)
+    findings = parts.surveys.refresh()
+    bytes_of = stored(parts)
     rows: list[Row] = []
     for address in parts.nodes.info:
         info, found = parts.nodes.current(address), findings.nodes.get(address)
@@ -293,7 +291,7 @@ def nodes(parts: Parts) -> list[Row]:
                 "why": drain.message if drain is not None else "",
                 "cpu": _used(total, free, "CPU"),
                 "gpu": _used(total, free, "GPU"),
-                "store": dask_spilling.stored_bytes(parts.scheduler, address)[0] + own[address],
+                "store": bytes_of[address].memory,
                 "processes": len(processes),
                 "rss": sum(each.get("rss_bytes") or 0 for each in processes),
             }
@@ -526,23 +524,16 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
 
 def stores(parts: Parts) -> list[Row]:
     """Return one row for each node: the bytes of objects that it has in memory and on disk."""
-    rows: list[Row] = []
-    own = _bytes_of_callers(parts)
-    for address in parts.ledger.nodes:
-        memory, disk = dask_spilling.stored_bytes(parts.scheduler, address)
-        total = parts.ledger.node_total(address).get("object_store_memory") / UNITS_PER_ONE
-        memory += own[address]
-        rows.append({"node": node_name(address), "memory": memory, "disk": disk, "total": total})
-    return rows
-
-
-def _bytes_of_callers(parts: Parts) -> Counter[str]:
-    """Return the bytes that callers keep in the memory of each node, and that Dask does not know."""
-    own: Counter[str] = Counter()
-    for found in parts.surveys.refresh().callers.values():
-        if found["home"] is not None:
-            own[found["home"]] += found["own_bytes"]
-    return own
+    parts.surveys.refresh()
+    return [
+        {
+            "node": node_name(address),
+            "memory": memory,
+            "disk": disk,
+            "total": parts.ledger.node_total(address).get(STORE) / UNITS_PER_ONE,
+        }
+        for address, (memory, disk) in stored(parts).items()
+    ]
 
 
 def keepers(parts: Parts) -> list[Row]:
