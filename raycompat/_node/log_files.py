@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 from pathlib import Path
@@ -21,8 +22,13 @@ class LogFiles:
         self._directory = directory
 
     async def names(self, pattern: str) -> dict[str, Any]:
-        """Return the sorted names of the files that match a shell pattern."""
-        return {"names": sorted(fnmatch.filter(os.listdir(self._directory), pattern))}
+        """Return the sorted names of the files that match a shell pattern, and when each changed."""
+        names = sorted(fnmatch.filter(os.listdir(self._directory), pattern))
+        changed = {}
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # it is rotated away
+                changed[name] = (self._directory / name).stat().st_mtime
+        return {"names": names, "changed": changed}
 
     async def read(self, request: ReadLog) -> dict[str, Any]:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.

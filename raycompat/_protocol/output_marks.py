@@ -99,6 +99,15 @@ def line_ends(data: bytes) -> list[int]:
     return [each.start() for each in _LINE_END_OR_MARK.finditer(data) if each[0] == b"\n"]
 
 
+def of_name(data: bytes, name: str) -> bytes:
+    """Return what the calls of a function have printed of some output, from the first mark on."""
+    wanted = name.encode(errors="replace").replace(b"\n", b" ")[:MAX_NAME_BYTES]
+    parts = data.split(NAME_MARK)[1:]
+    return b"".join(
+        part.partition(b"\n")[2] for part in parts if part.partition(b"\n")[0] == wanted
+    )
+
+
 def of_task(data: bytes, task: str, *, is_inside: bool) -> tuple[bytes, bool]:
     """Return what a task has printed of some output, and whether what follows is of it too.
 

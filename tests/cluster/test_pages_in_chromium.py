@@ -16,6 +16,7 @@ import chromium
 import watching_pictures as pictures
 
 import raycompat as ray
+from raycompat.job_submission import JobSubmissionClient
 from raycompat.util import state
 from raycompat.util.tracking import Experiment
 
@@ -113,7 +114,7 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
         "groups": (group.placement_group_id[:8], "\u25cf", "CREATED"),
         "objects": ("LOCAL_REFERENCE", "4.8 MiB"),
         "experiments": ("run 1", "loss=0.5"),
-        "logs": ("Choose a process.",),
+        "logs": ("Errors only", "Follow"),
         "gpus": ("Learner (learner)", "1.00"),
     }
     base = url.partition("/status")[0]
@@ -143,7 +144,7 @@ async def follow_the_link_to_an_actors_log(browser, base):
     await pictures.open_page(browser, link)
     await text_of(browser, "It has printed nothing.")
     await browser.evaluate("""(() => {
-      const stream = deep().find((each) => each.matches('select') && each.value === 'out');
+      const stream = deep().find((each) => each.matches('select') && each.value === 'out + err');
       stream.value = 'stack';
       stream.dispatchEvent(new Event('change'));
     })()""")
@@ -309,13 +310,70 @@ def test_html_in_names_of_resources_and_in_printed_lines_is_shown_as_text(url):
     ray.kill(printer)
 
 
+@ray.remote
+def shouts():
+    print("from shouts")
+    print("ERROR: it broke", file=sys.stderr)
+
+
+TICK_JS = """((name) => deep().filter((each) => each.matches("input[type=checkbox]")).find(
+  (each) => each.parentNode.textContent.includes(name)).click())"""
+
+
+def test_the_newest_output_is_shown_and_followed_and_errors_alone(url):
+    printer = Prints.options(name="talks").remote()
+    ray.get([printer.print.remote("a plain line"), shouts.remote()])
+    job = JobSubmissionClient().submit_job(entrypoint="echo said by the command")
+    base = url.partition("/status")[0]
+
+    async def hides(browser, text):
+        async def is_hidden():
+            return text not in await browser.evaluate(TEXT_JS)
+
+        await pictures.wait_until(is_hidden, f"A page without {text!r}")
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-logs")
+            actor = "actor Prints (talks), node "
+            await text_of(browser, actor, "a plain line", "said by the command", "from shouts")
+            await asyncio.to_thread(ray.get, printer.print.remote("another line"))
+            await text_of(browser, "another line")
+            await browser.evaluate(f"{TICK_JS}('Errors only')")
+            await hides(browser, "a plain line")
+            await text_of(browser, "ERROR: it broke")
+            await browser.evaluate(f"{TICK_JS}('Errors only')")
+            await text_of(browser, "a plain line")
+            await follow_links(browser)
+            assert failures(browser, base) == []
+
+    async def follow_links(browser):
+        for page, table, row, found in (
+            ("tasks", "function", "shouts", "from shouts"),
+            ("jobs", "process=job", "echo said", "said by the command"),
+        ):
+            await pictures.open_page(browser, f"{base}/individual-ray-{page}")
+            await text_of(browser, row)
+            link = f"""deep().find((each) => each.matches("tr.row")
+              && each.textContent.includes("{row}")).querySelector("a[href*='logs?{table}']").href"""
+            await pictures.open_page(browser, await browser.evaluate(link))
+            await text_of(browser, found)
+            await hides(browser, "a plain line")
+
+    asyncio.run(look())
+    ray.kill(printer)
+    assert job
+
+
 WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].map(
   (each) => each.scrollWidth - each.clientWidth)"""
 
 
 def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_browser(url, program):
     base = url.partition("/status")[0]
-    words = {"cluster": "种类", "tasks": "函数", "actors": "类", "logs": "请选择一个进程。"}
+    words = {"cluster": "种类", "tasks": "函数", "actors": "类", "logs": "只看错误"}
 
     async def look():
         async with chromium.Chromium(chromium.find()) as browser:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 from raycompat._messages.logs import ReadLog
 from raycompat._node import log_files
 from raycompat._node.log_files import LogFiles
+from raycompat._protocol import output_marks
 from raycompat._protocol.output_marks import NAME_MARK, of_call, without_marks
+from raycompat._scheduler.pages import log_reader
 
 
 @pytest.fixture
@@ -34,7 +37,29 @@ def read_all(files, name, **of_task):
 
 
 def test_names_are_chosen_by_a_pattern(files):
-    assert asyncio.run(files.names("*.out")) == {"names": ["worker-1.out", "worker-2.out"]}
+    found = asyncio.run(files.names("*.out"))
+    assert found["names"] == [*found["changed"]] == ["worker-1.out", "worker-2.out"]
+    assert found["changed"]["worker-2.out"] == pytest.approx(time.time(), abs=60)
+
+
+def test_the_lines_of_a_function_and_those_about_errors():
+    data = b"".join(
+        [b"before\n", NAME_MARK + b"f\n", b"1\n", of_call(""), b"2\n", NAME_MARK + b"ff\n", b"3\n"]
+        + [NAME_MARK + b"f\n", b"4"]
+    )
+    assert without_marks(output_marks.of_name(data, "f")) == b"1\n2\n4"
+    assert output_marks.of_name(data, "g") == b""
+    lines = [
+        "fine",
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in f',
+        "    no()",
+        "KeyError: 'x'",
+        "fine again: 3 terrors",
+        "2030-01-01 ERROR disk",
+        "failed to write",
+    ]
+    assert log_reader.errors_of(lines) == [*lines[1:5], *lines[6:]]
 
 
 def test_a_large_file_is_read_in_parts(files, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from _plugin_parts import run
 from bokeh.document import Document
 from bokeh.models import Axis, Div, LegendItem, PreText, TabPanel, Tabs, Title
-from bokeh.models.widgets.inputs import InputWidget
+from bokeh.models.widgets.inputs import Checkbox, InputWidget
 
 from raycompat._scheduler.pages import documents, logs, table_widget, tables, words
 from raycompat._scheduler.pages.timeline import Timeline
@@ -33,7 +33,7 @@ def words_of_sources():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                for given in node.args[: 2 if name == "say" else 0]:
+                for given in node.args[: 2 if name in ("say", "_say") else 0]:
                     found |= (
                         constants(given) if isinstance(given, ast.Constant | ast.IfExp) else set()
                     )
@@ -45,7 +45,15 @@ def words_of_sources():
                             if isinstance(value, ast.Constant | ast.IfExp)
                             else set()
                         )
-    return found | {logs._ELSEWHERE, *tables._KINDS.values(), *tables._RESOURCES.values()}
+    return found | {
+        logs._ELSEWHERE,
+        logs._NEWEST,
+        logs._NOTHING,
+        logs._NO_LINE,
+        logs._NOTHING_AT_ALL,
+        *tables._KINDS.values(),
+        *tables._RESOURCES.values(),
+    }
 
 
 def static_words(parts):
@@ -63,6 +71,8 @@ def static_words(parts):
             found.add(model.text)
         elif isinstance(model, TabPanel | InputWidget):
             found.add(model.title)
+        elif isinstance(model, Checkbox):
+            found.add(model.label)
         elif isinstance(model, Axis):
             found.add(model.axis_label)
         elif isinstance(model, LegendItem):

@@ -255,6 +255,8 @@ def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
                 shown.choose(value)
             elif name == "stream":
                 shown.choose_stream(value)
+            elif name == "function":
+                shown.function = value
             continue
         table, _, field = name.partition(".")
         wish = wishes.setdefault(table, {"search": "", "exact": {}, "open": True})

@@ -1,20 +1,20 @@
-"""The output of processes, on the page *Ray*: the last lines of the process that the user chooses."""
+"""The output of processes, on the page *Ray*: what was printed last, or that of one process."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column, row
-from bokeh.models.widgets.inputs import Select, TextInput
+from bokeh.models.widgets.inputs import Checkbox, Select, TextInput
 from bokeh.models.widgets.markups import PreText
 
-from raycompat._messages.logs import LogNames, ReadLog
-from raycompat._messages.watching import ListStacks
-from raycompat._protocol.output_marks import without_marks
 from raycompat._scheduler.pages import words
-from raycompat._scheduler.pages.tables import classes_of_processes
+from raycompat._scheduler.pages.log_reader import STREAMS, LogReader, Part, errors_of
+from raycompat._scheduler.pages.tables import node_name
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -22,18 +22,33 @@ if TYPE_CHECKING:
 #: The choice of what a process does now, in place of what it has printed.
 _STACK = "stack"
 
-#: Lines that are shown.
-_MANY_LINES = 500
-
 #: The place of drivers and the scheduler, which belong to no node.
 _NOWHERE = "-"
 
 _ELSEWHERE = "Its output is where it was started. The stream `stack` shows what it does now."
 
-_STREAMS: list[Any] = ["out", "err", _STACK]
+_STREAMS: list[Any] = ["out + err", *STREAMS, _STACK]
 
-#: The text that is shown before the user chooses a process.
-_HINT = "Choose a process."
+#: The first of the processes to choose from.
+_NEWEST = "All: what was printed last"
+
+#: What is shown where there are no lines.
+_NOTHING, _NO_LINE = "It has printed nothing.", "No line is as you want it."
+_NOTHING_AT_ALL = "Nothing that was printed is in view."
+
+#: Seconds between two looks at the files of all nodes, and at those of one process.
+_PAUSE_OF_ALL_S, _PAUSE_S = 2.0, 0.4
+
+#: Lines are added at the end, and the end stays in view unless the user has scrolled away from it.
+_AT_THE_END = {
+    "display": "flex",
+    "flex-direction": "column-reverse",
+    "overflow": "auto",
+    "max-height": "75vh",
+}
+
+#: Long lines are wrapped.
+_WRAPPED = ".bk-clearfix { width: 100%; } pre { white-space: pre-wrap; overflow-wrap: anywhere; }"
 
 
 class Logs:
@@ -41,47 +56,67 @@ class Logs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        #: The job whose processes are offered; empty for all.
-        self.job = ""
+        #: The job whose processes are offered, and the function whose lines are shown; empty for all.
+        self.job = self.function = ""
+        nothing: list[Any] = [""]
         self._process = Select(
-            title="Process", name="process", options=["", *self._processes()], value="", width=360
+            title="Process", name="process", options=nothing, value="", width=360
         )
         self._stream = Select(
-            title="Stream", name="stream", options=_STREAMS, value="out", width=90
+            title="Stream", name="stream", options=_STREAMS, value=_STREAMS[0], width=100
         )
         self._search = TextInput(title="Lines with", name="search", value="", width=240)
-        self._shown = PreText(text=_HINT, name="logs", sizing_mode="stretch_width")
-        self._lines: list[str] = []
-        #: The process that a link has chosen; empty for none.
-        self._linked = ""
+        self._errors = Checkbox(label="Errors only", name="errors", active=False)
+        self._follow = Checkbox(label="Follow", name="follow", active=True)
+        self._shown = PreText(
+            text="",
+            name="logs",
+            sizing_mode="stretch_width",
+            styles=dict(_AT_THE_END),
+            stylesheets=[_WRAPPED],
+        )
+        self._reader = LogReader(parts, partial(words.say, self._shown))
+        self._lines: list[Part] = []
+        #: What was read last, and when.
+        self._read_last: tuple[Any, ...] = ()
+        self._read_at = 0.0
         self._reading: asyncio.Task[None] | None = None
+        self._search.on_change("value", lambda attr, old, new: self._show())
+        self._errors.on_change("active", lambda attr, old, new: self._show())
         # In a narrow window they stand below each other.
-        choices = row(self._process, self._stream, self._search, styles={"flex-wrap": "wrap"})
+        ticks = column(self._errors, self._follow)
+        choices = row(
+            self._process, self._stream, self._search, ticks, styles={"flex-wrap": "wrap"}
+        )
         self.root = column(choices, self._shown, sizing_mode="stretch_width")
 
     def _processes(self) -> list[Any]:
-        """Return the processes by node, from the last survey."""
-        actors = classes_of_processes(self._parts)
-        findings = self._parts.surveys.refresh()
-        return [
-            f"{address.rpartition('/')[2]} {each['pid']} {actors.get(each['pid'], '')}".strip()
-            for address, found in findings.nodes.items()
-            for each in (*found["executors"], *found["ended"])
-            if not self.job or each["job"] == self.job
-        ] + self._others()
-
-    def _others(self) -> list[Any]:
-        """Return the processes that run no calls: nodes, drivers and the scheduler."""
-        nodes = [
-            f"{address.rpartition('/')[2]} {info['pid']} (node)"
+        """Return the places and names of all that can be chosen."""
+        others = [
+            (f"{node_name(address)} {info['pid']}", self._say_node(address, info["pid"]))
             for address, info in self._parts.nodes.info.items()
         ]
         drivers = [
-            f"{_NOWHERE} {job.setup['driver_pid']} (driver of {job.job})"
+            (f"{_NOWHERE} {pid}", self._say("driver of {job}, pid {pid}", job=job.job, pid=pid))
             for job in self._parts.jobs.open.values()
             if not job.orphaned and self.job in ("", job.job)
+            for pid in [job.setup["driver_pid"]]
         ]
-        return [*drivers, *nodes, f"{_NOWHERE} {os.getpid()} (scheduler)"]
+        scheduler = self._say("scheduler, pid {pid}", pid=os.getpid())
+        return [
+            ("", self._say(_NEWEST)),
+            *self._reader.submitted(self.job),
+            *self._reader.processes(self.job),
+            *drivers,
+            *others,
+            (f"{_NOWHERE} {os.getpid()}", scheduler),
+        ]
+
+    def _say_node(self, address: str, pid: int) -> str:
+        return self._say("node {node}, pid {pid}", node=self._reader.node_of(address), pid=pid)
+
+    def _say(self, text: str, **values: object) -> str:
+        return words.say(self._shown, text, **values)
 
     def choose_stream(self, stream: str) -> None:
         """Choose what is shown of the process, if there is such a choice."""
@@ -89,72 +124,67 @@ class Logs:
             self._stream.value = stream
 
     def choose(self, process: str) -> None:
-        """Choose a process, given by its node and its pid. It may have ended, and not be listed."""
+        """Choose a process by its node and pid, or ``job ID``. It may have ended, and not be listed."""
         place, _, pid = process.partition(" ")
-        if place and pid.isdecimal():
-            self._linked = process
+        if (place and pid.isdecimal()) or (place == "job" and pid):
             self._process.options = [*self._process.options, process]
             self._process.value = process
 
     def _offer(self) -> None:
         """Offer the processes to choose from."""
-        listed = self._processes()
-        linked = next(
-            (each for each in listed if each.split()[:2] == self._linked.split()), self._linked
-        )
-        options: list[Any] = ["", *dict.fromkeys([*listed, *filter(None, [linked])])]
-        if options != self._process.options:
-            self._process.options = options
-        if self._process.value == self._linked:
-            self._process.value = linked
+        options: dict[str, str] = dict(self._processes())
+        options.setdefault(self._process.value, self._process.value)
+        listed: list[Any] = list(options.items())
+        if listed != self._process.options:
+            self._process.options = listed
 
     def update(self) -> None:
         """Show the output of the chosen process so far, or what it does now."""
         self._offer()
-        if self._process.value and (self._reading is None or self._reading.done()):
-            reading = self._read(self._process.value, self._stream.value)
-            self._reading = asyncio.get_running_loop().create_task(reading)
-        text = "\n".join(each for each in self._lines if self._search.value in each) or words.say(
-            self._shown, _HINT
+        wanted = (
+            *(self._process.value, self._stream.value, self._errors.active),
+            *(self.job, self.function),
         )
+        pause_s = _PAUSE_S if self._process.value else _PAUSE_OF_ALL_S
+        is_old = time.monotonic() - self._read_at > pause_s
+        is_due = wanted != self._read_last or (self._follow.active and is_old)
+        if is_due and (self._reading is None or self._reading.done()):
+            self._read_last, self._read_at = wanted, time.monotonic()
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        self._show()
+
+    def _show(self) -> None:
+        """Show those of the lines that the user wants."""
+        wanted = self._search.value.lower()
+        shown = []
+        for title, lines in self._lines:
+            found = errors_of(lines) if self._errors.active else lines
+            found = [each for each in found if wanted in each.lower()]
+            if found:
+                shown.append("\n".join([*([f"\u2500\u2500 {title}"] if title else []), *found]))
+        text = "\n\n".join(shown) or self._say(_NO_LINE if self._lines else self._nothing())
         if text != self._shown.text:
             self._shown.text = text
 
-    async def _read(self, process: str, stream: str) -> None:
-        place, pid, *rest = process.split()
-        node = next(
-            (
-                info["node_id"]
-                for address, info in self._parts.nodes.info.items()
-                if address.rpartition("/")[2] == place
-            ),
-            "",
-        )
+    def _nothing(self) -> str:
+        """Return what to say where nothing was printed."""
+        return _NOTHING if self._process.value else _NOTHING_AT_ALL
+
+    async def _read(self) -> None:
+        self._lines = await self._parts_of(self._process.value, self._stream.value)
+
+    async def _parts_of(self, process: str, stream: str) -> list[Part]:
+        if not process:
+            is_errors = bool(self._errors.active)
+            return await self._reader.newest(self.job, self.function, errors_only=is_errors)
+        place, _, pid = process.partition(" ")
+        if place == "job":
+            return await self._reader.of_submitted(pid)
+        address = self._reader.address_of(place)
         if stream == _STACK:
-            found = await self._stack(node, int(pid))
-            shown = [each["stack"] for each in found.get("processes", ())]
-            self._lines = "\n".join(shown or [found.get("error", "It does not run.")]).splitlines()
-            return
-        if rest and rest[0].startswith("("):
-            self._lines = [words.say(self._shown, _ELSEWHERE)]
-            return
-        pattern = f"worker-*-{pid}.{stream}"
-        found = await self._ask(LogNames(node, pattern))
-        names = found.get("names", [])
-        if not names:
-            self._lines = [found.get("error") or words.say(self._shown, "It has printed nothing.")]
-            return
-        found = await self._ask(ReadLog(node, names[0], position=-1, tail=_MANY_LINES))
-        printed = without_marks(found["data"]) if "data" in found else found["error"].encode()
-        self._lines = printed.decode(errors="replace").splitlines()
-
-    async def _stack(self, node: str, pid: int) -> dict[str, Any]:
-        if node:
-            return await self._ask(ListStacks(node, pid))
-        return await self._parts.state.others.show(pid)
-
-    async def _ask(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
-        try:
-            return await self._parts.logs.of_node(request)
-        except OSError as error:
-            return {"error": f"The node does not answer: {error}"}
+            return await self._reader.stack(address, int(pid))
+        info = self._parts.nodes.info.get(address)
+        if info is None or info["pid"] == int(pid):
+            return [Part("", [self._say(_ELSEWHERE)])]
+        streams = (stream,) if stream in STREAMS else STREAMS
+        return await self._reader.of_process(address, int(pid), streams)

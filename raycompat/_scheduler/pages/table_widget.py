@@ -65,6 +65,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("ip", "Host", 110, "text"),
         ("metadata", "Metadata", 100, "text"),
         ("only", "Only this job", 60, "link"),
+        ("log", "Log", 50, "link"),
         ("id", "Id", 120, "id"),
         ("job", "Job id", 0, "detail"),
     ],
@@ -127,6 +128,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("longest", "Longest", 90, "seconds"),
         ("error", "Last error", 300, "text"),
         ("failed_at", "At", 90, "time"),
+        ("log", "Log", 50, "link"),
         ("traceback", "Its traceback", 0, "detail"),
     ],
     "stores": [
@@ -288,10 +290,10 @@ class Table:
         say = partial(words.say, self._below)
         text = say("Rows: {count:,}", count=len(rows))
         if len(found) < len(rows):
-            text += f", {say('{count:,} found', count=len(found))}"
+            text += say(", ") + say("{count:,} found", count=len(found))
         if len(shown) < len(found):
-            text += f", {say('{count} shown: search to see others', count=len(shown))}"
-        text += f". {say('Click on a row to read all of it')}." if shown else "."
+            text += say(", ") + say("{count} shown: search to see others", count=len(shown))
+        text += say(". ") + (say("Click on a row to read all of it.") if shown else "")
         if exact:
             text += f' <a href="individual-ray-{self._page}">{say("Show all rows")}</a>.'
         if self.source.name in _SURVEYED:

@@ -96,7 +96,7 @@ def failed(parts: Parts, job: str = "") -> list[Row]:
             "at": at,
             "of": "actor",
             "kind": "actor died",
-            "what": f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name,
+            "what": actor_name(actor),
             "error": _last_line(actor.error),
             "traceback": _whole(actor.error),
             "log": _log_of(actor),
@@ -262,11 +262,19 @@ def jobs(parts: Parts) -> list[Row]:
                 "message": (each["message"] or "") if each["status"] == "FAILED" else "",
                 "metadata": _listed(each["metadata"]),
                 "only": f"ray?job={each['job_id']}" if each["job_id"] else "",
+                "log": _log_of_job(each["submission_id"], each["job_id"]),
                 "is_failed": each["status"] == "FAILED" and end > now - RECENT_S,
             }
         )
     order = {"FAILED": 0, "RUNNING": 1, "PENDING": 2}
     return sorted(rows, key=lambda row: (order.get(row["state"], 3), -row["start"]))
+
+
+def _log_of_job(submission: str | None, job: str | None) -> str:
+    """Return the address of the output of a job's command, or of the processes of a driver."""
+    if submission:
+        return f"individual-ray-logs?process={quote(f'job {submission}')}"
+    return f"individual-ray-logs?job={job}" if job else ""
 
 
 def _listed(values: Mapping[str, Any] | None) -> str:
@@ -502,6 +510,7 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
             "error": known[name].last_error if name in known else "",
             "traceback": known[name].last_traceback if name in known else "",
             "failed_at": known[name].failed_at if name in known else 0.0,
+            "log": _log_of_function(known.get(name), name),
             "is_failed": name in known and known[name].failed_at > now - RECENT_S,
         }
         for name in names
@@ -520,6 +529,13 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
         times = function.quantiles() if function is not None else None
         row["median"], row["high"], row["longest"] = times or (None, None, None)
     return rows
+
+
+def _log_of_function(function: Function | None, name: str) -> str:
+    """Return the address of what the calls of a function have printed; an actor has its own address."""
+    if function is None or function.type != "NORMAL_TASK":
+        return ""
+    return f"individual-ray-logs?function={quote(name)}"
 
 
 def stores(parts: Parts) -> list[Row]:
@@ -661,12 +677,17 @@ def node_name(address: str | None) -> str:
     return address.rpartition("/")[2] if address is not None else ""
 
 
+def actor_name(actor: ActorRow) -> str:
+    """Return the class of an actor, and its name if it has one."""
+    return f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name
+
+
 def _name(parts: Parts, key: str) -> str:
     """Return the name of a running call: an actor's class and name, or a function's name."""
     actor = parts.actors.rows.get(key)
     if actor is None:
         return parts.calls.by_key[key].spec["name"]
-    return f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name
+    return actor_name(actor)
 
 
 def _caller(parts: Parts, call: Call) -> str:

@@ -15,7 +15,7 @@ from bokeh.core.property.vectorization import Value
 from bokeh.models.annotations import LegendItem, Title
 from bokeh.models.axes import Axis
 from bokeh.models.layouts import TabPanel
-from bokeh.models.widgets.inputs import InputWidget
+from bokeh.models.widgets.inputs import Checkbox, InputWidget
 from bokeh.models.widgets.markups import Div, PreText
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def translate(doc: Document) -> None:
             model.text = words.get(model.text, model.text)
         elif isinstance(model, TabPanel | InputWidget) and isinstance(model.title, str):
             model.title = words.get(model.title, model.title)
+        elif isinstance(model, Checkbox):
+            model.label = words.get(model.label, model.label)
         elif isinstance(model, Axis) and isinstance(model.axis_label, str):
             model.axis_label = words.get(model.axis_label, model.axis_label)
         elif isinstance(model, LegendItem) and isinstance(model.label, Value):
