@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from distributed.comm.addressing import get_address_host
-from distributed.diagnostics.task_stream import TaskStreamPlugin
-from distributed.scheduler import TaskPrefix
 from tornado import web
 from tornado.ioloop import IOLoop
 from tornado.routing import PathMatches, Rule
@@ -18,7 +16,6 @@ from raycompat._dask.streams import TakeBack
 if TYPE_CHECKING:
     from distributed import Scheduler
 
-    from raycompat._protocol.spans import Span
 
 #: Dask's page; below its menu it is dark where the system is, fits a narrow window, and takes keys.
 _TEMPLATE = """
@@ -47,33 +44,6 @@ _TEMPLATE = """
 </script>
 {% endblock %}
 """
-
-
-def show_in_task_stream(
-    scheduler: Scheduler,
-    worker: str,
-    thread: int,
-    spans: Iterable[Span],
-) -> None:
-    """Add calls that are not Dask tasks to the task stream."""
-    stream = scheduler.plugins.get(TaskStreamPlugin.name)
-    if stream is None:
-        return
-    for span in spans:
-        digits = span.key.rpartition("-")[2]
-        stream.buffer.append(
-            {
-                "key": f"{span.name}-{digits}"
-                + (f"-x{span.num_calls}" if span.num_calls > 1 else ""),
-                "startstops": [{"action": "compute", "start": span.start, "stop": span.stop}],
-                "worker": worker,
-                "thread": thread,
-                "status": "error" if span.failure is not None else "OK",
-                "type": b"",
-                "nbytes": 0,
-            }
-        )
-        stream.index += 1
 
 
 def import_dashboard() -> None:
@@ -224,16 +194,3 @@ def style_page(doc: Any, variables: Mapping[str, Any]) -> None:
     doc.template = env.from_string(_TEMPLATE)
     doc.template_variables.update(variables)
     doc.theme = BOKEH_THEME
-
-
-def count_in_progress(scheduler: Scheduler, name: str, state: str, count: int) -> None:
-    """Add `count` calls that are not Dask tasks to the progress in the dashboard."""
-    prefix = scheduler.task_prefixes.get(name)
-    if prefix is None:
-        scheduler.task_prefixes[name] = prefix = TaskPrefix(name)
-    prefix.states[cast("Any", state)] += count
-
-
-def prefix_of(scheduler: Scheduler, key: str) -> str:
-    """Return the name under which Dask counts a task that it is about to forget."""
-    return str(scheduler.tasks[key].prefix.name)

@@ -6,7 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.actors import (
     ActorAlive,
     ActorBuilt,
@@ -39,7 +38,7 @@ class Actors:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._directory = ActorDirectory()
 
     @property
@@ -98,7 +97,7 @@ class Actors:
         ValueError
             When the client has left.
         """
-        if client not in self._scheduler.clients:
+        if client not in self._dask.clients():
             raise ValueError(f"{client} has left the cluster")
         row = _new_row(key, job, actor)
         row.state, row.reserved_by = "RESERVED", client
@@ -149,7 +148,7 @@ class Actors:
             row.watchers.discard(client)
 
     def _report(self, client: str, row: ActorRow) -> None:
-        adapter.tell_client(self._scheduler, client, row.report())
+        self._dask.notify_client(client, row.report())
 
     def _report_to_all(self, row: ActorRow) -> None:
         for client in row.watchers:
@@ -167,7 +166,7 @@ class Actors:
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
             call.holding = self._parts.ledger.shrink(call.holding, keep)
-        adapter.tell_client(self._scheduler, call.owner, ActorBuilt(key))
+        self._dask.notify_client(call.owner, ActorBuilt(key))
         self._report_to_all(row)
         self._parts.dispatcher.soon()
 
@@ -195,7 +194,7 @@ class Actors:
     def forget(self, key: str, owner: str) -> None:
         """Remove an actor that has no references any more."""
         text = failures.NO_REFERENCES
-        if owner not in self._scheduler.clients:
+        if owner not in self._dask.clients():
             text = failures.OWNER_DIED
         error = failures.actor_died(text, key)
         self.bury(key, error)
@@ -216,7 +215,7 @@ class Actors:
             return
         if not message.no_restart:
             if row.address is not None:
-                adapter.tell_worker(self._scheduler, row.address, RestartActor(key))
+                self._dask.notify_node(row.address, RestartActor(key))
             return
         self.end(key, failures.actor_killed(key), frees_name=True)
 
@@ -229,7 +228,7 @@ class Actors:
             return
         address = call.address
         if address is not None:  # first: the end of a detached actor's task lets its process leave
-            adapter.tell_worker(self._scheduler, address, End(key, error, gracefully))
+            self._dask.notify_node(address, End(key, error, gracefully))
         self.bury(key, error, frees_name=frees_name)
         if address is None:
             self._parts.calls.fail(key, error)
@@ -252,8 +251,8 @@ class Actors:
         is_last = row.detached and not self.has_detached(row.job)
         if job is not None and job.orphaned and is_last:
             self._parts.jobs.end_if_done(job)
-        if row.detached and DETACHED in self._scheduler.clients:
-            self._scheduler.client_releases_keys([key], DETACHED)
+        if row.detached and DETACHED in self._dask.clients():
+            self._dask.release([key], DETACHED)
 
 
 def _new_row(key: str, job: str, actor: ActorSpec) -> ActorRow:

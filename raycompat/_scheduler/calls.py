@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import pages as dask_pages
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.calls import (
     Blocked,
     Cancel,
@@ -93,7 +91,7 @@ class Calls:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self.by_key: dict[str, Call] = {}
         #: The same calls by owner, and the calls in placement groups by group.
         self._by_owner: dict[str, dict[str, Call]] = {}
@@ -117,7 +115,7 @@ class Calls:
                 self._submit_one(client, spec, payload)
             except Exception as error:  # one call must not end the stream
                 logger.exception("raycompat could not submit %s", spec["key"])
-                if not adapter.known(self._scheduler, spec["key"]):
+                if not self._dask.known(spec["key"]):
                     self._strike_out(spec["key"])  # Dask will not report its end
                 self._parts.actors.free_name(spec["key"])
                 self._parts.tell_owner(
@@ -126,7 +124,7 @@ class Calls:
 
     def _submit_one(self, client: str, spec: CallSpec, payload: bytes) -> None:
         key, kind = spec["key"], spec["kind"]
-        lost = [dep for dep in spec["deps"] if not adapter.known(self._scheduler, dep)]
+        lost = [dep for dep in spec["deps"] if not self._dask.known(dep)]
         if lost:
             self._parts.actors.free_name(key)
             self._parts.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
@@ -148,8 +146,7 @@ class Calls:
             "lease": task_bodies.run_lease,
             "task": task_bodies.run_call,
         }[kind]
-        adapter.add_task(
-            self._scheduler,
+        self._dask.add_task(
             client,
             key,
             body,
@@ -159,7 +156,7 @@ class Calls:
             urgent=kind == "actor",
         )
         if spec["actor"] is not None and spec["actor"]["detached"]:
-            self._scheduler.client_desires_keys([key], DETACHED)
+            self._dask.want([key], DETACHED)
 
     def _enter(self, key: str, call: Call) -> None:
         self.by_key[key] = call
@@ -207,7 +204,7 @@ class Calls:
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
-            name = dask_pages.prefix_of(self._scheduler, key)
+            name = self._dask.prefix_of(key)
             self._soon(self._parts.task_names.note_end, name)
         elif finish == "memory":
             self._computed.add(key)
@@ -263,9 +260,9 @@ class Calls:
 
     def _end_on(self, address: str, key: str) -> bool:
         """Tell a node that it need not run a call; False if it has left, or is about to."""
-        goes_on = adapter.goes_on(self._scheduler, address)
+        goes_on = self._dask.goes_on(address)
         if goes_on:
-            adapter.tell_worker(self._scheduler, address, End(key))
+            self._dask.notify_node(address, End(key))
         return goes_on
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
@@ -274,7 +271,7 @@ class Calls:
         address, call.address = call.address, None
         if finish in ("memory", "erred") or address is None:
             return
-        adapter.park(self._scheduler, key)
+        self._dask.park(key)
         if not self._end_on(address, key) and finish != "forgotten":
             if call.sent is not None:
                 call.results, call.sent = (address, call.sent), None
@@ -319,7 +316,7 @@ class Calls:
 
     def _make_anew(self, key: str, call: Call) -> None:
         """Count a lost try of a call whose result was lost, which Dask runs again."""
-        adapter.park(self._scheduler, key)
+        self._dask.park(key)
         if call.retries == 0:
             call.is_doomed = True
             error = failures.object_lost(key, cause())
@@ -334,10 +331,10 @@ class Calls:
         """Report to its owner the error of a call that failed outside its own body."""
         if key in self._parts.objects.errors:
             return
-        blamed = adapter.blamed_key(self._scheduler, key)
+        blamed = self._dask.blamed_key(key)
         error = self._parts.objects.errors.get(blamed or "")
         if error is None:
-            text = adapter.error_text(self._scheduler, blamed or key)
+            text = self._dask.error_text(blamed or key)
             error = failures.internal(f"The task {blamed} failed in Dask: {text}")
         self._parts.objects.errors[key] = error
         if call.spec["kind"] == "actor":
@@ -444,26 +441,26 @@ class Calls:
             if error is not None:
                 self._parts.objects.errors[key] = error
         done = Done(key, values=message.values, error=error)
-        adapter.tell_client(self._scheduler, message.owner, done)
+        self._dask.notify_client(message.owner, done)
 
     def item(self, worker: str, message: ItemMade) -> None:
         """Pass on an item from a generator."""
         wire, owner = message.wire, message.owner
         large = wire[0] == "segment"
-        if message.key not in self.by_key or owner not in self._scheduler.clients:
+        if message.key not in self.by_key or owner not in self._dask.clients():
             if large:
                 self._parts.objects.discard(worker, wire)
             return
         if large:
             self._parts.objects.adopt(owner, Adopt(message.item, wire, worker))
         item = Item(message.key, message.index, wire, stored=large)
-        adapter.tell_client(self._scheduler, owner, item)
+        self._dask.notify_client(owner, item)
 
     def credit(self, client: str, message: Credit) -> None:
         """Pass on the acknowledgement of items to a generator."""
         call = self.by_key.get(message.key)
         if call is not None and call.address is not None:
-            adapter.tell_worker(self._scheduler, call.address, message)
+            self._dask.notify_node(call.address, message)
 
     def tried(self, worker: str, message: Tried) -> None:
         """Handle a node's report that it retries a call, with the retries that are left."""
@@ -500,7 +497,7 @@ class Calls:
         for key, call in self.by_key.items():
             if call.results is not None and call.address == worker:
                 call.address, call.is_ready = None, True
-                adapter.park(self._scheduler, key)
+                self._dask.park(key)
                 self._soon(self._go_on, key)
 
     def freed(self, worker: str, message: Freed) -> None:
@@ -525,7 +522,7 @@ class Calls:
             return
         self._parts.objects.errors[key] = error
         self._parts.tell_owner(call.owner, key, error)
-        adapter.fail(self._scheduler, key, CallFailed(error, failures.text_of(error)))
+        self._dask.fail(key, CallFailed(error, failures.text_of(error)))
 
     def end(self, key: str, error: bytes) -> None:
         """Fail a call or an actor wherever it is; its process is killed, without a retry."""
@@ -538,7 +535,7 @@ class Calls:
             self.fail(key, error)
         else:
             message = CancelCall(key, force=True, recursive=False, error=error)
-            adapter.tell_worker(self._scheduler, call.address, message)
+            self._dask.notify_node(call.address, message)
 
     def cancel(self, client: str, message: Cancel) -> None:
         """Cancel a call on request of a client; notify the process that runs it."""
@@ -546,10 +543,10 @@ class Calls:
         call = self.by_key.get(key)
         by_owner = CancelByLease(key, message.recursive)
         if call is not None and call.runs_by_lease and call.owner != client:
-            adapter.tell_client(self._scheduler, call.owner, by_owner)
+            self._dask.notify_client(call.owner, by_owner)
             return
         if key in self._parts.objects.promises:
-            adapter.tell_client(self._scheduler, self._parts.objects.promises[key], by_owner)
+            self._dask.notify_client(self._parts.objects.promises[key], by_owner)
         if call is None:
             return
         call.is_cancelled = True
@@ -557,13 +554,13 @@ class Calls:
             self.fail(key, failures.cancelled(key))
         else:
             on_node = CancelCall(key, message.force, message.recursive)
-            adapter.tell_worker(self._scheduler, call.address, on_node)
+            self._dask.notify_node(call.address, on_node)
 
     def cancel_direct(self, client: str, message: CancelDirect) -> None:
         """Ask the process of an actor or a lease to end one of its calls."""
         call = self.by_key.get(message.party)
         if call is not None and call.address is not None:
-            adapter.tell_worker(self._scheduler, call.address, message)
+            self._dask.notify_node(call.address, message)
 
     @staticmethod
     def _soon(function: Callable[..., object], *arguments: object) -> None:

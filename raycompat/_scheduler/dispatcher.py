@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.calls import GrantCall
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.resource_set import ResourceSet
@@ -31,7 +30,7 @@ class Dispatcher:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         #: Calls with ready dependencies. One line has one shape: (owner, request, strategy).
         self._lines = Lines()
         self._round = 0
@@ -160,8 +159,8 @@ class Dispatcher:
             kind=call.spec["kind"],
             results=results,
         )
-        adapter.tell_worker(self._scheduler, address, GrantCall(grant))
-        adapter.release_to(self._scheduler, key, address)
+        self._dask.notify_node(address, GrantCall(grant))
+        self._dask.release_to(key, address)
 
     def pending(self) -> list[dict[str, Any]]:
         """Return the waiting tasks, actors and leases, by their resources."""

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.nodes import IDLE_TERMINATION, DrainNode
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Draining:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._by_node: dict[str, Drain] = {}
         #: The work of closing nodes.
         self._closing: set[asyncio.Task[None]] = set()
@@ -64,7 +63,7 @@ class Draining:
 
     def accepting(self) -> set[str]:
         """Return the nodes on which calls may start: they are neither drained, paused nor closing."""
-        return adapter.running_workers(self._scheduler) - self._by_node.keys()
+        return self._dask.running_workers() - self._by_node.keys()
 
     def staying(self) -> list[str]:
         """Return the nodes that are not drained."""
@@ -148,7 +147,7 @@ class Draining:
         self._parts.restarts.note_end(address, text)
         try:
             async with asyncio.timeout(_MOVE_S if is_late else None):
-                if await adapter.retire_worker(self._scheduler, address):
+                if await self._dask.retire_worker(address):
                     return
         except TimeoutError:
             logger.warning("The values of a drained node have not moved within %g s.", _MOVE_S)
@@ -159,7 +158,7 @@ class Draining:
         if is_late:
             logger.warning("No other node took all values of the drained node %s.", address)
             self._parts.restarts.note_end(address, text)  # an earlier try may have forgotten it
-            await adapter.close_worker(self._scheduler, address)
+            await self._dask.close_worker(address)
         else:
             self._parts.restarts.forget_end(address)
             loop = asyncio.get_running_loop()

@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec
@@ -102,7 +101,7 @@ class Groups:
         parts: Parts,
     ) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         #: The groups by id, in order of creation; and the groups that were removed last.
         self._rows: dict[str, Group] = {}
         self._removed: dict[str, Group] = {}
@@ -131,7 +130,7 @@ class Groups:
             When the client has left.
         """
         while spec["job"] not in self._parts.jobs.open:  # the job's message is separate
-            if client not in self._scheduler.clients:
+            if client not in self._dask.clients():
                 raise ValueError(f"{client} has left the cluster")
             await self._parts.changed.wait()
         if self._find(spec["name"], spec["namespace"]) is not None:
@@ -185,7 +184,7 @@ class Groups:
             row.awaited_by.add(client)
 
     def _tell(self, client: str, group: str, error: bytes | None) -> None:
-        adapter.tell_client(self._scheduler, client, GroupReady(group, error))
+        self._dask.notify_client(client, GroupReady(group, error))
 
     def _tell_all(self, row: Group, error: bytes | None = None) -> None:
         clients, row.awaited_by = row.awaited_by, set()

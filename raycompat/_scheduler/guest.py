@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
+from raycompat._dask import scheduler as dask_scheduler
 from raycompat._dask import streams as dask_streams
 from raycompat._messages.jobs import Detached
 from raycompat._messages.nodes import Gone
@@ -44,9 +45,9 @@ class Guest:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        #: The plugin, which hears of clients that leave.
         self.plugin: SchedulerPlugin
-        self._scheduler = parts.scheduler
+        self._keep_values_at_home: Callable[[], dask_streams.TakeBack]
+        self._dask = parts.dask
         self._is_active = False
         #: What takes back the changes that last while a session is open, in the streams to workers too.
         self._of_sessions: list[dask_streams.TakeBack] = []
@@ -60,7 +61,15 @@ class Guest:
         self._looking: asyncio.TimerHandle | None = None
         self._detaching: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    def start(
+        self, plugin: SchedulerPlugin, keep_values_at_home: Callable[[], dask_streams.TakeBack]
+    ) -> None:
+        """Begin as a guest: the plugin hears of clients that leave."""
+        self.plugin = plugin
+        self._keep_values_at_home = keep_values_at_home
+        self._look_soon()
+
+    def _look_soon(self) -> None:
         """Look regularly whether the plugins are registered: Dask does not tell."""
         self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
@@ -80,7 +89,7 @@ class Guest:
         if self._is_active:
             return
         self._is_active = True
-        self._of_sessions.append(adapter.keep_values_at_home(self._scheduler))
+        self._of_sessions.append(self._keep_values_at_home())
         self._parts.liveness.start()
         self._parts.figures.start()
         self._of_sessions += [self._parts.liveness.stop, self._parts.figures.stop]
@@ -98,7 +107,7 @@ class Guest:
     def node_came(self, worker: str) -> None:
         """Send messages to a node without pauses."""
         if self._is_active:
-            self._of_workers[worker] = adapter.send_worker_batches_at_once(self._scheduler, worker)
+            self._of_workers[worker] = self._dask.send_worker_batches_at_once(worker)
 
     def node_left(self, worker: str, *, is_worker: bool) -> None:
         """Give the stream to a worker its pauses again, if it is still there."""
@@ -119,11 +128,11 @@ class Guest:
 
     def _look(self) -> None:
         if not self.is_detaching():
-            self.start()
+            self._look_soon()
 
     def is_detaching(self) -> bool:
         """Return whether raycompat leaves the cluster; begin if a plugin was unregistered."""
-        if self._detaching is None and not adapter.is_registered(self._scheduler, PLUGIN_NAME):
+        if self._detaching is None and not self._dask.is_registered(PLUGIN_NAME):
             self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
         return self._detaching is not None
 
@@ -137,31 +146,31 @@ class Guest:
     async def _detach(self, text: str) -> None:
         logger.info("%s", text)
         self.stop()
-        parts, scheduler = self._parts, self._scheduler
-        scheduler.plugins[PLUGIN_NAME] = self.plugin  # if it was unregistered, for its last work
+        parts, dask = self._parts, self._dask
+        dask.register(PLUGIN_NAME, self.plugin)  # if it was unregistered, for its last work
         try:
             async with asyncio.timeout(_DETACH_S):
                 await self._end_sessions(text)
-                await adapter.unregister_from_workers(scheduler, PLUGIN_NAME)
+                await dask.unregister_from_workers(PLUGIN_NAME)
                 for worker in list(parts.nodes.info):
                     parts.nodes.dismiss(worker)
-                while not self._leaving.isdisjoint(scheduler.workers):
+                while not self._leaving.isdisjoint(dask.workers()):
                     await parts.changed.wait()
                 self.remove_handlers()
         except TimeoutError:  # a worker or a client is stopped
             logger.warning("Some processes have not left raycompat within %g s.", _DETACH_S)
-        scheduler.plugins.pop(PLUGIN_NAME, None)
+        dask.unregister(PLUGIN_NAME)
         _call_all(self._lasting)
 
     async def _end_sessions(self, text: str) -> None:
-        parts, scheduler = self._parts, self._scheduler
+        parts, dask = self._parts, self._dask
         for name in (DETACHED, PINS, LOADS):
-            adapter.forget_client(scheduler, name)
-        ours = [each for each in scheduler.clients if adapter.is_our_client(each)]
+            dask.forget_client(name)
+        ours = [each for each in dask.clients() if dask_scheduler.is_our_client(each)]
         for client in ours:
-            adapter.tell_client(scheduler, client, Detached(text))
-        await asyncio.gather(*(adapter.close_client(scheduler, each) for each in ours))
-        while parts.jobs.open or any(each in scheduler.clients for each in ours):
+            dask.notify_client(client, Detached(text))
+        await asyncio.gather(*(dask.close_client(each) for each in ours))
+        while parts.jobs.open or any(each in dask.clients() for each in ours):
             await parts.changed.wait()
 
 

@@ -108,7 +108,7 @@ class JobRequests:
             return 400, str(error)
 
     def _why_not_trusted(self) -> str:
-        if _security.has_token(self._parts.scheduler.http_server):
+        if _security.has_token(self._parts.dask.http_server):
             return (
                 "This request changes the cluster, so it needs the token of the cluster in its header "
                 "`Authorization: Bearer TOKEN`: a cookie or a token in the address is not enough."
@@ -116,7 +116,7 @@ class JobRequests:
         return (
             "This cluster has no password, so its web server runs no programs: anybody can send it "
             "requests, also a web page that you look at. Connect to the scheduler: "
-            f'JobSubmissionClient("{self._parts.scheduler.address}"). Or start the cluster with a '
+            f'JobSubmissionClient("{self._parts.dask.address}"). Or start the cluster with a '
             "password."
         )
 
@@ -145,10 +145,10 @@ class JobRequests:
             "version": submission.VERSION,
             "ray_version": VERSION,
             "ray_commit": "",
-            "session_name": self._parts.scheduler.id,
+            "session_name": self._parts.dask.id,
             # Of raycompat only: where a client connects that this server lets change nothing.
-            "scheduler": self._parts.scheduler.address,
-            "changes_over_http": _security.has_token(self._parts.scheduler.http_server),
+            "scheduler": self._parts.dask.address,
+            "changes_over_http": _security.has_token(self._parts.dask.http_server),
         }
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class _Handler(web.RequestHandler):
     post = put = delete = get
 
     async def _answer(self) -> None:
-        server = self._requests._parts.scheduler.http_server
+        server = self._requests._parts.dask.http_server
         status, answer = await self._requests.answer(
             JobRequest(
                 str(self.request.method),

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.jobs import (
     BeginJob,
     Export,
@@ -49,7 +48,7 @@ class Jobs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         #: The jobs that have not ended, by id.
         self.open: dict[str, Job] = {}
         self.functions = Functions(self._note_forgotten)
@@ -59,7 +58,7 @@ class Jobs:
     def node_came(self, worker: str) -> None:
         """Send all jobs to a new node, which becomes the home of drivers without one."""
         for job in self.open.values():
-            adapter.tell_worker(self._scheduler, worker, self._message(job))
+            self._dask.notify_node(worker, self._message(job))
             if job.home is None:
                 self._find_home(job)
 
@@ -89,7 +88,7 @@ class Jobs:
             default=None,
         )
         node = NodeAt(**nodes[job.home], address=job.home) if job.home is not None else None
-        adapter.tell_client(self._scheduler, job.client, HomeMoved(node))
+        self._dask.notify_client(job.client, HomeMoved(node))
 
     def end_if_done(self, job: Job) -> None:
         """End a job whose driver has ended, when it has no detached actors."""
@@ -98,7 +97,7 @@ class Jobs:
         if not goes_on:
             self._parts.actors.job_ended(job.job)
         for worker in self._parts.nodes.info:
-            adapter.tell_worker(self._scheduler, worker, message)
+            self._dask.notify_node(worker, message)
         if goes_on:
             return
         self._parts.endings.job_left(job)
@@ -106,14 +105,14 @@ class Jobs:
         self._parts.calls.job_ended(job.client)
         self._parts.packages.release(job.client)
         self.functions.end_job(job.job)
-        adapter.forget_split_keys()
+        self._dask.forget_split_keys()
         self._parts.guest.session_ended()
         self._parts.notify_change()
 
     def begin(self, client: str, message: BeginJob) -> None:
         """Add a driver's job, and send its settings to all nodes."""
         # The client may have connected before this plugin was registered.
-        adapter.send_client_batches_at_once(self._scheduler, client)
+        self._dask.send_client_batches_at_once(client)
         self._parts.guest.session_began()
         setup = message.setup
         opened = Job(message.job, client, message.namespace, setup, setup["home"])
@@ -121,7 +120,7 @@ class Jobs:
         if opened.home not in self._parts.nodes.info:
             self._find_home(opened)
         for worker in self._parts.nodes.info:
-            adapter.tell_worker(self._scheduler, worker, self._message(opened))
+            self._dask.notify_node(worker, self._message(opened))
         self._parts.submissions.driver_began(opened)
         self._note(opened, "has begun")
         self._parts.notify_change()
@@ -154,7 +153,7 @@ class Jobs:
         functions, self._forgotten = self._forgotten, []
         message = ForgetFunctions(functions)
         for worker in self._parts.nodes.info:
-            adapter.tell_worker(self._scheduler, worker, message)
+            self._dask.notify_node(worker, message)
 
     def note_framework(self, client: str, message: NamesFramework) -> None:
         """Notify all nodes, also later ones, that a job's code uses a framework."""
@@ -162,7 +161,7 @@ class Jobs:
             setup = self.open[message.job].setup
             setup["frameworks"] = sorted({*setup["frameworks"], message.framework})
             for worker in self._parts.nodes.info:
-                adapter.tell_worker(self._scheduler, worker, message)
+                self._dask.notify_node(worker, message)
 
     async def function(self, function: str, job: str) -> bytes:
         """Wait until a caller has exported the function or class with this id; return its pickle.

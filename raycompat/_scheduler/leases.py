@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.leases import (
     LeaseAlive,
     LeaseEnded,
@@ -105,7 +104,7 @@ class Leases:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._held = HeldLeases(parts.ledger, self._is_lent)
         #: The time of the last revocation for each kind of request.
         self._revoked: dict[Any, float] = {}
@@ -144,7 +143,7 @@ class Leases:
             is_pressed = len(waiting) > (owner in waiting)  # others wait too
             if is_pressed != (owner in self._pressed):
                 (self._pressed.add if is_pressed else self._pressed.discard)(owner)
-                adapter.tell_client(self._scheduler, owner, Pressure(is_pressed))
+                self._dask.notify_client(owner, Pressure(is_pressed))
 
     def no_one_waits(self) -> None:
         """Forget what would help requests."""
@@ -256,7 +255,7 @@ class Leases:
 
     def _revoke(self, held: Held) -> None:
         self._held.remove(held.key)
-        adapter.tell_worker(self._scheduler, held.address, Revoke(held.key))
+        self._dask.notify_node(held.address, Revoke(held.key))
 
     # --- reports from nodes and clients ---------------------------------------------------------
 
@@ -268,7 +267,7 @@ class Leases:
             self._held.put(replace(held, since=time.monotonic()))
         host = self._parts.nodes.info[worker]["host"]
         granted = LeaseGranted(key, worker, host, message.socket)
-        adapter.tell_client(self._scheduler, message.owner, granted)
+        self._dask.notify_client(message.owner, granted)
 
     def trimmed(self, worker: str, message: LeaseTrimmed) -> None:
         """Handle a node's report that a lease needs less of what varies from now on."""
@@ -286,4 +285,4 @@ class Leases:
     def ended(self, worker: str, message: LeaseEnded) -> None:
         """Handle a node's report that a lease has ended."""
         over = LeaseOver(message.key, message.how, message.error)
-        adapter.tell_client(self._scheduler, message.owner, over)
+        self._dask.notify_client(message.owner, over)

@@ -7,7 +7,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import liveness
 
 if TYPE_CHECKING:
@@ -79,6 +78,6 @@ class Liveness:
         logger.error(line)
         for job in self._parts.jobs.open:
             self._parts.logs.tell(job, line)
-        removal = asyncio.ensure_future(adapter.remove_worker(self._parts.scheduler, worker))
+        removal = asyncio.ensure_future(self._parts.dask.remove_worker(worker))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.base import Handler, handled_from
 from raycompat._messages.logs import (
     FlushLogs,
@@ -35,7 +34,7 @@ class Logs:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._tokens = itertools.count()
         #: The client of each flush, and the nodes that have not answered yet, by token.
         self._flushes: dict[int, tuple[str, set[str]]] = {}
@@ -64,19 +63,19 @@ class Logs:
 
     def _show(self, piece: OutputPiece) -> None:
         if piece.job in self._parts.jobs.open:
-            adapter.tell_client(self._scheduler, self._parts.jobs.open[piece.job].client, piece)
+            self._dask.notify_client(self._parts.jobs.open[piece.job].client, piece)
 
     def _printed(self, client: str, message: Printed) -> None:
         if message.worker in self._parts.nodes.info:
             printed = OutputPrinted(message.job, message.cost)
-            adapter.tell_worker(self._scheduler, message.worker, printed)
+            self._dask.notify_node(message.worker, printed)
 
     def _flush(self, client: str, message: FlushLogs) -> None:
         """Ask all nodes for the output of a job; answer when they have sent it."""
         token = next(self._tokens)
         self._flushes[token] = (client, set(self._parts.nodes.info))
         for worker in self._parts.nodes.info:
-            adapter.tell_worker(self._scheduler, worker, FlushOutput(message.job, token))
+            self._dask.notify_node(worker, FlushOutput(message.job, token))
         self._answer(token)
         self._tell_that_it_comes(token)
 
@@ -86,7 +85,7 @@ class Logs:
             return
         client, workers = self._flushes[token]
         if all(map(self._parts.liveness.hears, workers)):
-            adapter.tell_client(self._scheduler, client, LogsAwaited())
+            self._dask.notify_client(client, LogsAwaited())
         asyncio.get_running_loop().call_later(_AWAITED_S, self._tell_that_it_comes, token)
 
     def _flushed(self, worker: str, message: OutputFlushed) -> None:
@@ -101,7 +100,7 @@ class Logs:
         client, workers = self._flushes[token]
         if not workers:
             del self._flushes[token]
-            adapter.tell_client(self._scheduler, client, LogsFlushed())
+            self._dask.notify_client(client, LogsFlushed())
 
     async def of_node(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
         """Ask a node for its files or stacks. An error is returned as ``error``."""
@@ -110,7 +109,7 @@ class Logs:
         if address is None:
             text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
             return {"error": text}
-        return await adapter.ask_node(self._scheduler, address, request)
+        return await self._dask.ask_node(address, request)
 
     def lose_node(self, worker: str) -> None:
         """Stop waiting for a node that has left."""

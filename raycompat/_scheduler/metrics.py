@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import pages as adapter
+from raycompat._dask import pages as dask_pages
 from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._protocol.measurements import About, about_from_wire
 from raycompat._protocol.resource_set import UNITS_PER_ONE
@@ -68,11 +68,11 @@ class Metrics:
         #: The jobs that were warned of dropped series.
         self._warned: set[str] = set()
         self._searched = 0.0
-        self._collector = adapter.publish_metrics(self.collect)
+        self._collector = dask_pages.publish_metrics(self.collect)
 
     def close(self) -> None:
         """Stop publishing."""
-        adapter.withdraw_metrics(self._collector)
+        dask_pages.withdraw_metrics(self._collector)
 
     def on_report(self, sender: str, message: Measured) -> None:
         """Record values from a driver or from a process of a node."""

@@ -9,9 +9,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _security
-from raycompat._dask import pages as dask_pages
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.nodes import (
     Amounts,
     DepartedNode,
@@ -25,7 +22,7 @@ from raycompat._messages.nodes import (
 from raycompat._messages.objects import Fetch
 from raycompat._messages.watching import Gpus
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler import dashboard, stores
+from raycompat._scheduler import stores
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -47,7 +44,7 @@ class Nodes:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         #: The report of each node, by its address.
         self.info: dict[str, NodeInfo] = {}
         #: The number of drivers that wait for nodes.
@@ -120,7 +117,7 @@ class Nodes:
         if worker in self.info:
             self.left(worker)
             self._parts.guest.expect_end_of(worker)
-            adapter.tell_worker(self._scheduler, worker, Dismiss())
+            self._dask.notify_node(worker, Dismiss())
 
     def expect_return(self, seconds: float | None) -> None:
         """Note that nodes that leave now may come back within a time: most are started again.
@@ -187,7 +184,7 @@ class Nodes:
     def _silent(self) -> list[str]:
         """Return the workers that have not reported yet whether they are nodes."""
         known = self.info.keys() | self._unfit.keys()
-        return [address for address in self._scheduler.workers if address not in known]
+        return [address for address in self._dask.workers() if address not in known]
 
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> FoundNodes:
         """Return the nodes, once every connected Dask worker has reported.
@@ -209,7 +206,7 @@ class Nodes:
             "nodes": [{**info, "address": address} for address, info in self.info.items()],
             "silent": self._silent(),
             "unfit": dict(self._unfit),
-            "dashboard": self._dashboard(),
+            "dashboard": self._parts.link_of_dashboard(),
         }
 
     async def wait_for_nodes(self, count: int, timeout_s: float) -> bool:
@@ -236,7 +233,7 @@ class Nodes:
         OSError
             When the node is unknown, or leaves before it has answered.
         """
-        asking = asyncio.ensure_future(adapter.ask_node(self._scheduler, request.node, request))
+        asking = asyncio.ensure_future(self._dask.ask_node(request.node, request))
         leaving = asyncio.ensure_future(self._wait_until(lambda: request.node not in self.info))
         try:
             await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -291,7 +288,7 @@ class Nodes:
             **self.resources(),
             "stored": sum(each.memory for each in bytes_of.values()),
             "pending": self._parts.dispatcher.pending(),
-            "dashboard": self._dashboard(),
+            "dashboard": self._parts.link_of_dashboard(),
         }
 
     def resources(self) -> Amounts:
@@ -311,10 +308,3 @@ class Nodes:
         """Return the same as `resources`, with the bytes of objects as they are now."""
         await self._parts.surveys.renew()
         return self.resources()
-
-    def _dashboard(self) -> str | None:
-        """Return the dashboard's address, if there is one."""
-        if not dashboard.is_served(self._scheduler):
-            return None
-        place = dask_pages.place_of_dashboard(self._scheduler)
-        return _security.link(self._scheduler.http_server, place)

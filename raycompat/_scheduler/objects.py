@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.objects import (
     Adopt,
     Borrow,
@@ -37,7 +36,7 @@ from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._dask.scheduler import DaskScheduler
 
 #: The name under which tasks are kept for graphs of other clients.
 LOADS = "raycompat-loads"
@@ -50,13 +49,13 @@ _LINGERS_S, _UNUSED_S = 1.0, 15.0
 class Objects:
     """The puts, promises and errors of values."""
 
-    def __init__(self, scheduler: Scheduler, tell_owner: Callable[[str, str, bytes], None]) -> None:
-        self.pins = Pins(scheduler)
+    def __init__(self, dask: DaskScheduler, tell_owner: Callable[[str, str, bytes], None]) -> None:
+        self.pins = Pins(dask)
         #: The errors of values that could not be made, by key.
         self.errors: dict[str, bytes] = {}
         #: Keys of promised values, with the clients that own them.
         self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
-        self._scheduler = scheduler
+        self._dask = dask
         self._tell_owner = tell_owner
         #: Puts that no node has stored yet: the client that gives the value, the node, and the wire.
         self._given: dict[str, tuple[str, str, Any] | None] = {}
@@ -74,20 +73,20 @@ class Objects:
     def borrow(self, client: str, message: Borrow) -> None:
         """Keep a value for one more client; or report to it that the value is lost."""
         key = message.key
-        state = adapter.state_of(self._scheduler, key)
+        state = self._dask.state_of(key)
         if key in self._unneeded:
-            self._scheduler.client_desires_keys([key], client)
+            self._dask.want([key], client)
             self._unneeded.discard(key)
             self._lose(key)
         elif state in ("forgotten", "released"):  # released: only what has failed refers to it
             self._tell_owner(client, key, failures.object_lost(key))
         else:
-            self._scheduler.client_desires_keys([key], client)
+            self._dask.want([key], client)
 
     def adopt(self, client: str, message: Adopt) -> None:
         """Let a node store a value that a process of its host has written."""
-        if adapter.known(self._scheduler, message.key):  # yielded again by a retried generator
-            self._scheduler.client_desires_keys([message.key], client)
+        if self._dask.known(message.key):  # yielded again by a retried generator
+            self._dask.want([message.key], client)
             self.discard(message.worker, message.wire)
         else:
             self.promise(client, Promise(message.key))
@@ -97,13 +96,13 @@ class Objects:
         """Add a value that the client will make: a task that runs when the value arrives."""
         key = message.key
         self.promises[key] = client
-        adapter.add_task(self._scheduler, client, key, task_bodies.adopt, ((),), (), parked=True)
+        self._dask.add_task(client, key, task_bodies.adopt, ((),), (), parked=True)
 
     def fulfil(self, client: str, message: Fulfil) -> None:
         """Fulfil a promise with a value or an error."""
         key, wire = message.key, message.wire
         # Released: what needed the value has failed, and is still referred to.
-        is_unneeded = adapter.state_of(self._scheduler, key) == "released"
+        is_unneeded = self._dask.state_of(key) == "released"
         if wire is not None and (key not in self.promises or is_unneeded):
             self.discard(message.worker, wire)
             wire = None
@@ -116,10 +115,10 @@ class Objects:
         if keeper is not None:
             del self.promises[key]
             self._given[key] = (client, keeper, wire)
-            adapter.fulfil(self._scheduler, key, task_bodies.adopt, (wire,), keeper)
+            self._dask.fulfil(key, task_bodies.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
-        elif client in self._scheduler.clients:
-            adapter.tell_client(self._scheduler, client, GiveAgain(key))
+        elif client in self._dask.clients():
+            self._dask.notify_client(client, GiveAgain(key))
         else:
             self.break_promise(key, failures.owner_died(key))
 
@@ -130,13 +129,13 @@ class Objects:
         Segments are on the host of `worker`; small values are in their wires.
         """
         is_small = all(wire[0] != "segment" for wire in wires)
-        if is_small and not adapter.is_running(self._scheduler, worker):
-            worker = next(iter(adapter.running_workers(self._scheduler)), worker)
-        return worker if worker in self._scheduler.workers else None
+        if is_small and not self._dask.is_running(worker):
+            worker = next(iter(self._dask.running_workers()), worker)
+        return worker if worker in self._dask.workers() else None
 
     def not_adopted(self, worker: str, message: NotAdopted) -> None:
         """Record the error of a task that adopts a value, before it fails."""
-        if adapter.known(self._scheduler, message.key):
+        if self._dask.known(message.key):
             self.errors[message.key] = message.error
 
     def given_segments(self) -> Iterator[str]:
@@ -146,8 +145,8 @@ class Objects:
 
     def discard(self, worker: str, wire: Wire) -> None:
         """Ask a node to remove a value without references."""
-        if worker in self._scheduler.workers:
-            adapter.tell_worker(self._scheduler, worker, Discard(wire))
+        if worker in self._dask.workers():
+            self._dask.notify_node(worker, Discard(wire))
 
     def _break_promises_of(self, client: str) -> None:
         """Fail the promises of a client that has left."""
@@ -159,30 +158,26 @@ class Objects:
         """Fail a promise that cannot be fulfilled."""
         if self.promises.pop(key, None) is not None:
             self.errors[key] = error
-            adapter.fail(self._scheduler, key, CallFailed(error, "the value could not be made"))
+            self._dask.fail(key, CallFailed(error, "the value could not be made"))
 
     def pick(self, client: str, message: Pick) -> None:
         """Make one of several results of a call a separate value."""
         key, call, arguments = message.key, message.call, (message.index,)
-        if adapter.known(self._scheduler, call):
-            adapter.add_task(
-                self._scheduler, client, key, task_bodies.pick, arguments, (call,), parked=False
-            )
+        if self._dask.known(call):
+            self._dask.add_task(client, key, task_bodies.pick, arguments, (call,), parked=False)
         else:
             self._tell_owner(client, key, failures.object_lost(key))
 
     def load(self, client: str, message: Load) -> None:
         """Add a task for Dask's tasks that returns the object itself, not its stored form."""
         key, source = message.key, message.source
-        if adapter.known(self._scheduler, key):
-            self._scheduler.client_desires_keys([key], client)
-        elif adapter.known(self._scheduler, source):
-            adapter.add_task(
-                self._scheduler, client, key, task_bodies.load, (), (source,), parked=False
-            )
+        if self._dask.known(key):
+            self._dask.want([key], client)
+        elif self._dask.known(source):
+            self._dask.add_task(client, key, task_bodies.load, (), (source,), parked=False)
         else:
             return
-        self._scheduler.client_desires_keys([key], LOADS)
+        self._dask.want([key], LOADS)
         self._lingering[key] = client
 
     def unload(self, client: str, message: Unload) -> None:
@@ -201,7 +196,7 @@ class Objects:
             del self._lingering[key]
             self._used.pop(key, None)
         if released:
-            self._scheduler.client_releases_keys(released, LOADS)
+            self._dask.release(released, LOADS)
         if len(released) < len(mine):
             later = [key for key in mine if key in self._lingering]
             loop.call_later(_LINGERS_S / 2, self._release_loads, client, later, since)
@@ -213,11 +208,9 @@ class Objects:
 
     async def store(self, client: str, key: str, source: str) -> None:
         """Make an object of the value of a Dask task, once Dask knows that task."""
-        while client in self._scheduler.clients:
-            if adapter.known(self._scheduler, source):
-                adapter.add_task(
-                    self._scheduler, client, key, task_bodies.store, (), (source,), parked=False
-                )
+        while client in self._dask.clients():
+            if self._dask.known(source):
+                self._dask.add_task(client, key, task_bodies.store, (), (source,), parked=False)
                 return
             await self._graph_came.wait()
 
@@ -228,7 +221,7 @@ class Objects:
         """
         if self._lingering:
             now = asyncio.get_running_loop().time()
-            for key in chain(wanted, adapter.dependencies_of(self._scheduler, tasks)):
+            for key in chain(wanted, self._dask.dependencies_of(tasks)):
                 if key in self._lingering:
                     self._used[key] = now
         self._graph_came.set()
@@ -245,18 +238,18 @@ class Objects:
 
     def pin(self, client: str, message: Pin) -> None:
         """Keep the objects to which a value refers as long as the value."""
-        if adapter.known(self._scheduler, message.carrier):
+        if self._dask.known(message.carrier):
             self.pins.add(message.carrier, message.keys)
 
     def watch(self, client: str, message: WatchObject) -> None:
         """Report to a client when no process needs an object any more."""
         key = message.key
         self._watched[key] = client
-        if not adapter.known(self._scheduler, key):
+        if not self._dask.known(key):
             self._report_freed(key)
 
     def _report_freed(self, key: str) -> None:
-        adapter.tell_client(self._scheduler, self._watched.pop(key), ObjectFreed(key))
+        self._dask.notify_client(self._watched.pop(key), ObjectFreed(key))
 
     def follow(self, key: str, start: str, finish: str) -> None:
         """Follow Dask: a value was stored, lost or forgotten. Called during the transition."""
@@ -284,21 +277,21 @@ class Objects:
 
     def _lose(self, key: str) -> None:
         """Request a lost put again from its client, or fail it; not before it is needed."""
-        state = adapter.state_of(self._scheduler, key)
+        state = self._dask.state_of(key)
         if key not in self._given or state in ("memory", "erred", "forgotten"):
             return
-        if not adapter.is_needed(self._scheduler, key):
+        if not self._dask.is_needed(key):
             self._unneeded.add(key)
             return
         given = self._given.pop(key)
         if given is not None:
             client, worker, wire = given
             self.promises[key] = client
-            adapter.park(self._scheduler, key)
+            self._dask.park(key)
             self.fulfil(client, Fulfil(key, wire, worker))
         else:
             self.errors[key] = error = failures.object_lost(key, cause())
-            adapter.fail(self._scheduler, key, CallFailed(error, "the value was lost"))
+            self._dask.fail(key, CallFailed(error, "the value was lost"))
 
     def node_left(self, worker: str) -> None:
         """Find other nodes for the values that a node was given and could not adopt before it left."""
@@ -320,8 +313,8 @@ class Objects:
         errors: dict[str, bytes] = {}
         for key in keys:
             while True:
-                state = adapter.state_of(self._scheduler, key)
-                all_who = adapter.holders(self._scheduler, key)
+                state = self._dask.state_of(key)
+                all_who = self._dask.holders(key)
                 who = [each for each in all_who if each not in besides]
                 if who or state in ("erred", "forgotten"):
                     break
@@ -331,9 +324,9 @@ class Objects:
             elif state == "forgotten":
                 errors[key] = failures.object_lost(key)
             else:
-                blamed = adapter.blamed_key(self._scheduler, key) or key
+                blamed = self._dask.blamed_key(key) or key
                 known = self.errors.get(blamed)
-                text = adapter.error_text(self._scheduler, key)
+                text = self._dask.error_text(key)
                 errors[key] = known or failures.internal(f"It failed in Dask: {text}")
         return {"holders": holders, "errors": errors}
 
@@ -341,4 +334,4 @@ class Objects:
         """Handle a report that nodes do not have values that Dask expects there."""
         for key, holders in lost_by.items():
             for holder in holders:
-                adapter.release_replica(self._scheduler, key, holder)
+                self._dask.release_replica(key, holder)

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.actors import (
     ActorAlive,
     ActorEnded,
@@ -146,7 +145,7 @@ from raycompat._scheduler.survey import Surveys
 from raycompat._scheduler.task_names import TaskNames
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._dask.scheduler import DaskScheduler
 
 
 #: Messages that are of use also when their node has left: output, and the times of calls.
@@ -156,8 +155,12 @@ _ALSO_LATE = (OutputPiece.op, Spans.op)
 class Parts:
     """All parts of the scheduler plugin."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
+    def __init__(
+        self, dask: DaskScheduler, link_of_dashboard: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self.dask = dask
+        #: Returns the address of the dashboard, if there is one.
+        self.link_of_dashboard = link_of_dashboard
         #: Set, and replaced, whenever a node, job or actor is added or removed.
         self.changed = asyncio.Event()
         self.events = Events()
@@ -173,14 +176,14 @@ class Parts:
         self.notices = Notices(self)
         self.placer = Placer(self)
         self.actors = Actors(self)
-        self.objects = Objects(scheduler, self.tell_owner)
+        self.objects = Objects(dask, self.tell_owner)
         self.leases = Leases(self)
         self.groups = Groups(self)
         self.relays = Relays(self)
         self.logs = Logs(self)
         self.packages = Packages()
-        self.task_names = TaskNames(scheduler)
-        self.run_times = RunTimes(scheduler, self.task_names.note_end)
+        self.task_names = TaskNames(dask)
+        self.run_times = RunTimes(dask, self.task_names.note_end)
         self.endings = Endings(self)
         self.surveys = Surveys(self)
         self.state = State(self)
@@ -267,7 +270,7 @@ class Parts:
         Dask reads the messages of a worker until its connection closes, which may be after its removal.
         By then its calls and actors may be on other nodes.
         """
-        workers = self.scheduler.workers
+        workers = self.dask.workers()
 
         def handle(**message: Any) -> None:
             if "client" in message or message["worker"] in workers:
@@ -332,6 +335,18 @@ class Parts:
             ]
         )
 
+    def task_moved(self, key: str, start: str, finish: str, **details: Any) -> None:
+        """Follow the transition of a task. `details` are Dask's, if its call has run: its times."""
+        ran = start == "processing" and "startstops" in details
+        if ran:
+            self.endings.ran(key, failed=finish == "erred", **details)
+        self.calls.follow(key, start, finish)
+        if finish == "erred" and not ran:
+            self.endings.failed(key)
+        self.objects.follow(key, start, finish)
+        if finish == "forgotten":
+            self.run_times.forget(key)
+
     def client_left(self, client: str) -> None:
         """Clean up after a client that has left, and end its job if it was a driver.
 
@@ -384,7 +399,7 @@ class Parts:
     ) -> None:
         """Report to a client that its call has failed."""
         message = Done(key, error=error, dependency=dependency, unknown=unknown)
-        adapter.tell_client(self.scheduler, owner, message)
+        self.dask.notify_client(owner, message)
 
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
         """Report to a client that its message about a call or value could not be handled."""
@@ -394,14 +409,14 @@ class Parts:
 
     def _sync(self, client: str, message: Sync) -> None:
         """Answer a client when all of its earlier messages were handled."""
-        adapter.tell_client(self.scheduler, client, Synced(message.token))
+        self.dask.notify_client(client, Synced(message.token))
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
         """Return the segments that a node may still be asked to adopt; each has a client that asks.
 
         All messages of a client that has left were handled.
         """
-        clients = self.scheduler.clients
+        clients = self.dask.clients()
         expected = {path for path, client in handed_over.items() if client in clients}
         if len(expected) < len(handed_over):
             given = {*self.objects.given_segments(), *self.calls.segments_of_results()}
@@ -411,7 +426,7 @@ class Parts:
     def inventory(self) -> dict[str, list[str]]:
         """Return the keys of everything that is stored here, to find leaks."""
         return {
-            "tasks": adapter.all_keys(self.scheduler),
+            "tasks": self.dask.all_keys(),
             "calls": list(self.calls.by_key),
             "pins": self.objects.pins.keys(),
             "actors": list(self.actors.rows),

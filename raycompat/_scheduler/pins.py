@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._dask.scheduler import DaskScheduler
 
 #: The scheduler client that holds all pinned keys.
 PINS = "raycompat-pins"
@@ -16,8 +16,8 @@ PINS = "raycompat-pins"
 class Pins:
     """The keys that each carrier (the key of a containing value) keeps alive."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, dask: DaskScheduler) -> None:
+        self._dask = dask
         self._by_carrier: dict[str, set[str]] = {}
         self._counts: Counter[str] = Counter()
 
@@ -34,12 +34,12 @@ class Pins:
         if not keys:
             return
         pinned = self._by_carrier.setdefault(carrier, set())
-        new = [key for key in keys if key not in pinned and key in self._scheduler.tasks]
+        new = [key for key in keys if key not in pinned and self._dask.known(key)]
         pinned.update(new)
         wanted = [key for key in new if not self._counts[key]]
         self._counts.update(new)
         if wanted:
-            self._scheduler.client_desires_keys(wanted, PINS)
+            self._dask.want(wanted, PINS)
 
     def drop(self, carrier: str) -> None:
         """Release the keys of a carrier that was removed."""
@@ -49,4 +49,4 @@ class Pins:
         for key in unwanted:
             del self._counts[key]
         if unwanted:
-            self._scheduler.client_releases_keys(unwanted, PINS)
+            self._dask.release(unwanted, PINS)

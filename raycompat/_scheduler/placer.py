@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import failures
 from raycompat._protocol.strategy import InGroup, OnNode, Strategy, without_selectors
 from raycompat._scheduler.affinity import choices
@@ -25,7 +24,7 @@ class Placer:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
 
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Acquire a call's resources in an allowed place; None when they are not free."""
@@ -34,7 +33,7 @@ class Placer:
         if isinstance(strategy, InGroup):
             bundles = [each for each in parts.groups.bundles(strategy) if each is not reserved]
             return parts.ledger.acquire(request, within=bundles, only=running)
-        nearest = adapter.dependency_bytes(self._scheduler, key)
+        nearest = self._dask.dependency_bytes(key)
         free = running - {reserved} - parts.groups.keeper.kept_from_calls()
         for allowed in choices(strategy, request, parts.nodes.info, parts.ledger):
             holding = parts.ledger.acquire(

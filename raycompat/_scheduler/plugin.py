@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import distributed
 
 from raycompat._dask import pages as dask_pages
-from raycompat._dask import scheduler as adapter
+from raycompat._dask import scheduler as dask_scheduler
+from raycompat._dask import scheduler_changes
 from raycompat._dask import streams as dask_streams
+from raycompat._dask.scheduler import DaskScheduler
 from raycompat._dask.streams import TakeBack
 from raycompat._host import open_files
 from raycompat._protocol import task_bodies
@@ -38,8 +41,8 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def start(self, scheduler: Scheduler) -> None:
         """Register the handlers of messages and requests."""
-        self.parts = Parts(scheduler)
-        self.parts.guest.plugin = self
+        self.parts = Parts(DaskScheduler(scheduler), partial(dashboard.link, scheduler))
+        self._scheduler = scheduler
         undo_at_the_end = self.parts.guest.undo_at_the_end
         # Each client has two connections, and each worker one.
         undo_at_the_end(open_files.allow_many())
@@ -47,19 +50,19 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.parts.guest.remove_handlers = dask_streams.add_handlers(
             scheduler.stream_handlers, handlers
         )
-        undo_at_the_end(adapter.let_calls_wait(scheduler))
-        undo_at_the_end(adapter.scale_for(scheduler, self.parts.nodes_wanted))
+        undo_at_the_end(scheduler_changes.let_calls_wait(scheduler))
+        undo_at_the_end(scheduler_changes.scale_for(scheduler, self.parts.nodes_wanted))
         undo_at_the_end(dask_streams.add_handlers(scheduler.handlers, self.parts.handlers()))
-        for take_back in self.parts.restarts.start():
+        for take_back in self.parts.restarts.start(scheduler):
             undo_at_the_end(take_back)
         undo_at_the_end(self.parts.close)
-        self.parts.guest.start()
+        self.parts.guest.start(self, partial(scheduler_changes.keep_values_at_home, scheduler))
         requests = self.parts.job_requests
         undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, requests.routes()))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
     def _add_pages(self) -> TakeBack:
-        return dask_pages.add_pages(self.parts.scheduler, self._pages, menu="ray")
+        return dask_pages.add_pages(self._scheduler, self._pages, menu="ray")
 
     def _pages(self) -> dict[str, Callable[..., None]]:
         from raycompat._scheduler.pages import documents  # Bokeh is slow to import
@@ -76,15 +79,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Start calls that waited for a paused worker. Dask logs the change just before it makes it."""
-        if adapter.is_change_of_status(msg):
+        if dask_scheduler.is_change_of_status(msg):
             self.parts.dispatcher.soon()
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make the stream of a new client of ours fast, once it exists."""
-        if adapter.is_our_client(client):
-            asyncio.get_running_loop().call_soon(
-                adapter.send_client_batches_at_once, scheduler, client
-            )
+        if dask_scheduler.is_our_client(client):
+            at_once = self.parts.dask.send_client_batches_at_once
+            asyncio.get_running_loop().call_soon(at_once, client)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         """Clean up after a client that has left."""
@@ -98,15 +100,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """Follow the transitions of tasks; called during Dask's own transitions."""
-        ran = start == "processing" and "startstops" in kwargs
-        if ran:
-            self.parts.endings.ran(key, failed=finish == "erred", **kwargs)
-        self.parts.calls.follow(key, start, finish)
-        if finish == "erred" and not ran:
-            self.parts.endings.failed(key)
-        self.parts.objects.follow(key, start, finish)
-        if finish == "forgotten":
-            self.parts.run_times.forget(key)
+        self.parts.task_moved(key, start, finish, **kwargs)
 
     async def close(self) -> None:
         """Stop the checks and remove uploaded packages, because the scheduler ends."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.base import ToNode
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 
@@ -17,15 +16,15 @@ class Relays:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._ends: dict[str, tuple[str, str]] = {}
 
     def open(self, client: str, message: RelayOpen) -> None:
         """Connect a client to the node of an actor; if there is none, report the end at once."""
         call = self._parts.calls.by_key.get(message.actor)
         address = call.address if call is not None else None
-        if address is None or address not in self._scheduler.workers:
-            adapter.tell_client(self._scheduler, client, RelayAnswer(message.relay, None))
+        if address is None or address not in self._dask.workers():
+            self._dask.notify_client(client, RelayAnswer(message.relay, None))
             return
         self._ends[message.relay] = (client, address)
         self._tell_node(address, message)
@@ -38,7 +37,7 @@ class Relays:
     def to_client(self, worker: str, message: RelayAnswer) -> None:
         """Forward data from a node; None is the end."""
         if message.relay in self._ends:
-            adapter.tell_client(self._scheduler, self._ends[message.relay][0], message)
+            self._dask.notify_client(self._ends[message.relay][0], message)
             if message.data is None:
                 del self._ends[message.relay]
 
@@ -57,5 +56,5 @@ class Relays:
                 self.to_client(address, RelayAnswer(relay, None))
 
     def _tell_node(self, address: str, message: ToNode) -> None:
-        if address in self._scheduler.workers:
-            adapter.tell_worker(self._scheduler, address, message)
+        if address in self._dask.workers():
+            self._dask.notify_node(address, message)

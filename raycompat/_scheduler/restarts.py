@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
+from raycompat._dask import scheduler_changes
 from raycompat._dask import streams as dask_streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
+
+    from distributed import Scheduler
 
     from raycompat._scheduler.parts import Parts
 
@@ -45,7 +47,7 @@ class Restarts:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         #: Workers that were told to end, and why, until they are removed.
         self._ending: dict[str, str] = {}
 
@@ -61,7 +63,7 @@ class Restarts:
         """Forget what `note_end` has noted, because the worker goes on."""
         self._ending.pop(worker, None)
 
-    def start(self) -> Iterator[dask_streams.TakeBack]:
+    def start(self, scheduler: Scheduler) -> Iterator[dask_streams.TakeBack]:
         """Take the requests; iterate over what takes each of them back."""
         replacements: dict[str, Callable[..., Awaitable[Any]]] = {
             "restart": self._restart,
@@ -70,7 +72,7 @@ class Restarts:
             "remove_worker": self._remove_worker,
         }
         for name, replacement in replacements.items():
-            yield adapter.replace_method(self._scheduler, name, replacement)
+            yield scheduler_changes.replace_method(scheduler, name, replacement)
 
     async def _restart(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
         text = f" The Dask cluster was restarted by {by}."
@@ -80,8 +82,8 @@ class Restarts:
                 return await original(**fields)
             for job in jobs:
                 self._parts.logs.tell(job, f"raycompat:{text}")
-            adapter.forget_tasks_of_others(self._scheduler, fields["stimulus_id"])
-            return await self._scheduler.restart_workers(**fields)
+            self._dask.forget_tasks_of_others(fields["stimulus_id"])
+            return await self._dask.restart_workers(**fields)
 
     async def _restart_workers(
         self,
@@ -94,7 +96,7 @@ class Restarts:
     ) -> Any:
         self._parts.nodes.expect_return(timeout)
         text = cause() or f" The Dask worker was restarted by {by}."
-        ending = list(self._scheduler.workers) if workers is None else workers
+        ending = list(self._dask.workers()) if workers is None else workers
         self._ending.update(dict.fromkeys(ending, text))
         return await original(workers, timeout=timeout, **fields)
 

@@ -12,14 +12,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from raycompat._dask import pages as adapter
-from raycompat._dask import scheduler as dask_scheduler
 from raycompat._protocol import ids
 from raycompat._protocol.spans import Ran, Span
 from raycompat._scheduler.history import MANY_SPANS
 
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._dask.scheduler import DaskScheduler
 
 
 #: The most names of one actor or lease that count in the progress: Dask stores 3 KB for each.
@@ -29,9 +27,9 @@ _MANY_NAMES = 200
 class RunTimes:
     """Records the times of calls for Dask's pages and for `timeline`."""
 
-    def __init__(self, scheduler: Scheduler, note_end: Callable[[str], None]) -> None:
+    def __init__(self, dask: DaskScheduler, note_end: Callable[[str], None]) -> None:
         """`note_end` is called with each name whose calls do not count any more."""
-        self._scheduler = scheduler
+        self._dask = dask
         self._note_end = note_end
         #: The number of calls by actor or lease, then by name and Dask's state.
         self._counted: dict[str, Counter[tuple[str, str]]] = {}
@@ -41,12 +39,12 @@ class RunTimes:
 
     def show(self, worker: str, key: str, pid: int, spans: list[Span], job: str) -> None:
         """Add spans of calls of an actor or a lease of a job."""
-        adapter.show_in_task_stream(self._scheduler, worker, pid, spans)
+        self._dask.show_in_task_stream(worker, pid, spans)
         for span in spans:
             task, failed = ids.task_hex(span.key), span.failure is not None
             times = (span.num_calls, span.start, span.stop, failed, span.phases, job)
             self.ran(Ran(worker, pid, span.name, task, *times))
-        if not dask_scheduler.known(self._scheduler, key):
+        if not self._dask.known(key):
             return
         counted = self._counted.setdefault(key, Counter())
         for span in spans:
@@ -55,7 +53,7 @@ class RunTimes:
             if (name, state) not in counted and len(counted) >= _MANY_NAMES:
                 continue  # a program may give each call a different name
             counted[name, state] += count
-            adapter.count_in_progress(self._scheduler, name, state, count)
+            self._dask.count_in_progress(name, state, count)
 
     def ran(self, ran: Ran) -> None:
         """Add calls that have ended."""
@@ -75,5 +73,5 @@ class RunTimes:
     def forget(self, key: str) -> None:
         """Remove the calls of an actor or a lease from the progress: it has ended."""
         for (name, state), count in self._counted.pop(key, {}).items():
-            adapter.count_in_progress(self._scheduler, name, state, -count)
+            self._dask.count_in_progress(name, state, -count)
             self._note_end(name)

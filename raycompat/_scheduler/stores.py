@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from raycompat._dask import spilling as dask_spilling
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def stored(parts: Parts) -> dict[str, Stored]:
     own = parts.surveys.last.own_bytes()
     found = {}
     for address in parts.ledger.nodes:
-        memory, disk = dask_spilling.stored_bytes(parts.scheduler, address)
+        memory, disk = parts.dask.stored_bytes(address)
         found[address] = Stored(memory + own[address], disk)
     return found
 

@@ -16,7 +16,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import servers as adapter
 from raycompat._messages.jobs import EndSubmission
 from raycompat._protocol import failures, run_module, shared_secret
 from raycompat._protocol.submission import (
@@ -217,10 +216,10 @@ class Submissions:
 
     async def _send_by_process(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
         """Let a submitter send jobs; return the errors by id."""
-        scheduler = self._parts.scheduler
+        dask = self._parts.dask
         given = {
-            "address": scheduler.address,
-            "security": adapter.client_security(scheduler),
+            "address": dask.address,
+            "security": dask.client_security(),
             "jobs": jobs,
         }
         pipe = asyncio.subprocess.PIPE

@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.watching import CallerLooked, Look, NodeLooked
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Surveys:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._scheduler = parts.scheduler
+        self._dask = parts.dask
         self._tokens = itertools.count()
         self._under_way: dict[int, _Survey] = {}
         #: Surveys in progress, by the number of calls and objects that each caller lists at most.
@@ -133,9 +132,9 @@ class Surveys:
         survey = self._under_way[token] = _Survey(nodes | drivers, Findings())
         try:
             for node in nodes:
-                adapter.tell_worker(self._scheduler, node, Look(token, most))
+                self._dask.notify_node(node, Look(token, most))
             for driver in drivers:
-                adapter.tell_client(self._scheduler, driver, Look(token, most))
+                self._dask.notify_client(driver, Look(token, most))
             if survey.expected:
                 async with asyncio.timeout(_ANSWER_S):
                     await survey.is_complete.wait()
@@ -150,7 +149,7 @@ class Surveys:
     def _drivers(self) -> set[str]:
         """Return the clients that are drivers."""
         drivers = {job.client for job in self._parts.jobs.open.values()}
-        return {client for client in drivers if client in self._scheduler.clients}
+        return {client for client in drivers if client in self._dask.clients()}
 
     def on_node_report(self, worker: str, message: NodeLooked) -> None:
         """Handle a node's answer: the calls that run there, and the calls of its executors."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat._dask import scheduler as adapter
-
 if TYPE_CHECKING:
-    from distributed import Scheduler
+    from raycompat._dask.scheduler import DaskScheduler
 
 #: The number of names without a task that are kept for the dashboard: about 3 KB each.
 NUM_KEPT = 200
@@ -20,8 +18,8 @@ NUM_KEPT = 200
 class TaskNames:
     """The names without tasks, by the time of their last use."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, dask: DaskScheduler) -> None:
+        self._dask = dask
         #: Names whose last call may have ended; the one that ended last is at the end.
         self._idle: dict[str, None] = {}
 
@@ -32,4 +30,4 @@ class TaskNames:
         while len(self._idle) > NUM_KEPT:
             oldest = next(iter(self._idle))
             del self._idle[oldest]  # a name with a task is recorded again when the task ends
-            adapter.forget_prefix(self._scheduler, oldest)
+            self._dask.forget_prefix(oldest)

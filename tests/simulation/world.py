@@ -27,7 +27,7 @@ from drivers import Actor, Driver, Held
 from nodes import Node
 
 from raycompat._dask import pages as dask_pages
-from raycompat._dask import scheduler as adapter
+from raycompat._dask import scheduler as dask_scheduler
 from raycompat._messages.calls import Blocked, Tried, Unblocked
 from raycompat._protocol import task_bodies
 from raycompat._protocol.strategy import InGroup
@@ -117,7 +117,7 @@ class World:
         random.seed(f"{seed} dask")
         uuid.uuid4 = lambda: uuid.UUID(int=self.random.getrandbits(128))  # type: ignore[assignment]
         TaskState._run_id_iterator = itertools.count()
-        adapter._order = itertools.count()
+        dask_scheduler._order = itertools.count()
         self.scheduler = _Scheduler(dashboard=False, validate=validate, needs_workdir=False)
         self.scheduler.status = Status.running
         self.plugin = SchedulerPlugin()
@@ -309,7 +309,7 @@ class World:
 
     def check_quiet(self) -> None:
         """Check that all requests are answered, and that nothing waits that fits."""
-        parts, running = self.parts, adapter.running_workers(self.scheduler)
+        parts, running = self.parts, self.parts.dask.running_workers()
         for line in parts.dispatcher.lines():
             if parts.placer.acquire(line.first, line.shape) is not None:
                 raise Broken(f"{line.first} waits, but its {line.shape[1]} is free")

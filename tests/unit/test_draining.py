@@ -8,7 +8,6 @@ import math
 import pytest
 from _plugin_parts import run
 
-from raycompat._dask import scheduler as adapter
 from raycompat._messages.nodes import PREEMPTION, DrainNode
 from raycompat._scheduler import draining
 
@@ -29,13 +28,13 @@ def test_a_node_that_could_not_close_is_tried_again_and_may_die_meanwhile(monkey
     async def test(cluster):
         tries, closed = [], asyncio.Event()
 
-        async def retire(scheduler, node):
+        async def retire(node):
             tries.append(node)
             if len(tries) == 3:
                 closed.set()
             return len(tries) == 3
 
-        monkeypatch.setattr(adapter, "retire_worker", retire)
+        monkeypatch.setattr(cluster.dask, "retire_worker", retire)
         monkeypatch.setattr(draining, "_AGAIN_S", 0.01)
         drained = cluster.parts.draining
         assert drained.begin(DrainNode(NODE, PREEMPTION, "it is given back", None)) == {}

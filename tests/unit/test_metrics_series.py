@@ -21,7 +21,7 @@ class Cluster:
     def __init__(self, monkeypatch, most=3):
         self.now, self.warnings, self.open = 1000.0, [], {JOB: None}
         monkeypatch.setattr(metrics, "_MANY_SERIES", most)
-        monkeypatch.setattr(metrics.adapter, "publish_metrics", lambda collect: None)
+        monkeypatch.setattr(metrics.dask_pages, "publish_metrics", lambda collect: None)
         monkeypatch.setattr(metrics.time, "monotonic", lambda: self.now)
         logs = SimpleNamespace(tell=lambda job, line: self.warnings.append((job, line)))
         jobs = SimpleNamespace(open=self.open)

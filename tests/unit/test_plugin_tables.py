@@ -5,14 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
-from _plugin_parts import JOB, run
+from _plugin_parts import JOB, RecordedDask, run
 
-from raycompat._dask import pages as dask_pages
-from raycompat._dask import scheduler as adapter
-from raycompat._dask import spilling as dask_spilling
 from raycompat._messages.actors import ActorEnded
 from raycompat._messages.calls import Blocked, EndedByLease, Result, Schedule, Submit
 from raycompat._messages.groups import CreateGroup, RemoveGroup
@@ -44,23 +40,25 @@ def open_job(cluster, client="driver", *, orphaned=False):
 
 def test_an_actor_whose_calls_all_have_different_names_fills_no_table(monkeypatch):
     monkeypatch.setattr(run_times, "_MANY_NAMES", 3)
-    counted = Counter()
+    dask, ended = RecordedDask([]), []
+    dask.states["A-1"] = "processing"
+    times = RunTimes(dask, ended.append)
 
-    def count(scheduler, name, state, number):
-        counted[name] += number
+    def counted():
+        sums = Counter()
+        for name, *arguments in dask.instructions:
+            if name == "count_in_progress":
+                sums[arguments[0]] += arguments[2]
+        return sums
 
-    monkeypatch.setattr(dask_pages, "count_in_progress", count)
-    monkeypatch.setattr(adapter, "known", lambda scheduler, key: True)
-    ended = []
-    times = RunTimes(SimpleNamespace(plugins={}), ended.append)
     for number in range(10):
         name = f"call-{number % 5}"
         task = f"{name}-{ids.new_task_id()}"
         span = Span(name, task, 1, 1.0, 2.0, None, pack([(task, 1.0, 2.0)]))
         times.show("tcp://node-0", "A-1", 1, [span], JOB)
-    assert counted == {"call-0": 2, "call-1": 2, "call-2": 2}
+    assert counted() == {"call-0": 2, "call-1": 2, "call-2": 2}
     times.forget("A-1")
-    assert not +counted
+    assert not +counted()
     assert ended == ["call-0", "call-1", "call-2"]
 
 
@@ -132,7 +130,7 @@ def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
         row = actors.rows["A-1"] = ActorRow(key="A-1", job=JOB, state="ALIVE")
         cluster.hold("waits", "driver")
         holding = calls.by_key["waits"].holding
-        del cluster.scheduler.workers["tcp://node-0"]
+        del cluster.dask.all_workers["tcp://node-0"]
         late = {"worker": "tcp://node-0"}
         error = failures.actor_died("late", "A-1")
         cluster.handle(ActorEnded("A-1", error), **late)
@@ -147,22 +145,22 @@ def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
     in_loop(test)
 
 
-def test_a_call_that_dask_refuses_is_forgotten(in_loop, monkeypatch):
+def test_a_call_that_dask_refuses_is_forgotten(in_loop):
     def test(cluster):
         open_job(cluster)
         call = dict(cluster.add("another", "driver").spec)
         call |= {"key": "f-1", "payload": b"", "deps": [], "strategy": "DEFAULT", "retries": 0}
 
-        def refuse(*_, **__):
-            raise RuntimeError("refused")
+        def refuse(name, *_):
+            if name == "add_task":
+                raise RuntimeError("refused")
 
-        monkeypatch.setattr(adapter, "add_task", refuse)
-        cluster.scheduler.client_comms["driver"] = SimpleNamespace(closed=lambda: False)
+        cluster.dask.on_instruction = refuse
         cluster.parts.calls.submit("driver", Submit([{**call, "runs_by_lease": False}]))
         assert "f-1" not in cluster.parts.calls.by_key
         assert not cluster.parts.calls.of_owner("driver")
         ((client, message),) = cluster.sent
-        assert (client, message["key"], message["unknown"]) == ("driver", "f-1", True)
+        assert (client, message.key, message.unknown) == ("driver", "f-1", True)
 
     in_loop(test)
 
@@ -177,8 +175,8 @@ def test_nodes_are_told_once_when_the_last_detached_actor_of_a_driver_has_died(i
             cluster.parts.actors.rows[key] = row
         for key in list(cluster.parts.actors.rows):
             cluster.parts.actors.bury(key, failures.actor_killed(key))
-        told = [message for _, message in cluster.sent if message["op"] == JobEnded.op]
-        assert [message["for_good"] for message in told] == [True, True]  # for each of two nodes
+        told = [message for _, message in cluster.sent if isinstance(message, JobEnded)]
+        assert [message.for_good for message in told] == [True, True]  # for each of two nodes
         assert JOB not in cluster.parts.jobs.open
 
     in_loop(test)
@@ -214,12 +212,11 @@ def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
 
 def test_what_a_call_held_is_free_before_its_owner_hears_of_the_end(in_loop):
     def test(cluster):
-        cluster.scheduler.client_comms["owner"] = SimpleNamespace(closed=lambda: False)
         ledger, seen = cluster.parts.ledger, []
         cluster.hold("call", "owner")
         assert ledger.cluster_available() != ledger.cluster_total()
         on = cluster.parts.calls.by_key["call"].address
-        cluster.scheduler.send_all = lambda *_: seen.append(ledger.cluster_available())
+        cluster.dask.on_instruction = lambda *_: seen.append(ledger.cluster_available())
         cluster.handle(Result("call", "owner", pid=1, values=[]), worker=on)
         assert seen == [ledger.cluster_total()]
         assert not cluster.parts.calls.holding
@@ -236,21 +233,22 @@ def test_results_that_a_paused_node_was_to_store_are_lost_with_it(in_loop):
         call = cluster.add("f-1", "driver")
         call.runs_by_lease, call.is_ready, call.retries = True, True, 3
         calls, lost = cluster.parts.calls, "tcp://node-0"
-        del cluster.scheduler.running[0]  # the node is paused, so Dask keeps the task back
+        cluster.dask.paused.add(lost)  # so Dask keeps the task back
         kept_back = []
 
-        def keep_back(recommendations, stimulus):
-            kept_back.extend(recommendations)
-            calls.follow("f-1", "no-worker", "no-worker")
+        def keep_back(name, key, *_):
+            if name == "release_to":
+                kept_back.append(key)
+                calls.follow(key, "no-worker", "no-worker")
 
-        cluster.scheduler.transitions = keep_back
+        cluster.dask.on_instruction = keep_back
         calls.ended_by_lease("driver", EndedByLease("f-1", [SEGMENT], lost, None))
         for _ in range(5):
             await asyncio.sleep(0)
         assert kept_back == ["f-1"]  # it was tried once
         assert call.address == lost
-        cluster.scheduler.transitions = lambda *_: None
-        del cluster.scheduler.workers[lost]
+        cluster.dask.on_instruction = lambda *_: None
+        del cluster.dask.all_workers[lost]
         cluster.parts.nodes.left(lost)
         await asyncio.sleep(0)
         assert call.results is None
@@ -263,7 +261,7 @@ def test_results_that_a_paused_node_was_to_store_are_lost_with_it(in_loop):
 
 def test_small_results_are_stored_on_a_node_that_is_not_paused(in_loop):
     def test(cluster):
-        del cluster.scheduler.running[0]
+        cluster.dask.paused.add("tcp://node-0")
         inline = ("inline", b"", ())
         assert cluster.parts.objects.keeper("tcp://node-0", [inline]) == "tcp://node-1"
         assert cluster.parts.objects.keeper("tcp://node-0", [SEGMENT]) == "tcp://node-0"
@@ -290,7 +288,7 @@ def test_a_lost_result_and_a_node_that_dies_during_the_next_try_cost_a_retry_eac
     in_loop(test)
 
 
-def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_loop, monkeypatch):
+def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_loop):
     """Their caller has left. So Dask forgets the second of three chained calls when the first fails."""
 
     def test(cluster):
@@ -304,13 +302,13 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
             calls._enter(key, call)
         failed = []
 
-        def fail(scheduler, key, error):
-            failed.append(key)
-            if key == "f-1":
-                calls.follow("g-2", "erred", "forgotten")
+        def fail(name, key, *_):
+            if name == "fail":
+                failed.append(key)
+                if key == "f-1":
+                    calls.follow("g-2", "erred", "forgotten")
 
-        monkeypatch.setattr(adapter, "fail", fail)
-        monkeypatch.setattr(dask_pages, "prefix_of", lambda scheduler, key: key)
+        cluster.dask.on_instruction = fail
         cluster.handle(RemoveGroup("g"), client="driver")
         assert failed == ["f-1", "h-3"]
         assert [row.id for row in cluster.parts.groups.removed()] == ["g"]
@@ -322,7 +320,7 @@ def test_a_name_that_a_process_of_an_ended_job_has_reserved_is_free(in_loop):
     async def test(cluster):
         open_job(cluster).setup["program"] = b""
         cluster.parts.endings.job_left = lambda job: None
-        cluster.scheduler.clients |= {"driver": None, "executor": None}
+        cluster.dask.all_clients["executor"] = None
         actor = {"name": "one", "namespace": "n", "detached": False, "about": b""}
         actor["class_name"] = "A"
         await cluster.parts.actors.reserve("executor", "A-1", JOB, actor)
@@ -337,15 +335,14 @@ def test_a_name_that_a_process_of_an_ended_job_has_reserved_is_free(in_loop):
 def test_a_call_that_cannot_be_announced_and_then_leaves_its_lease_fails(in_loop):
     def test(cluster):
         open_job(cluster)
-        cluster.scheduler.client_comms["driver"] = SimpleNamespace(closed=lambda: False)
         call = dict(cluster.add("another", "driver").spec)
         call |= {"key": "f-1", "payload": b"", "deps": ["lost-2"], "strategy": "DEFAULT"}
         call |= {"retries": 3, "runs_by_lease": True}
         cluster.handle(Submit([call]), client="driver")
-        cluster.sent.clear()  # the lease may still run it
-        cluster.handle(Schedule("f-1", retries=2), client="driver")
-        ((client, message),) = cluster.sent
-        assert (client, message["key"], message["unknown"]) == ("driver", "f-1", True)
+        told = cluster.handle(Schedule("f-1", retries=2), client="driver")
+        ((name, client, message),) = told
+        assert (name, client, message.key) == ("notify_client", "driver", "f-1")
+        assert message.unknown  # the lease may still run it
 
     in_loop(test)
 
@@ -362,9 +359,8 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
     in_loop(test)
 
 
-def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_loop, monkeypatch):
+def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_loop):
     """Two workers see both GPUs. A report lists both, and the second GPU moves when a node leaves."""
-    monkeypatch.setattr(dask_spilling, "stored_bytes", lambda scheduler, address: (0, 0))
     client = pytest.importorskip("prometheus_client.core")
 
     def seen(index):
@@ -408,7 +404,6 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
     def body(cluster):
         parts, told = cluster.parts, []
         monkeypatch.setattr(parts.logs, "tell", lambda job, text: told.append(text))
-        monkeypatch.setattr(adapter, "tell_worker", lambda *_: None)
         now = time.monotonic()
         monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
         cluster.enqueue("task", "driver", num_cpus=20)
@@ -427,10 +422,10 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         gone = "tcp://node-1"
         parts.nodes.info[gone] |= {"host": "", "ip": "", "total": {}, "started": 0.0}
         parts.nodes.left(gone, is_worker=False)
-        del cluster.scheduler.workers[gone]
+        del cluster.dask.all_workers[gone]
         assert look() == (True, 0)
         now += 31
-        cluster.scheduler.workers["tcp://node-2"] = SimpleNamespace(address="tcp://node-2")
+        cluster.dask.all_workers["tcp://node-2"] = None
         parts.nodes.joined("tcp://node-2")
         assert look() == (True, 0)  # it has joined, and is not a node yet
         now += 31
@@ -443,14 +438,14 @@ def test_the_time_to_report_begins_when_a_worker_joins(in_loop, monkeypatch):
     def body(cluster):
         parts, now = cluster.parts, time.monotonic()
         monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
-        cluster.scheduler.workers["tcp://hangs"] = SimpleNamespace(address="tcp://hangs")
+        cluster.dask.all_workers["tcp://hangs"] = None
         parts.nodes.joined("tcp://hangs")
         now += 31
         assert not parts.nodes.may_come()  # asked for the first time
         parts.nodes.joined("tcp://hangs")  # it has left and joined again
         assert parts.nodes.may_come()
         parts.nodes.left("tcp://hangs", is_worker=False)
-        del cluster.scheduler.workers["tcp://hangs"]
+        del cluster.dask.all_workers["tcp://hangs"]
         assert not parts.nodes.may_come()
 
     in_loop(body)
@@ -462,7 +457,7 @@ def test_a_restart_without_a_limit_is_awaited_for_some_minutes(in_loop, monkeypa
         parts, now = cluster.parts, time.monotonic()
         monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
         parts.nodes.expect_return(timeout)
-        del parts.nodes.info["tcp://node-1"], cluster.scheduler.workers["tcp://node-1"]
+        del parts.nodes.info["tcp://node-1"], cluster.dask.all_workers["tcp://node-1"]
         assert parts.nodes.may_come()
         now += 301
         assert not parts.nodes.may_come()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from distributed.scheduler import TaskPrefix
 
+from raycompat._dask.scheduler import DaskScheduler
 from raycompat._scheduler import task_names
 
 
@@ -18,7 +19,7 @@ def test_old_names_and_their_sums_are_forgotten(monkeypatch):
         cumulative_worker_metrics={"latency": 0.1, ("get-data", "network", "bytes"): 7, **sums},
         extensions={},
     )
-    kept = task_names.TaskNames(scheduler)
+    kept = task_names.TaskNames(DaskScheduler(scheduler))
     for name in names:
         kept.note_end(name)
     assert list(scheduler.task_prefixes) == names[3:]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
@@ -601,7 +600,7 @@ def _name_of_caller(found: dict[str, Any], classes: dict[int | None, str]) -> st
 def _size(parts: Parts, found: dict[str, Any]) -> int:
     """Return the bytes of an object; its holder may not know them."""
     size: int = found["size"]
-    return size if size >= 0 else adapter.num_bytes(parts.scheduler, found["key"])
+    return size if size >= 0 else parts.dask.num_bytes(found["key"])
 
 
 def groups(parts: Parts) -> list[Row]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import failures, runtime_env
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.state.query import Row, Rows
@@ -65,7 +64,7 @@ class Actors:
     def _state(self, row: ActorRow) -> str:
         if row.state not in ("RESERVED", "PENDING"):
             return row.state
-        is_waiting = adapter.state_of(self._parts.scheduler, row.key) == "waiting"
+        is_waiting = self._parts.dask.state_of(row.key) == "waiting"
         return "DEPENDENCIES_UNREADY" if is_waiting else "PENDING_CREATION"
 
     async def groups(self) -> Rows:

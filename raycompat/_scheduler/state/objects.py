@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import ids
 from raycompat._scheduler.state.query import Absent, Row, Rows
 
@@ -33,7 +32,7 @@ class Objects:
         """Return the fields of `ObjectState`."""
         key, size = found["key"], found["size"]
         if size < 0:
-            size = adapter.num_bytes(self._parts.scheduler, key)
+            size = self._parts.dask.num_bytes(key)
         return {
             "object_id": ids.object_hex(key).ljust(2 * ids.OBJECT_ID_BYTES, "0"),
             "object_size": size,

@@ -6,7 +6,6 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._host import thread_stacks
 from raycompat._messages.watching import DriverStack, ShowStack
 
@@ -52,7 +51,7 @@ class OtherStacks:
         answer = self._asked.get(job.client)
         if answer is None:  # several may ask at the same time
             answer = self._asked[job.client] = asyncio.get_running_loop().create_future()
-            adapter.tell_client(self._parts.scheduler, job.client, ShowStack())
+            self._parts.dask.notify_client(job.client, ShowStack())
         try:
             async with asyncio.timeout(_ANSWER_S):
                 return await asyncio.shield(answer)

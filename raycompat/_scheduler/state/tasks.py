@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from raycompat._dask import scheduler as adapter
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import unpack
@@ -121,7 +120,7 @@ class Tasks:
                     rows[row["task_id"]] = row
         for key in self._held_or_in_line():
             call = self._parts.calls.by_key[key]
-            state = _STATES.get(adapter.state_of(self._parts.scheduler, key))
+            state = _STATES.get(self._parts.dask.state_of(key))
             if call.spec["kind"] == "task" and state is not None:
                 rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state))
         for key in self._parts.actors.rows:
@@ -152,7 +151,7 @@ class Tasks:
         key = call["key"]
         known = self._parts.calls.by_key.get(key)
         if call["state"] is None:
-            state = _STATES.get(adapter.state_of(self._parts.scheduler, key))
+            state = _STATES.get(self._parts.dask.state_of(key))
             if known is None or known.spec["kind"] != "task" or state is None:
                 return None
             return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
@@ -186,7 +185,7 @@ class Tasks:
 
     def _add_constructor(self, key: str, rows: dict[str, Row]) -> None:
         actor, call = self._parts.actors.rows[key], self._parts.calls.by_key.get(key)
-        state = _STATES.get(adapter.state_of(self._parts.scheduler, key))
+        state = _STATES.get(self._parts.dask.state_of(key))
         if call is None or state is None or actor.state not in ("PENDING", "RESTARTING"):
             return
         name = constructor_of(actor)
