@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from raycompat._dask import pages as dask_pages
+from raycompat._dask import recording, scheduler_changes
 from raycompat._dask import scheduler as dask_scheduler
-from raycompat._dask import scheduler_changes
 from raycompat._dask import streams as dask_streams
 from raycompat._dask.scheduler import DaskScheduler
 from raycompat._dask.streams import TakeBack
@@ -47,18 +47,23 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         # Each client has two connections, and each worker one.
         undo_at_the_end(open_files.allow_many())
         handlers = dask_streams.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
+        requests = self.parts.handlers()
+        if (recorder := recording.begin(scheduler)) is not None:
+            handlers = recorder.recorded("message", handlers)
+            requests = recorder.recorded("request", requests)
+            undo_at_the_end(recorder.stop)
         self.parts.guest.remove_handlers = dask_streams.add_handlers(
             scheduler.stream_handlers, handlers
         )
         undo_at_the_end(scheduler_changes.let_calls_wait(scheduler))
         undo_at_the_end(scheduler_changes.scale_for(scheduler, self.parts.nodes_wanted))
-        undo_at_the_end(dask_streams.add_handlers(scheduler.handlers, self.parts.handlers()))
+        undo_at_the_end(dask_streams.add_handlers(scheduler.handlers, requests))
         for take_back in self.parts.restarts.start(scheduler):
             undo_at_the_end(take_back)
         undo_at_the_end(self.parts.close)
         self.parts.guest.start(self, partial(scheduler_changes.keep_values_at_home, scheduler))
-        requests = self.parts.job_requests
-        undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, requests.routes()))
+        routes = self.parts.job_requests.routes()
+        undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, routes))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
     def _add_pages(self) -> TakeBack:

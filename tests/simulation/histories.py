@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
@@ -376,17 +376,22 @@ def _end_detached(world: World) -> None:
 
 def run(plan: Plan) -> Outcome:
     """Run a plan, and return how it has ended. The error is empty if all invariants held."""
+    return in_world(plan.seed, lambda world: _play(world, plan))
+
+
+def in_world(seed: str, play: Callable[[World], Coroutine[Any, Any, None]]) -> Outcome:
+    """Let something happen in a new world, and return how it has ended."""
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
     worlds: list[World] = []
     errors: list[str] = []
 
     async def body() -> None:
-        world = World(plan.seed)
+        world = World(seed)
         worlds.append(world)
         _log_to(world.errors)
         try:
-            await _play(world, plan)
+            await play(world)
         finally:
             world.close()
 

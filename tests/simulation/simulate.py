@@ -1,5 +1,7 @@
 """Runs histories of a simulated cluster: ``simulate.py 0 200``, or ``simulate.py --replay 17``.
 
+``simulate.py --record FILE`` replays what a real scheduler has heard.
+
 Set ``PYTHONHASHSEED=0``, so that a seed means the same history in every process.
 
 A history that breaks an invariant is shrunk to the steps that matter, and printed.
@@ -12,13 +14,18 @@ import gc
 import logging
 import os
 import sys
+from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import virtual_time  # noqa: F401  (first: Dask reads the clock when it is imported)
 
 # isort: split
 import mutations
-from histories import Outcome, Plan, plan_of, run, shrink
+import records
+from histories import Outcome, Plan, in_world, plan_of, run, shrink
+from world import World
 
 
 def _explain(seed: int, plan: Plan, outcome: Outcome) -> str:
@@ -67,6 +74,28 @@ def _replay(seed: str) -> int:
     return 1
 
 
+def _replay_record(path: Path) -> int:
+    header, events = records.read(path)
+    if not header["is_ordered"]:
+        print("Recorded without PYTHONHASHSEED=0: the scheduler may decide otherwise here.")
+    left_out: Counter[str] = Counter()
+
+    async def play(world: World) -> None:
+        replay = records.Replay(world, header)
+        try:
+            await replay.play(events)
+        finally:
+            left_out.update(replay.left_out)
+
+    outcome = in_world(path.name, play)
+    print("\n".join(outcome.history))
+    print(f"{outcome.num_steps} messages were replayed.")
+    if left_out:
+        print("Left out: " + ", ".join(f"{count} {op}" for op, count in left_out.items()))
+    print(outcome.error or "All invariants hold.")
+    return bool(outcome.error)
+
+
 def _try_mutations(seeds: range) -> int:
     """Put each fault into the code; print after how many histories it is found."""
     missed = 0
@@ -87,7 +116,9 @@ def main() -> int:
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("last", type=int, nargs="?", default=200)
     parser.add_argument("--replay", metavar="SEED")
+    parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--fault", choices=mutations.MUTATIONS, help="put this fault into the code")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         parser.error(
@@ -98,6 +129,10 @@ def main() -> int:
     gc.freeze()
     if arguments.replay is not None:
         return _replay(arguments.replay)
+    if arguments.record is not None:
+        fault = mutations.MUTATIONS.get(arguments.fault, nullcontext)
+        with fault():
+            return _replay_record(arguments.record)
     seeds = range(arguments.first, arguments.last)
     return _try_mutations(seeds) if arguments.mutations else _run_all(seeds)
 

@@ -20,7 +20,7 @@ from virtual_time import CLOCK  # first: Dask reads the clock when it is importe
 # isort: split
 import distributed
 import distributed.scheduler
-from connections import Network, Stream
+from connections import Connection, Network, Stream
 from distributed.core import Status
 from distributed.scheduler import TaskState
 from drivers import Actor, Driver, Held
@@ -167,18 +167,26 @@ class World:
         self.nodes.append(node)
         node.connection.before_reading = self._before_reading(node.name)
         self.note(f"{node.name} joins with {amounts}")
+        self.add_worker(node.connection, node.address, node.name, int(amounts["CPU"]), 2**30)
+        node.announce()
+        return node
+
+    def add_worker(
+        self, connection: Connection, address: str, name: str, num_threads: int, memory_limit: int
+    ) -> None:
+        """Let a worker of Dask join the scheduler."""
         self.background(
             self.scheduler.add_worker(
-                node.connection,  # type: ignore[arg-type]
-                address=node.address,
+                connection,  # type: ignore[arg-type]
+                address=address,
                 status="running",
-                server_id=node.name,
-                nthreads=int(amounts["CPU"]),
-                name=node.name,
+                server_id=name,
+                nthreads=num_threads,
+                name=name,
                 resolve_address=False,
                 now=0.0,
                 resources={},
-                memory_limit=2**30,
+                memory_limit=memory_limit,
                 metrics=_METRICS,
                 services={},
                 local_directory="",
@@ -188,8 +196,6 @@ class World:
                 stimulus_id="joins",
             )
         )
-        node.announce()
-        return node
 
     def add_driver(self) -> Driver:
         """Start a driver."""
@@ -201,21 +207,22 @@ class World:
         return driver
 
     def _before_reading(self, sender: str) -> Callable[[dict[str, Any]], None]:
-        def check(message: dict[str, Any]) -> None:
-            self.num_steps += 1
-            self.check()
-            about = message.get("key") or message.get("group") or ""
-            if message["op"] == Blocked.op:
-                self._lending.add(about)
-            elif message["op"] in (Unblocked.op, Tried.op):
-                self._lending.discard(about)
-            if message["op"] == "raycompat-submit":
-                about = ", ".join(each["key"] for each in message["calls"])
-            self.note(
-                f"the scheduler reads {message['op'].removeprefix('raycompat-')} {about} of {sender}"
-            )
+        return lambda message: self.before_message(sender, message)
 
-        return check
+    def before_message(self, sender: str, message: dict[str, Any]) -> None:
+        """Check what holds before the scheduler reads a message, and write it into the history."""
+        self.num_steps += 1
+        self.check()
+        about = message.get("key") or message.get("group") or ""
+        if message["op"] == Blocked.op:
+            self._lending.add(about)
+        elif message["op"] in (Unblocked.op, Tried.op):
+            self._lending.discard(about)
+        if message["op"] == "raycompat-submit":
+            about = ", ".join(each["key"] for each in message["calls"])
+        self.note(
+            f"the scheduler reads {message['op'].removeprefix('raycompat-')} {about} of {sender}"
+        )
 
     def node_at(self, address: str) -> Node | None:
         """Return the living node at an address."""
@@ -309,6 +316,11 @@ class World:
 
     def check_quiet(self) -> None:
         """Check that all requests are answered, and that nothing waits that fits."""
+        self.check_nothing_waits_that_fits()
+        self._check_answers()
+
+    def check_nothing_waits_that_fits(self) -> None:
+        """Check that no call and no group waits that fits, and no call of a removed group."""
         parts, running = self.parts, self.parts.dask.running_workers()
         for line in parts.dispatcher.lines():
             if parts.placer.acquire(line.first, line.shape) is not None:
@@ -322,6 +334,9 @@ class World:
             if isinstance(strategy, InGroup) and parts.groups.is_gone(strategy.group):
                 if self.scheduler.tasks[key].state not in ("memory", "erred"):
                     raise Broken(f"{key} goes on, and its group was removed")
+
+    def _check_answers(self) -> None:
+        parts = self.parts
         waiting = {key for line in parts.dispatcher.lines() for key in line.keys}
         for driver in self.living_drivers():
             for held in driver.held.values():

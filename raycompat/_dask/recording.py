@@ -1,0 +1,199 @@
+"""Recording what a scheduler hears, so that a simulated one can hear it again.
+
+A record is a file of msgpack maps. The first is the header; each other is an event: its time, and
+either a member of the cluster that came or left, or a message or request with its fields. Values are
+left out: of errors the type stays, of other bytes nothing. What only pages and logs show is left out,
+too, and so are graphs of Dask, because they are pickled; the record says where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Mapping
+from inspect import iscoroutinefunction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import msgpack
+from distributed.scheduler import TaskState
+
+from raycompat._messages import logs, packages, watching
+from raycompat._messages.base import Message
+from raycompat._messages.calls import FailedCall
+from raycompat._messages.jobs import AskJobs
+from raycompat._protocol import failures, runtime_env
+
+if TYPE_CHECKING:
+    from distributed import Scheduler
+
+logger = logging.getLogger(__name__)
+
+#: The folder in which each scheduler writes its record. Without it nothing is recorded.
+VARIABLE = "RAYCOMPAT_RECORD"
+
+#: Pickled graphs of Dask.
+_GRAPHS = "update-graph"
+
+#: What changes nothing but pages, logs and uploaded files, and may have values in it.
+_NOT_NEEDED = {
+    "keep-alive",
+    "log-event",
+    FailedCall.op,
+    AskJobs.op,
+    *(
+        each.op
+        for module in (watching, logs, packages)
+        for each in vars(module).values()
+        if isinstance(each, type)
+        and issubclass(each, Message)
+        and each.__module__ == module.__name__
+    ),
+}
+
+#: What the record has in place of texts with values in them.
+_TEXTS = {"runtime_env": runtime_env.EMPTY, "exception_text": "", "traceback_text": ""}
+
+_Handlers = Mapping[str, Callable[..., Any]]
+
+
+class Recorder(distributed.SchedulerPlugin):
+    """The record of one scheduler. As a plugin it hears which workers and clients come and leave."""
+
+    name = "raycompat-recorder"
+
+    def __init__(self, folder: str) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.path = Path(folder) / f"scheduler-{time.time_ns()}-{os.getpid()}.record"
+        self._file = self.path.open("xb", buffering=0)
+        self._began = time.monotonic()
+        self._packer = msgpack.Packer(default=lambda value: None)
+        #: The turn of the event loop: what is in one turn is replayed without a pause.
+        self._turn = 0
+        self._turn_ends = False
+        self._write(
+            {
+                "format": 1,
+                "is_ordered": not sys.flags.hash_randomization,
+                "run_id": next(copy.copy(TaskState._run_id_iterator)),
+            }
+        )
+        logger.info("The scheduler records what it hears in %s", self.path)
+
+    def _write(self, event: dict[str, Any]) -> None:
+        self._file.write(self._packer.pack(event))
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Record an event that happens now."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        at = time.monotonic() - self._began
+        self._write({"kind": kind, "at": at, "turn": self._turn, **without_values(fields)})
+
+    def _end_turn(self) -> None:
+        self._turn += 1
+        self._turn_ends = False
+
+    def start(self, scheduler: Scheduler) -> None:
+        """Record the members that are there, and what Dask's clients and workers send from now on."""
+        self._scheduler = scheduler
+        for worker in scheduler.workers:
+            self.add_worker(scheduler, worker)
+        for client in scheduler.clients:
+            self.add_client(scheduler, client)
+        self._before = dict(scheduler.stream_handlers)
+        scheduler.stream_handlers.update(self.recorded("message", self._before))
+
+    def stop(self) -> None:
+        """Record no more, because raycompat is taken off the cluster."""
+        self._scheduler.stream_handlers.update(self._before)
+        self._scheduler.remove_plugin(name=self.name)
+        self._file.close()
+
+    async def close(self) -> None:
+        """Close the file, because the scheduler ends."""
+        self._file.close()
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Record a worker that has joined, with what a scheduler needs to know of it."""
+        state = scheduler.workers[worker]
+        about = {"nthreads": state.nthreads, "memory_limit": state.memory_limit}
+        self.note("worker came", worker=worker, name=str(state.name), **about)
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        """Record a worker that has left."""
+        self.note("worker left", worker=worker)
+
+    def add_client(self, scheduler: Scheduler, client: str) -> None:
+        """Record a client that has come."""
+        self.note("client came", client=client)
+
+    def remove_client(self, scheduler: Scheduler, client: str) -> None:
+        """Record a client that has left."""
+        self.note("client left", client=client)
+
+    def recorded(self, kind: str, handlers: _Handlers) -> dict[str, Callable[..., Any]]:
+        """Return handlers that record each message, or request, before they handle it."""
+        return {
+            op: each if op in _NOT_NEEDED else self._recorded(kind, op, each)
+            for op, each in handlers.items()
+        }
+
+    def _recorded(self, kind: str, op: str, handler: Callable[..., Any]) -> Callable[..., Any]:
+        def note(fields: dict[str, Any]) -> None:
+            self.note(kind, op=op, fields={} if op == _GRAPHS else fields)
+
+        def handle(**fields: Any) -> Any:
+            note(fields)
+            return handler(**fields)
+
+        async def handle_and_wait(**fields: Any) -> Any:
+            note(fields)
+            return await handler(**fields)
+
+        return handle_and_wait if iscoroutinefunction(handler) else handle
+
+
+def without_values(thing: Any, name: str = "") -> Any:
+    """Return a field of a message without the values in it."""
+    if isinstance(thing, dict):
+        return {key: without_values(each, str(key)) for key, each in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [without_values(each, name) for each in thing]
+    if isinstance(thing, bytes | bytearray | memoryview):
+        return {"error": _only_type, "program": _no_program}.get(name, _nothing)(bytes(thing))
+    return _TEXTS.get(name, thing) if isinstance(thing, str) else thing
+
+
+def _only_type(error: bytes) -> bytes:
+    """Return an error of a message with the name of its type, and without its text."""
+    kind = failures.text_of(error).partition(":")[0] if error else ""
+    kind = kind if kind.startswith("raycompat.exceptions.") else "Exception"
+    return pickle.dumps((b"", f"{kind}: (left out)"))
+
+
+def _no_program(settings: bytes) -> bytes:
+    """Return the settings of a program without its command line."""
+    return pickle.dumps({"argv": [], "metadata": {}})
+
+
+def _nothing(value: bytes) -> bytes:
+    return b""
+
+
+def begin(scheduler: Scheduler) -> Recorder | None:
+    """Begin to record, if this process is to."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return None
+    recorder = Recorder(folder)
+    scheduler.add_plugin(recorder)
+    recorder.start(scheduler)
+    return recorder
