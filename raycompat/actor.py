@@ -469,6 +469,11 @@ class ActorMethod:
         -------
         ClassMethodNode, or a tuple of the nodes of its results
             As `num_returns` says.
+
+        Examples
+        --------
+        >>> ray.get(account.add.bind(0).execute())
+        17
         """
         from raycompat.dag.remote_nodes import ClassMethodNode, outputs
 

@@ -106,7 +106,18 @@ class RayError(Exception):
         return _new_error, (type(self), *self.args), self.__dict__ or None
 
     def to_bytes(self) -> bytes:
-        """Pickle this error, with its text in case it cannot be unpickled."""
+        """Pickle this error, with its text in case it cannot be unpickled.
+
+        Examples
+        --------
+        An error that is kept in a file or a queue, and raised later:
+
+        >>> data = ray.exceptions.RayError("no room").to_bytes()
+        >>> raise ray.exceptions.RayError.from_bytes(data)
+        Traceback (most recent call last):
+        ...
+        raycompat.exceptions.RayError: no room
+        """
         text = "".join(traceback.format_exception(self))
         try:
             blob = _dumps(self)

@@ -146,6 +146,14 @@ class JobConfig:
         ------
         TypeError
             When the value is neither a `LoggingConfig` nor its fields.
+
+        Examples
+        --------
+        >>> config = JobConfig()
+        >>> config.ensure_logging_config({"log_level": "DEBUG"})
+        >>> config.ensure_logging_config({"log_level": "ERROR"})
+        >>> config.py_logging_config.log_level
+        'DEBUG'
         """
         if logging_config is None or self.py_logging_config is not None:
             return

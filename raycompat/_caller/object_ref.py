@@ -260,6 +260,11 @@ class ObjectRef(Generic[T_co]):
         """Return the transport of a result whose tensors stay in their actor; None for others.
 
         The process that has called the method knows it; others get None.
+
+        Examples
+        --------
+        >>> ray.put("value").tensor_transport() is None
+        True
         """
         return self._entry.tensor_transport
 
@@ -285,7 +290,13 @@ class ObjectRef(Generic[T_co]):
         return self.hex() == "ff" * ids.OBJECT_ID_BYTES
 
     def call_site(self) -> str:
-        """Return an empty text: call sites are not recorded, as by default in Ray."""
+        """Return an empty text: call sites are not recorded, as by default in Ray.
+
+        Examples
+        --------
+        >>> ray.put("value").call_site()
+        ''
+        """
         return ""
 
     def __copy__(self) -> ObjectRef[T_co]:

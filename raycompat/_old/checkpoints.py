@@ -99,13 +99,29 @@ class OldForms:
 
     @classmethod
     def from_checkpoint(cls, other: Checkpoint) -> Checkpoint:
-        """Return the checkpoint itself: today there is one class for all libraries."""
+        """Return the checkpoint itself: today there is one class for all libraries.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> Checkpoint.from_checkpoint(Checkpoint.from_dict({"epoch": 3})).to_dict()
+        {'epoch': 3}
+        """
         forms.used(_IN_MEMORY, refusal=AttributeError)
         return other
 
     @classmethod
     def from_uri(cls, uri: str) -> Self:
-        """Return the checkpoint in a folder of a storage."""
+        """Return the checkpoint in a folder of a storage.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = tempfile.mkdtemp()
+        >>> Checkpoint.from_uri(f"file://{folder}").path == folder
+        True
+        """
         forms.used("ray.train.Checkpoint of a URI", refusal=AttributeError)
         return cls(uri)  # type: ignore[call-arg]
 
@@ -129,6 +145,14 @@ class OldForms:
         ------
         TypeError
             When the files are on another file system.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = tempfile.mkdtemp()
+        >>> Checkpoint(folder).as_path() == folder
+        True
         """
         forms.used(_AS_PATH)
         if not self._folder.is_local:  # type: ignore[attr-defined]

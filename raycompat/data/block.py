@@ -307,6 +307,18 @@ class BlockAccessor:
     >>> access.to_numpy("x"), access.to_pandas().shape
     (array([3, 1, 2]), (3, 1))
 
+    >>> access.count("x"), access.max("x", True), next(access.iter_rows())
+    (3, 3, {'x': 3})
+    >>> access.select(["x"]) is not None, access.size_bytes(), access.get_metadata().num_rows
+    (True, 24, 3)
+    >>> access.to_batch_format("pandas")["x"].tolist()
+    [3, 1, 2]
+
+    A block is a table of Arrow already:
+
+    >>> access.to_block().equals(access.to_arrow()), access.to_default() is access.to_block()
+    (True, True)
+
     Notes
     -----
     Ray source: ``ray.data.block.BlockAccessor``, 2.60.0. Differs from Ray: it has no operations of

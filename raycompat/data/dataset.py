@@ -122,7 +122,16 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         self._name = name
 
     def get_dataset_id(self) -> str:
-        """Return an id that no other data set has."""
+        """Return an id that no other data set has.
+
+        Examples
+        --------
+        >>> rows = ray.data.range(2)
+        >>> rows.get_dataset_id() == rows.get_dataset_id()
+        True
+        >>> rows.get_dataset_id() == ray.data.range(2).get_dataset_id()
+        False
+        """
         return self._id
 
     @staticmethod

@@ -95,6 +95,29 @@ class Datasink(Generic[T]):
     >>> ray.data.range(4).write_datasink(Printed())
     rows: 4
 
+    One that collects the files of all tasks, and cleans up when a task fails; `get_name` is what the
+    dashboard shows:
+
+    >>> class Parts(Datasink):
+    ...     def on_write_start(self, schema=None):
+    ...         print("begins")
+    ...     def write(self, blocks, ctx):
+    ...         for block in blocks:
+    ...             if max(block["id"].to_pylist()) > 5:
+    ...                 raise ValueError("too large")
+    ...         return ctx.task_idx
+    ...     def on_write_failed(self, error):
+    ...         print("cleans up")
+    ...     def get_name(self):
+    ...         return "numbered parts"
+    >>> try:
+    ...     ray.data.range(8, override_num_blocks=2).write_datasink(Parts())
+    ... except Exception as error:
+    ...     print("too large" in str(error))
+    begins
+    cleans up
+    True
+
     Notes
     -----
     Ray source: ``ray.data.Datasink``, 2.60.0. No known difference.
@@ -177,7 +200,24 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
             self._filesystem.create_dir(self._folder, recursive=True)
 
     def open_output_stream(self, path: str) -> Any:
-        """Open a file to write to."""
+        """Open a file to write to.
+
+        Examples
+        --------
+        A file beside those of the tasks, written by the driver at the end:
+
+        >>> import os, tempfile
+        >>> class Counted(ray.data.BlockBasedFileDatasink):
+        ...     def write_block_to_file(self, block, file):
+        ...         file.write(b"rows")
+        ...     def on_write_complete(self, result):
+        ...         with self.open_output_stream(os.path.join(self.path, "_DONE")) as stream:
+        ...             stream.write(str(result.num_rows).encode())
+        >>> folder = tempfile.mkdtemp()
+        >>> ray.data.range(3).write_datasink(Counted(folder))
+        >>> open(os.path.join(folder, "_DONE")).read()
+        '3'
+        """
         return self._filesystem.open_output_stream(path, **self._opening)
 
     def _write_file(self, name: str, write: Callable[[Any], None]) -> str:

@@ -54,6 +54,57 @@ class DataType:
     >>> DataType.from_numpy(np.dtype("int16")).to_arrow_dtype()
     DataType(int16)
 
+    Types of Arrow, with further types in them:
+
+    >>> DataType.map(DataType.string(), DataType.float64())
+    DataType(arrow:map<string, double>)
+    >>> DataType.fixed_size_list(DataType.int8(), 3), DataType.large_list(DataType.bool())
+    (DataType(arrow:fixed_size_list<item: int8>[3]), DataType(arrow:large_list<item: bool>))
+    >>> DataType.temporal("timestamp", unit="ms", tz="UTC"), DataType.date32()
+    (DataType(arrow:timestamp[ms, tz=UTC]), DataType(arrow:date32[day]))
+
+    Images of one size, and of any:
+
+    >>> DataType.tensor((28, 28), DataType.uint8()).is_tensor_type()
+    True
+    >>> DataType.variable_shaped_tensor(DataType.uint8()).is_tensor_type()
+    True
+
+    A type from a value, and into the types of other libraries:
+
+    >>> DataType.infer_dtype([1, 2])
+    DataType(arrow:list<item: int64>)
+    >>> DataType.float16().to_numpy_dtype(), DataType(str).to_python_type()
+    (dtype('float16'), <class 'str'>)
+    >>> DataType.int64().is_arrow_type(), DataType(np.dtype("int64")).is_numpy_type()
+    (True, True)
+    >>> DataType(int).is_python_type()
+    True
+
+    What kind of values a column has decides how it is prepared for a model:
+
+    >>> def preparation(dtype):
+    ...     if dtype.is_numerical_type():
+    ...         return "scale" if dtype.is_floating_type() else "count"
+    ...     if dtype.is_boolean_type():
+    ...         return "as 0 and 1"
+    ...     if dtype.is_string_type() or dtype.is_binary_type():
+    ...         return "encode"
+    ...     if dtype.is_temporal_type():
+    ...         return "days since"
+    ...     if dtype.is_list_type() or dtype.is_struct_type() or dtype.is_map_type():
+    ...         return "flatten"
+    ...     return "drop" if dtype.is_null_type() else "?"
+    >>> [preparation(each) for each in (DataType.float64(), DataType.int16(), DataType.bool())]
+    ['scale', 'count', 'as 0 and 1']
+    >>> [preparation(each) for each in (DataType.binary(), DataType.date64())]
+    ['encode', 'days since']
+    >>> preparation(DataType.list(DataType.int32())), preparation(DataType.from_arrow(pa.null()))
+    ('flatten', 'drop')
+    >>> sizes = [DataType.uint16(), DataType.uint32(), DataType.uint64()]
+    >>> [each.to_numpy_dtype().itemsize for each in sizes if each.is_integer_type()]
+    [2, 4, 8]
+
     Notes
     -----
     Ray source: ``ray.data.datatype.DataType``, 2.60.0. Differs from Ray: arrays have Arrow's type

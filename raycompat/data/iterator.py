@@ -88,7 +88,13 @@ class DataIterator(abc.ABC):
 
     @abc.abstractmethod
     def get_context(self) -> DataContext:
-        """Return the settings of the data set."""
+        """Return the settings of the data set.
+
+        Examples
+        --------
+        >>> ray.data.range(2).iterator().get_context().target_max_block_size
+        134217728
+        """
 
     def iter_batches(
         self,

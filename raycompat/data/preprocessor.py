@@ -196,7 +196,15 @@ class Preprocessor(abc.ABC):
         return hasattr(self, "stats_")
 
     def get_input_columns(self) -> list[str]:
-        """Return the columns that it reads."""
+        """Return the columns that it reads.
+
+        Examples
+        --------
+        >>> from raycompat.data.preprocessors import Concatenator
+        >>> joined = Concatenator(["x", "y"], output_column_name="features")
+        >>> joined.get_input_columns(), joined.get_output_columns()
+        (['x', 'y'], ['features'])
+        """
         return list(getattr(self, "columns", ()))
 
     def get_output_columns(self) -> list[str]:
@@ -205,7 +213,13 @@ class Preprocessor(abc.ABC):
 
     @staticmethod
     def preferred_batch_format() -> str:
-        """Return the format of the batches that it transforms."""
+        """Return the format of the batches that it transforms.
+
+        Examples
+        --------
+        >>> Centre.preferred_batch_format()
+        'pandas'
+        """
         return "pandas"
 
     def serialize(self) -> str:

@@ -154,7 +154,26 @@ class TrainContext:
         return StorageContext(self._folder)
 
     def get_dataset_shard(self, dataset_name: str | None = None) -> Any:
-        """Return this worker's part of a data set: see `raycompat.train.get_dataset_shard`."""
+        """Return this worker's part of a data set: see `raycompat.train.get_dataset_shard`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> def count_rows():
+        ...     shard = train.get_context().get_dataset_shard("train")
+        ...     return sum(1 for row in shard.iter_rows())
+        >>> DataParallelTrainer(
+        ...     count_rows,
+        ...     datasets={"train": ray.data.range(10)},
+        ...     scaling_config=train.ScalingConfig(
+        ...         num_workers=2, resources_per_worker={"CPU": 0.5}
+        ...     ),
+        ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
+        ... ).fit().return_value
+        5
+        """
         from raycompat.train._functions import get_dataset_shard
 
         return get_dataset_shard(dataset_name)

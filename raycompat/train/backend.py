@@ -58,7 +58,14 @@ class BackendConfig:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings."""
+        """Return the settings.
+
+        Examples
+        --------
+        >>> from raycompat.train.torch import TorchConfig
+        >>> TorchConfig(backend="gloo").to_dict()
+        {'backend': 'gloo', 'init_method': 'env', 'timeout_s': 1800}
+        """
         return {}
 
     def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
@@ -89,6 +96,8 @@ class Backend:
     --------
     >>> from raycompat.train.backend import Backend
     >>> class Timed(Backend):
+    ...     def on_start(self, worker_group, backend_config):
+    ...         print("the workers are ready")
     ...     def on_training_start(self, worker_group, backend_config):
     ...         print("training begins")
     ...     def on_shutdown(self, worker_group, backend_config):

@@ -20,6 +20,74 @@ class Callback:
     ...     def on_trial_complete(self, iteration, trials, trial, **info):
     ...         print(f"{trial} is done")
 
+    A callback that keeps what happened; its state survives when the experiment is restored:
+
+    >>> import tempfile
+    >>> class Diary(tune.Callback):
+    ...     def setup(self, stop=None, num_samples=None, total_num_samples=None, **info):
+    ...         self.lines, self.steps = [f"{total_num_samples} trials planned"], 0
+    ...     def on_step_begin(self, iteration, trials, **info):
+    ...         self.steps += 1
+    ...     def on_step_end(self, iteration, trials, **info):
+    ...         self.running = sum(trial.status == "RUNNING" for trial in trials)
+    ...     def on_trial_start(self, iteration, trials, trial, **info):
+    ...         self.lines.append(f"start {trial.config['x']}")
+    ...     def on_experiment_end(self, trials, **info):
+    ...         self.lines.append(f"{len(trials)} trials made, {self.running} running")
+    ...     def get_state(self):
+    ...         return {"lines": self.lines}
+    ...     def set_state(self, state):
+    ...         self.lines = state["lines"]
+    >>> diary = Diary()
+    >>> results = tune.Tuner(
+    ...     lambda config: {"cost": config["x"]},
+    ...     param_space={"x": tune.grid_search([1, 2])},
+    ...     tune_config=tune.TuneConfig(max_concurrent_trials=1),
+    ...     run_config=tune.RunConfig(
+    ...         storage_path=tempfile.mkdtemp(), verbose=0, callbacks=[diary]
+    ...     ),
+    ... ).fit()
+    >>> diary.lines
+    ['2 trials planned', 'start 1', 'start 2', '2 trials made, 0 running']
+
+    One that follows checkpoints and failures; the trial is tried once more:
+
+    >>> class Failures(tune.Callback):
+    ...     def on_trial_save(self, iteration, trials, trial, **info):
+    ...         print("saved")
+    ...     def on_checkpoint(self, iteration, trials, trial, checkpoint, **info):
+    ...         print("checkpoint", type(checkpoint).__name__)
+    ...     def on_trial_recover(self, iteration, trials, trial, **info):
+    ...         print("failed, is tried again")
+    ...     def on_trial_restore(self, iteration, trials, trial, **info):
+    ...         print("goes on from its checkpoint")
+    ...     def on_trial_error(self, iteration, trials, trial, **info):
+    ...         print("failed for good")
+    >>> class Fragile(tune.Trainable):
+    ...     def step(self):
+    ...         if self.iteration == 1:
+    ...             raise ValueError("no second step")
+    ...         return {"loss": 1.0}
+    ...     def save_checkpoint(self, checkpoint_dir):
+    ...         return {}
+    ...     def load_checkpoint(self, checkpoint):
+    ...         pass
+    >>> results = tune.Tuner(
+    ...     Fragile,
+    ...     run_config=tune.RunConfig(
+    ...         storage_path=tempfile.mkdtemp(),
+    ...         verbose=0,
+    ...         callbacks=[Failures()],
+    ...         failure_config=tune.FailureConfig(max_failures=1),
+    ...         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+    ...     ),
+    ... ).fit()
+    saved
+    checkpoint Checkpoint
+    failed, is tried again
+    goes on from its checkpoint
+    failed for good
+
     Notes
     -----
     Ray source: ``ray.tune.Callback``, 2.60.0. No known difference.

@@ -61,6 +61,21 @@ class ProgressReporter:
     ... ).fit()
     2 trials have ended
 
+    What is known at the start comes in `setup`:
+
+    >>> class Planned(Counting):
+    ...     def setup(self, start_time=None, total_samples=None, **known):
+    ...         print(f"{total_samples} trials are planned")
+    >>> results = tune.Tuner(
+    ...     lambda config: {"cost": config["x"]},
+    ...     param_space={"x": tune.grid_search([1, 2])},
+    ...     run_config=tune.RunConfig(
+    ...         progress_reporter=Planned(), storage_path=tempfile.mkdtemp(), verbose=1
+    ...     ),
+    ... ).fit()
+    2 trials are planned
+    2 trials have ended
+
     Notes
     -----
     Ray source: ``ray.tune.ProgressReporter``, 2.60.0. No known difference.
@@ -311,6 +326,27 @@ class CLIReporter(TuneReporterBase):
     >>> reporter.add_metric_column("accuracy")
     >>> config = tune.RunConfig(progress_reporter=reporter)
 
+    What it will print, of trials that have ended:
+
+    >>> import tempfile
+    >>> trials = tune.run(
+    ...     lambda config: {"loss": config["lr"] / 2},
+    ...     config={"lr": tune.grid_search([0.5, 1.0])},
+    ...     storage_path=tempfile.mkdtemp(),
+    ...     verbose=0,
+    ... ).trials
+    >>> reporter = tune.CLIReporter()
+    >>> reporter.set_search_properties(metric="loss", mode="min")
+    True
+    >>> reporter.best_trial(trials).config
+    {'lr': 0.5}
+    >>> reporter.add_parameter_column("lr", "rate")
+    >>> print(reporter.text(trials, done=True))
+    == Status: done ==
+    Trials: 2 (2 TERMINATED)
+    ...
+    >>> reporter.close()
+
     Notes
     -----
     Ray source: ``ray.tune.CLIReporter``, 2.60.0. Differs from Ray: in a terminal the table stays at the
@@ -385,6 +421,13 @@ class JupyterNotebookReporter(TuneReporterBase):
     >>> reporter = tune.JupyterNotebookReporter(metric_columns=["loss"])
     >>> reporter.add_parameter_column("lr", "rate")
     >>> config = tune.RunConfig(progress_reporter=reporter)
+
+    >>> reporter.add_metric_column("accuracy")
+    >>> "accuracy" in reporter.html([], done=False)
+    True
+
+    >>> reporter.set_search_properties(metric="loss", mode="min"), reporter.best_trial(trials).config
+    (True, {'lr': 0.5})
 
     Notes
     -----

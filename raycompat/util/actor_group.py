@@ -85,6 +85,10 @@ class ActorGroup:
     >>> ray.get(group.add.remote(1))
     [11, 11]
     >>> group.shutdown()
+    >>> group.start()  # again
+    >>> ray.get(group.add.remote(2))
+    [12, 12]
+    >>> group.shutdown()
 
     Notes
     -----

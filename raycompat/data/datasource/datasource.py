@@ -141,7 +141,13 @@ class Datasource:
         return None
 
     def get_name(self) -> str:
-        """Return the name for the operator that reads it."""
+        """Return the name for the operator that reads it.
+
+        Examples
+        --------
+        >>> Words(["ab"]).get_name()
+        'Words'
+        """
         return type(self).__name__.removesuffix("Datasource")
 
     @property

@@ -105,6 +105,9 @@ class Chain(Preprocessor):
     array([[-1.,  0.],
            [ 1.,  1.]])
 
+    >>> chain.get_input_columns(), chain.get_output_columns()
+    (['x', 'y'], ['x', 'features'])
+
     Notes
     -----
     Ray source: ``ray.data.preprocessors.Chain``, 2.60.0. No known difference.

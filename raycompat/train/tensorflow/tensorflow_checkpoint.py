@@ -24,6 +24,19 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
     >>> checkpoint.get_model().output_shape
     (None, 1)
 
+    From files that a program has written:
+
+    >>> import os, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> model.save(os.path.join(folder, "model.h5"))
+    >>> from_file = TensorflowCheckpoint.from_h5(os.path.join(folder, "model.h5"))
+    >>> from_file.get_model().output_shape
+    (None, 1)
+    >>> model.export(os.path.join(folder, "saved"), verbose=False)
+    >>> exported = TensorflowCheckpoint.from_saved_model(os.path.join(folder, "saved"))
+    >>> "saved_model.pb" in os.listdir(exported.path)
+    True
+
     Notes
     -----
     Ray source: ``ray.train.tensorflow.TensorflowCheckpoint``, 2.60.0, where it is deprecated: a

@@ -28,6 +28,12 @@ class TorchCheckpoint(FrameworkCheckpoint):
         ...
         model = result.checkpoint.get_model()
 
+    Only the state of one; whoever reads it makes the model::
+
+        checkpoint = TorchCheckpoint.from_state_dict(model.state_dict())
+        ...
+        model = result.checkpoint.get_model(torch.nn.Linear(2, 1))
+
     Notes
     -----
     Ray source: ``ray.train.torch.TorchCheckpoint``, 2.60.0, where it is deprecated: a `Checkpoint` with

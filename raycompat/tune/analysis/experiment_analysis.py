@@ -92,6 +92,20 @@ class ExperimentAnalysis(OldForms):
     >>> again.get_best_config("loss", "min")
     {'x': 3}
 
+    Programs of older Rays find these, too:
+
+    >>> analysis.stats()
+    {'num_trials': 2, 'TERMINATED': 2}
+    >>> analysis.runner_data() == analysis.stats()
+    True
+    >>> analysis.get_best_logdir() == best.path
+    True
+    >>> analysis.get_trial_checkpoints_paths(best)
+    []
+    >>> tables = analysis.fetch_trial_dataframes()
+    >>> tables[best.path]["loss"].tolist()
+    [3.0, 1.5, 1.0]
+
     Notes
     -----
     Ray source: ``ray.tune.ExperimentAnalysis``, 2.60.0. Experiments of Ray itself cannot be read.

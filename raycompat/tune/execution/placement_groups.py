@@ -73,7 +73,13 @@ class PlacementGroupFactory:
         return 0.0 if self._head_bundle_is_empty else self._bundles[0].get("CPU", 0.0)
 
     def to_json(self) -> dict[str, float]:
-        """Return the resources in the form of until 2021: those of the trial, and further ones."""
+        """Return the resources in the form of until 2021: those of the trial, and further ones.
+
+        Examples
+        --------
+        >>> tune.PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]).to_json()
+        {'cpu': 1.0, 'gpu': 0.0, 'extra_cpu': 2.0, 'extra_gpu': 0.0}
+        """
         head = {} if self._head_bundle_is_empty else self._bundles[0]
         total = self.required_resources
         return {

@@ -54,6 +54,48 @@ class TrialScheduler:
     ...         return TrialScheduler.STOP if ended else TrialScheduler.CONTINUE
     >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=StopAtZero())
 
+    A scheduler from the ground up says which trial runs next, and takes note of what happens:
+
+    >>> class NewestFirst(TrialScheduler):
+    ...     added = completed = lost = 0
+    ...     def on_trial_add(self, controller, trial):
+    ...         self.added += 1
+    ...     def choose_trial_to_run(self, controller):
+    ...         trials = controller.get_live_trials()
+    ...         pending = [trial for trial in trials if trial.status == "PENDING"]
+    ...         return pending[-1] if pending else None
+    ...     def on_trial_result(self, controller, trial, result):
+    ...         return TrialScheduler.CONTINUE
+    ...     def on_trial_complete(self, controller, trial, result):
+    ...         self.completed += 1
+    ...     def on_trial_error(self, controller, trial):
+    ...         self.lost += 1
+    ...     def on_trial_remove(self, controller, trial):
+    ...         self.lost += 1
+    ...     def debug_string(self):
+    ...         return f"newest first: {self.completed} of {self.added} completed"
+    >>> import os, tempfile
+    >>> newest = NewestFirst()
+    >>> newest.set_search_properties(metric="loss", mode="min"), newest.metric
+    (True, 'loss')
+    >>> results = tune.Tuner(
+    ...     lambda config: {"loss": config["x"]},
+    ...     param_space={"x": tune.grid_search([1, 2, 3])},
+    ...     tune_config=tune.TuneConfig(scheduler=newest),
+    ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
+    ... ).fit()
+    >>> newest.debug_string()
+    'newest first: 3 of 3 completed'
+
+    An experiment that is restored goes on with the saved state:
+
+    >>> file = os.path.join(tempfile.mkdtemp(), "scheduler")
+    >>> newest.save(file)
+    >>> restored = NewestFirst()
+    >>> restored.restore(file)
+    >>> restored.completed
+    3
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.TrialScheduler``, 2.60.0. No known difference.

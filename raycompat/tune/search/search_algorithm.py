@@ -18,6 +18,37 @@ class SearchAlgorithm:
     >>> isinstance(BasicVariantGenerator(), SearchAlgorithm)
     True
 
+    What the runner does with one, step by step:
+
+    >>> import tempfile
+    >>> from raycompat import tune
+    >>> def experiment():
+    ...     return tune.Experiment(
+    ...         "squares",
+    ...         lambda config: {"cost": config["x"] ** 2},
+    ...         config={"x": tune.grid_search([1, 2, 3])},
+    ...         storage_path=tempfile.mkdtemp(),
+    ...     )
+    >>> search = BasicVariantGenerator()
+    >>> search.set_search_properties("cost", "min", config={})
+    True
+    >>> search.add_configurations([experiment()])
+    >>> first, second = search.next_trial(), search.next_trial()
+    >>> first.config, second.config
+    ({'x': 1}, {'x': 2})
+    >>> search.on_trial_result(first.trial_id, {"cost": 1})
+    >>> search.on_trial_complete(first.trial_id, {"cost": 1})
+
+    In another process it goes on from the state:
+
+    >>> restored = BasicVariantGenerator()
+    >>> restored.add_configurations([experiment()])
+    >>> restored.set_state(search.get_state())
+    >>> restored.next_trial().config
+    {'x': 3}
+    >>> restored.next_trial(), restored.is_finished()
+    (None, True)
+
     Notes
     -----
     Ray source: ``ray.tune.search.SearchAlgorithm``, 2.60.0. State is one picklable dict

@@ -43,6 +43,66 @@ class Searcher:
     ...     def on_trial_complete(self, trial_id, result=None, error=False):
     ...         pass
 
+    A searcher that learns: it looks beside the best point so far. `on_trial_result` learns before a
+    trial has ended; `on_pause` and `on_unpause` count the trials that a scheduler holds back:
+
+    >>> class Beside(Searcher):
+    ...     def __init__(self):
+    ...         super().__init__(metric="loss", mode="min")
+    ...         self.best, self.tried, self.paused = (float("inf"), 0), {}, 0
+    ...     def set_search_properties(self, metric, mode, config, **spec):
+    ...         self.best = (float("inf"), config.get("start", 0))
+    ...         return True
+    ...     def suggest(self, trial_id):
+    ...         self.tried[trial_id] = self.best[1] + 1
+    ...         return {"x": self.tried[trial_id]}
+    ...     def on_trial_result(self, trial_id, result):
+    ...         self.add_evaluated_point({"x": self.tried[trial_id]}, result["loss"])
+    ...     def on_trial_complete(self, trial_id, result=None, error=False):
+    ...         del self.tried[trial_id]
+    ...     def add_evaluated_point(self, parameters, value, **more):
+    ...         self.best = min(self.best, (value, parameters["x"]))
+    ...     def on_pause(self, trial_id):
+    ...         self.paused += 1
+    ...     def on_unpause(self, trial_id):
+    ...         self.paused -= 1
+    >>> searcher = Beside()
+    >>> searcher.set_search_properties("loss", "min", {"start": 5})
+    True
+    >>> searcher.suggest("a")
+    {'x': 6}
+    >>> searcher.on_trial_result("a", {"loss": 0.5})
+    >>> searcher.suggest("b")
+    {'x': 7}
+
+    It keeps its state in a file, or gives it as a dict:
+
+    >>> import os, tempfile
+    >>> file = os.path.join(tempfile.mkdtemp(), "searcher")
+    >>> searcher.save(file)
+    >>> other = Beside()
+    >>> other.restore(file)
+    >>> other.best
+    (0.5, 6)
+    >>> other.set_state({**searcher.get_state(), "best": (0.1, 9)})
+    >>> other.suggest("c")
+    {'x': 10}
+
+    It can begin with what another experiment has found. It has no limit of its own for the trials
+    at one time:
+
+    >>> from raycompat import tune
+    >>> trials = tune.run(
+    ...     lambda config: {"loss": abs(config["x"] - 4)},
+    ...     config={"x": tune.grid_search([2, 4])},
+    ...     storage_path=tempfile.mkdtemp(),
+    ...     verbose=0,
+    ... ).trials
+    >>> searcher = Beside()
+    >>> searcher.add_evaluated_trials(trials, metric="loss")
+    >>> searcher.best, searcher.set_max_concurrency(1)
+    ((0, 4), False)
+
     Notes
     -----
     Ray source: ``ray.tune.search.Searcher``, 2.60.0. Differs from Ray: a wrong mode is a ValueError.

@@ -68,6 +68,37 @@ class Trainable:
     ...     def load_checkpoint(self, checkpoint):
     ...         self.left = checkpoint["left"]
 
+    What a program can do with one by itself, without trials:
+
+    >>> countdown = Countdown({"start": 3})
+    >>> [result["left"] for result in countdown.train_buffered(buffer_time_s=5)]
+    [2, 1, 0]
+    >>> countdown.get_state()["iteration"], countdown.get_config()
+    (3, {'start': 3})
+    >>> countdown.stop()
+
+    `log_result` looks at each result, `resource_help` explains a request that cannot be met, and
+    ``_export_model`` writes the model at the end of a trial:
+
+    >>> import os, tempfile
+    >>> class Exported(Countdown):
+    ...     def log_result(self, result):
+    ...         print("left:", result["left"])
+    ...     @classmethod
+    ...     def resource_help(cls, config):
+    ...         return "A smaller start needs less."
+    ...     def _export_model(self, formats, export_dir):
+    ...         path = os.path.join(export_dir, "left.txt")
+    ...         with open(path, "w") as file:
+    ...             file.write(str(self.left))
+    ...         return {"text": path}
+    >>> exported = Exported({"start": 2})
+    >>> result = exported.train()
+    left: 1
+    >>> path = exported.export_model("text", tempfile.mkdtemp())["text"]
+    >>> os.path.basename(path), Exported.resource_help({})
+    ('left.txt', 'A smaller start needs less.')
+
     Notes
     -----
     Ray source: ``ray.tune.Trainable``, 2.60.0; the old names are of Ray before 0.8.6.

@@ -34,6 +34,20 @@ class ParallelIteratorWorker:
     >>> list(ray.util.iter.from_actors([actor]).gather_sync())
     ['a', 'b', 'c']
 
+    What an iterator asks the actor for; a batch ends after a number of milliseconds:
+
+    >>> letters = Letters("abcdef")
+    >>> letters.par_iter_init([lambda items: items.for_each(str.upper)])
+    >>> letters.par_iter_next(), letters.par_iter_next_batch(batch_ms=0)
+    ('A', ['B'])
+
+    Two consumers can each take every second item:
+
+    >>> letters.par_iter_slice(step=2, start=0), letters.par_iter_slice(step=2, start=1)
+    ('C', 'D')
+    >>> letters.par_iter_slice_batch(step=2, start=0, batch_ms=0)
+    ['E']
+
     Notes
     -----
     Ray source: ``ray.util.iter.ParallelIteratorWorker``, 2.60.0. At the end of the items, the methods
