@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.filters import NoFilter, RunningStatistics, make_filter
 from raycompat.rllib.fixed_policies import fixed_policy
 from raycompat.rllib.networks import NetworkSpec, Weights
@@ -139,7 +140,7 @@ class ActingPolicy:
 
 
 class ActingRule:
-    """A user's policy that acts by a rule in environments.
+    """A user's policy that acts by a rule in environments of several agents.
 
     Parameters
     ----------
@@ -154,6 +155,7 @@ class ActingRule:
         self._rule = fixed_policy(
             plan.policy_class, plan.observation_space, plan.action_space, plan.options
         )
+        self.rule = self._rule.rule
         self._encode = None if self._rule.takes_raw else ObservationEncoder(plan.observation_space)
         self.filter = NoFilter()
         self.initial_state = self._rule.initial_state
@@ -167,3 +169,59 @@ class ActingRule:
         self, weights: Weights, statistics: RunningStatistics | None, epsilon: float
     ) -> None:
         """Do nothing: a rule has no weights."""
+
+
+class RecordedRule:
+    """A user's policy that acts by a rule in environments of one agent, whose steps are recorded.
+
+    It has the face of an `ActingPolicy`.
+
+    Parameters
+    ----------
+    acting : ActingRule
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When it has states.
+    """
+
+    #: A rule does not remember more than an episode's states, and those are refused.
+    memory = None
+
+    def __init__(self, acting: ActingRule) -> None:
+        if acting.initial_state():
+            raise UnsupportedRayFeatureError(
+                f"{type(acting.rule).__name__} with states as the only policy",
+                "A rule for one agent sees the observation alone",
+                "keep the states in the environment, or use it as one of several policies",
+            )
+        self._rule, self.rule, self.filter = acting, acting.rule, acting.filter
+        self.set_state = acting.set_state
+
+    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
+        """Return observations as the rule takes them, as one array."""
+        found = self._rule.observe(raw)
+        is_nested = any(isinstance(each, dict | tuple) for each in found[:1])
+        return _objects(found) if is_nested else np.asarray(found)
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[Any, Extras]:
+        """Return actions as the environment takes them."""
+        actions, _ = self._rule.choose(list(observations), [[]] * len(observations), explore)
+        is_nested = any(isinstance(each, dict | tuple) for each in actions[:1])
+        return (_objects(actions) if is_nested else np.asarray(actions)), {}
+
+    def decode(self, actions: NDArray[Any]) -> list[Any]:
+        """Return the actions one by one."""
+        return [each.item() if np.ndim(each) == 0 else each for each in actions]
+
+    def remembered(self, memories: Any, rewards: Any) -> None:
+        """Return None: nothing is remembered."""
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found

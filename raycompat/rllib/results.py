@@ -46,6 +46,21 @@ class EndedEpisode:
     length: int
     agents: tuple[AgentReturn, ...] = ()
 
+    @property
+    def episode_reward(self) -> float:
+        """The sum of the rewards, by its name until 2024."""
+        return self.value
+
+    @property
+    def episode_length(self) -> int:
+        """The length, by its name until 2024."""
+        return self.length
+
+    @property
+    def agent_rewards(self) -> dict[tuple[str, str], float]:
+        """The sums of rewards by agent and policy."""
+        return {(each.agent, each.policy): each.value for each in self.agents}
+
 
 class ResultDict(dict[str, Any]):
     """A dict whose keys are attributes, too.
@@ -163,6 +178,11 @@ def describe_agents(episodes: list[EndedEpisode]) -> dict[str, dict[str, float]]
     }
 
 
+_OF_RETURNS = {
+    "episode_reward_mean": "episode_return_mean",
+    "episode_reward_min": "episode_return_min",
+    "episode_reward_max": "episode_return_max",
+}
 _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 
 
@@ -173,9 +193,7 @@ def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
     only = learners.get("default_policy", {}) if len(learners) == 1 else {}
     policies = {name: {**each, "learner_stats": each} for name, each in learners.items()}
     old = {
-        "episode_reward_mean": runners["episode_return_mean"],
-        "episode_reward_min": runners["episode_return_min"],
-        "episode_reward_max": runners["episode_return_max"],
+        **{old: runners[new] for old, new in _OF_RETURNS.items()},
         "episode_len_mean": runners["episode_len_mean"],
         "episodes_this_iter": runners["num_episodes"],
         "timesteps_this_iter": runners["num_env_steps_sampled"],
@@ -187,9 +205,7 @@ def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
         of_evaluation = evaluation["env_runners"]
         result["evaluation"] = {
             **evaluation,
-            "episode_reward_mean": of_evaluation["episode_return_mean"],
-            "episode_reward_min": of_evaluation["episode_return_min"],
-            "episode_reward_max": of_evaluation["episode_return_max"],
+            **{old: of_evaluation[new] for old, new in _OF_RETURNS.items() if new in of_evaluation},
             **{name: of_evaluation.get(name, {}) for name in _OF_POLICIES},
         }
     return {**old, **result}

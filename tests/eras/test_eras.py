@@ -90,6 +90,15 @@ EXPECTED = {
         Memories: {'PPOTrainer': [(8,)], 'ImpalaTrainer': [(8,), (8,)]}
         Best: True
         """,
+    "rl_workers_of_2021": """
+        Evaluated: 5.5 7.0 0
+        Workers: 14 14.0 6 10.0
+        Collected: 3.0 4
+        Others seen: True
+        Together: True ['a', 'b']
+        Levels: [1.0, 2.0, 3.0]
+        A rule alone: 3.0
+        """,
     "rl_of_several_agents": """
         Learned: ['even', 'odd']
         Zero sum: 0.0 ['first', 'second']
@@ -144,7 +153,7 @@ EXPECTED = {
 }
 
 #: The version that a program says it is for, where it does: then there is no warning.
-VERSION = {"of_2021": "1.12", "data_of_2022": "1.12"}
+VERSION = {"of_2021": "1.12", "data_of_2022": "1.12", "rl_workers_of_2021": "1.12"}
 
 
 @pytest.mark.parametrize("program", EXPECTED)

@@ -137,7 +137,6 @@ def test_what_does_not_happen_here_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"multiagent": {"observation_fn": print}}, "Agents see what the environment returns"),
         ({"output": "/tmp/out"}, "recorded steps"),
         ({"input": "/tmp/in"}, "recorded steps"),
         ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),

@@ -26,7 +26,7 @@ from raycompat._old.rllib.action_distributions import (
     distribution_class,
 )
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
-from raycompat._old.rllib.sample_batch import SampleBatch
+from raycompat._old.rllib.sample_batch import NAMES, OURS, SampleBatch
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import defaults_of_trainers
 from raycompat.rllib.algorithms.a3c import ActorCriticLearner, actor_critic_loss
@@ -45,16 +45,6 @@ from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import with_targets
 from raycompat.rllib.schedules import scheduled
 
-#: The columns of Ray by the names that they have here.
-_NAMES = {
-    "observations": "obs",
-    "next_observations": "new_obs",
-    "parameters": "action_dist_inputs",
-    "log_probabilities": "action_logp",
-    "values": "vf_preds",
-    "targets": "value_targets",
-}
-_OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 #: What a piece of an episode has, as far as the runners record it.
 _RECORDED = (
     "observations",
@@ -412,7 +402,7 @@ class _WithFunctions(KerasLearner):
         changed: dict[str, list[Any]] = {}
         for number, (env, begin, after) in enumerate(sequences_of(columns, len(ends[0]))):
             piece = SampleBatch(
-                {_NAMES.get(n, n): each[begin:after, env] for n, each in found.items()}
+                {NAMES.get(n, n): each[begin:after, env] for n, each in found.items()}
             )
             piece["obs"] = self._plain(piece["obs"])
             piece["dones"] = piece["terminateds"] | piece["truncateds"]
@@ -424,7 +414,7 @@ class _WithFunctions(KerasLearner):
             self._check_observations(found["observations"], changed.pop("obs", []))
         return {
             **found,
-            **{_OURS.get(n, n): _column_of(each, ends[0].shape) for n, each in changed.items()},
+            **{OURS.get(n, n): _column_of(each, ends[0].shape) for n, each in changed.items()},
             "terminateds": ends[0],
             "truncateds": ends[1],
             "valid": columns["valid"],
@@ -485,7 +475,7 @@ class _WithFunctions(KerasLearner):
 
     def _shown(self: Any, steps: dict[str, Any]) -> SampleBatch:
         """Return steps by Ray's names, as tensors of the loss's framework."""
-        named = {_NAMES.get(name, name): each for name, each in steps.items()}
+        named = {NAMES.get(name, name): each for name, each in steps.items()}
         named["obs"] = self._plain(named["obs"])
         if self.functions.framework == "torch":
             import torch

@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from raycompat.rllib.spaces import ObservationEncoder
+
+#: The columns of Ray by the names that they have in samples of runners.
+NAMES = {
+    "observations": "obs",
+    "next_observations": "new_obs",
+    "parameters": "action_dist_inputs",
+    "log_probabilities": "action_logp",
+    "values": "vf_preds",
+    "targets": "value_targets",
+}
+OURS = {theirs: ours for ours, theirs in NAMES.items()}
 
 
 class SampleBatch(dict[str, Any]):
@@ -70,6 +82,41 @@ class SampleBatch(dict[str, Any]):
         """Return the number of steps."""
         return self.count
 
+    def env_steps(self) -> int:
+        """Return the number of steps."""
+        return self.count
+
+    def agent_steps(self) -> int:
+        """Return the number of steps."""
+        return self.count
+
+    @staticmethod
+    def concat_samples(samples: list[SampleBatch]) -> SampleBatch:
+        """Return the steps of several batches in one; see `concat_samples`."""
+        joined: SampleBatch = concat_samples(samples)
+        return joined
+
+    def copy(self, shallow: bool = False) -> SampleBatch:
+        """Return a copy; a shallow one has the same arrays."""
+        made = SampleBatch.of_tensors(self)
+        if not shallow:
+            for name, values in self.items():
+                dict.__setitem__(made, name, values.copy() if hasattr(values, "copy") else values)
+        return made
+
+    def as_multi_agent(self) -> MultiAgentBatch:
+        """Return the batch as that of the only policy."""
+        return MultiAgentBatch({"default_policy": self}, self.count)
+
+    def split_by_episode(self) -> list[SampleBatch]:
+        """Return a batch for each part of an episode: where ``eps_id`` or ``unroll_id`` changes."""
+        named = [np.asarray(self[name]) for name in ("eps_id", "unroll_id") if name in self]
+        if not named:
+            raise KeyError(f"split_by_episode needs the column 'eps_id': there are {sorted(self)}.")
+        changes = np.any([each[1:] != each[:-1] for each in named], axis=0)
+        places = [0, *(np.flatnonzero(changes) + 1), self.count]
+        return [self.slice(begin, end) for begin, end in pairwise(places) if end > begin]
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield each step as a dict."""
         for index in range(self.count):
@@ -91,17 +138,129 @@ class SampleBatch(dict[str, Any]):
         return self
 
 
-def concat_samples(samples: list[SampleBatch]) -> SampleBatch:
+class MultiAgentBatch:
+    """The steps of several policies.
+
+    Parameters
+    ----------
+    policy_batches : dict of SampleBatch
+        By policy.
+    env_steps : int
+        The steps of the environment in which the agents took theirs.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.policy.sample_batch.MultiAgentBatch``, 2.60.0. Differs from Ray: it has what
+    programs call to read and join steps.
+    """
+
+    def __init__(self, policy_batches: dict[str, SampleBatch], env_steps: int) -> None:
+        self.policy_batches, self.count = policy_batches, env_steps
+
+    def env_steps(self) -> int:
+        """Return the steps of the environment."""
+        return self.count
+
+    def agent_steps(self) -> int:
+        """Return the steps of all agents."""
+        return sum(each.count for each in self.policy_batches.values())
+
+    #: The name until 2020.
+    total = agent_steps
+
+    def __len__(self) -> int:
+        """Return the steps of the environment."""
+        return self.count
+
+    def as_multi_agent(self) -> MultiAgentBatch:
+        """Return the batch itself."""
+        return self
+
+    @staticmethod
+    def concat_samples(samples: list[Any]) -> MultiAgentBatch:
+        """Return the steps of several batches in one.
+
+        Parameters
+        ----------
+        samples : list of MultiAgentBatch or SampleBatch
+        """
+        parts: dict[str, list[SampleBatch]] = {}
+        several = [each.as_multi_agent() for each in samples]
+        for each in several:
+            for policy, own in each.policy_batches.items():
+                parts.setdefault(policy, []).append(own)
+        joined = {policy: concat_samples(own) for policy, own in parts.items()}
+        return MultiAgentBatch(joined, sum(each.count for each in several))
+
+
+def concat_samples(samples: list[Any]) -> Any:
     """Return the steps of several batches in one.
 
     Parameters
     ----------
-    samples : list of SampleBatch
+    samples : list of SampleBatch or MultiAgentBatch
         With the same columns.
     """
+    if any(isinstance(each, MultiAgentBatch) for each in samples):
+        return MultiAgentBatch.concat_samples(samples)
+    if not samples:
+        return SampleBatch()
+    samples = _with_numbered_parts(samples)
     return SampleBatch(
         {name: np.concatenate([each[name] for each in samples]) for name in samples[0]}
     )
+
+
+def _with_numbered_parts(samples: list[SampleBatch]) -> list[SampleBatch]:
+    """Return batches whose parts of episodes have different numbers."""
+    if not all("unroll_id" in each and each.count for each in samples):
+        return samples
+    made, begin = [], 0
+    for each in samples:
+        own = np.asarray(each["unroll_id"])
+        changed = SampleBatch.of_tensors(each)
+        dict.__setitem__(changed, "unroll_id", own - own.min() + begin)
+        begin += int(own.max() - own.min()) + 1
+        made.append(changed)
+    return made
+
+
+def batch_of(columns: dict[str, Any]) -> SampleBatch:
+    """Return the valid steps of a sample as a batch, one environment after the other.
+
+    Parameters
+    ----------
+    columns : dict of arrays, each of shape (steps, environments, ...)
+        See `Sample`.
+    """
+    valid = columns["valid"]
+    steps, envs = valid.shape
+    ends = columns["terminateds"] | columns["truncateds"]
+    # A part ends with its episode, and with the sample.
+    before = np.zeros((steps, envs), np.int64)
+    before[1:] = np.cumsum(ends[:-1], axis=0)
+    parts = before + np.arange(envs) * (steps + 1)
+
+    def rows(column: Any) -> Any:
+        flat = column.swapaxes(0, 1).reshape(steps * envs, *column.shape[2:])
+        return flat[valid.T.reshape(-1)]
+
+    made = SampleBatch({NAMES.get(n, n): rows(c) for n, c in columns.items() if n != "valid"})
+    made["dones"] = rows(ends)
+    numbers = rows(parts)
+    made["unroll_id"] = made["eps_id"] = np.unique(numbers, return_inverse=True)[1]
+    return made
+
+
+def columns_of_batch(batch: SampleBatch) -> dict[str, Any]:
+    """Return a batch of `batch_of` as the columns of a sample, of shape (steps, 1, ...)."""
+    found = {OURS.get(n, n): np.asarray(each)[:, None] for n, each in batch.items()}
+    parts = found.pop("unroll_id")[:, 0]
+    last = np.append(parts[1:] != parts[:-1], True)
+    cut = last & ~found["terminateds"][:, 0]
+    found["truncateds"] = found["truncateds"] | cut[:, None]
+    found["valid"] = np.ones((len(parts), 1), bool)
+    return {n: each for n, each in found.items() if n not in ("dones", "eps_id")}
 
 
 class SampleBatchBuilder:
@@ -271,6 +430,7 @@ def get_preprocessor(space: Any, include_multi_binary: bool = False) -> type[Pre
 __all__ = [
     "JsonReader",
     "JsonWriter",
+    "MultiAgentBatch",
     "Preprocessor",
     "SampleBatch",
     "SampleBatchBuilder",

@@ -19,7 +19,7 @@ class TaskSettableEnv(_Env):
     Notes
     -----
     Ray source: ``ray.rllib.env.apis.task_settable_env.TaskSettableEnv``, 2.40.0; Ray has removed it
-    since. Differs from Ray: the program calls the methods; the option ``env_task_fn`` is refused.
+    since. No known difference.
     """
 
     def sample_tasks(self, n_tasks: int) -> list[Any]:
@@ -47,4 +47,8 @@ class TaskSettableEnv(_Env):
         raise NotImplementedError(f"{type(self).__name__}.get_task is not written.")
 
 
-__all__ = ["TaskSettableEnv"]
+#: The type of a task, for annotations.
+TaskType = Any
+
+
+__all__ = ["TaskSettableEnv", "TaskType"]

@@ -21,7 +21,7 @@ import numpy as np
 
 import raycompat as ray
 from raycompat._old.gym.adapters import of_today
-from raycompat._old.rllib.sample_batch import SampleBatch
+from raycompat._old.rllib.sample_batch import NAMES, SampleBatch
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
@@ -70,6 +70,9 @@ logger = logging.getLogger(__name__)
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
+
+#: Runners of evaluations have other random numbers than those of training.
+_SEED_OF_EVALUATION = 100_000
 
 #: The options, and the figures of the runners, that the dashboard shows.
 _SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
@@ -324,13 +327,17 @@ class Algorithm(Trainable):
             max_restarts=settings.max_num_env_runner_restarts,
             timeout_s=settings.sample_timeout_s,
         )
-        return RunnerGroup(partial(_make_runner, self._runner_class(), spec), num_runners, options)
+        make = partial(_make_runner, self._runner_class(), spec)
+        group = RunnerGroup(make, num_runners, options)
+        group.state_of = self.runner_state
+        return group
 
     def _runner_class(self) -> type[Any]:
         return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
     def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
         settings, is_watched = self.config, self.config.watches_episodes()
+        fragment = settings.rollout_fragment_length
         return EnvRunnerSpec(
             create=self.create_env,
             described=settings.env,
@@ -344,7 +351,12 @@ class Algorithm(Trainable):
             make_hooks=settings.hooks if is_watched else None,
             config=settings if is_watched else None,
             policy_mapping_fn=self._mapping,
+            observation_fn=settings.observation_fn,
             horizon=settings.horizon,
+            for_programs={
+                "explores": bool(settings.explore),
+                **({} if isinstance(fragment, str) else {"fragment": fragment}),
+            },
         )
 
     # What subclasses give.
@@ -438,7 +450,10 @@ class Algorithm(Trainable):
         interval = settings.evaluation_interval
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
-        return with_old_names(result)
+        found = with_old_names(result)
+        if settings.env_task_fn is not None:
+            self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
+        return found
 
     def train(self) -> ResultDict:
         """Make one iteration.
@@ -498,6 +513,10 @@ class Algorithm(Trainable):
         group = self._evaluation_group
         state = self.runner_state()
         state.epsilon = 0.0
+        if settings.custom_evaluation_function is not None:
+            made = self._evaluated_by_program(group, state)
+            self._call_hooks("on_evaluate_end", evaluation_metrics=made)
+            return made
         each = math.ceil(settings.evaluation_duration / len(group))
         answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
         episodes = [episode for answer in answers for episode in answer]
@@ -512,6 +531,21 @@ class Algorithm(Trainable):
             found |= self._left_in(group)
         self._call_hooks("on_evaluate_end", evaluation_metrics=found)
         return found
+
+    def _evaluated_by_program(self, group: RunnerGroup, state: RunnerState) -> dict[str, Any]:
+        """Return what ``custom_evaluation_function`` makes of an evaluation."""
+        function = self.config.custom_evaluation_function
+        group.state_of = lambda: state
+        group.sync_weights()
+        found = function(self, group)
+        if isinstance(found, tuple):  # with the numbers of steps
+            found = found[0]
+        if not isinstance(found, Mapping):
+            raise ValueError(
+                f"custom_evaluation_function={function!r} returned {found!r}: expected a dict of "
+                "metrics, such as summarize_episodes() returns."
+            )
+        return {"env_runners": dict(found), **found}
 
     def _left_in(self, group: RunnerGroup) -> dict[str, Any]:
         """Return what callbacks have left in the runners of an evaluation."""
@@ -531,17 +565,30 @@ class Algorithm(Trainable):
         count = self._evaluation_runners()
         spec = self._runner_spec(count, 1)
         spec.env_config.update(changes.get("env_config", {}))
-        make = partial(_make_evaluation_runner, self._evaluation_class(), spec, 100)
-        return RunnerGroup(make, count)
+        spec.for_programs.update(is_evaluation=True, explores=bool(changes.get("explore")))
+        spec = replace(spec, seed=spec.seed + _SEED_OF_EVALUATION)
+        make = partial(_make_runner, self._evaluation_class(), spec)
+        return RunnerGroup(make, count, GroupOptions(num_cpus=self._cpus_of_evaluation(count)))
 
     def _evaluation_runners(self) -> int:
         """Return how many runners of evaluations there is room for beside those of training."""
         wanted, cpus = self.config.evaluation_num_env_runners, self.config.num_cpus_per_env_runner
         if not wanted:
             return 0
-        group = self.env_runner_group
-        left = self._cpus_of_runners() - len(group) * group.is_remote * cpus
-        return _scaled(wanted, left, cpus, least=0)
+        if self.config.custom_evaluation_function is not None:
+            return int(wanted)  # which the program's function may count on
+        return _scaled(wanted, self._cpus_left(), cpus, least=0)
+
+    def _cpus_left(self) -> float:
+        """Return how many CPUs the runners of training leave."""
+        group, cpus = self.env_runner_group, self.config.num_cpus_per_env_runner
+        return self._cpus_of_runners() - float(len(group) * group.is_remote * cpus)
+
+    def _cpus_of_evaluation(self, count: int) -> float:
+        """Return how many CPUs each runner of an evaluation asks for: none where there is no room."""
+        wanted = self.config.num_cpus_per_env_runner
+        has_room = count * wanted <= self._cpus_left()
+        return float(wanted) if has_room or self.config.custom_evaluation_function is None else 0.0
 
     def _evaluation_class(self) -> type[Any]:
         return MultiAgentEnvRunner if self.is_multi_agent else EnvRunner
@@ -885,22 +932,6 @@ def _make_runner(cls: type[Any], spec: EnvRunnerSpec, index: int, is_replacement
     return cls(spec, index, is_replacement)
 
 
-def _make_evaluation_runner(
-    cls: type[Any], spec: EnvRunnerSpec, first: int, index: int, is_replacement: bool
-) -> Any:
-    return cls(spec, first + index, is_replacement)
-
-
-#: Columns of steps by their names in batches of programs.
-_IN_BATCHES = {
-    "observations": "obs",
-    "next_observations": "new_obs",
-    "values": "vf_preds",
-    "log_probabilities": "action_logp",
-    "parameters": "action_dist_inputs",
-}
-
-
 def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> SampleBatch:
     """Return the valid steps of samples as a batch for callbacks, which cannot be changed."""
     assert isinstance(acting, ActingPolicy), "nothing is learned of a rule"
@@ -912,9 +943,7 @@ def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Sample
     names = set.intersection(*(set(each) for each in parts)) - {"valid"}
     made = SampleBatch(
         {
-            _IN_BATCHES.get(name, name): np.concatenate(
-                [each[name][each["valid"]] for each in parts]
-            )
+            NAMES.get(name, name): np.concatenate([each[name][each["valid"]] for each in parts])
             for name in sorted(names)
         }
     )

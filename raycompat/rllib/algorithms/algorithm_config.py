@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "environment": {
         "env": None,
         "env_config": {},
+        "env_task_fn": None,
         "horizon": None,
         "clip_rewards": None,
         "normalize_actions": True,
@@ -73,6 +74,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "evaluation_duration_unit": "episodes",
         "evaluation_num_env_runners": 0,
         "evaluation_config": None,
+        "custom_evaluation_function": None,
     },
     "reporting": {
         "metrics_num_episodes_for_smoothing": 100,
@@ -96,6 +98,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "policies": None,
         "policy_mapping_fn": None,
         "policies_to_train": None,
+        "observation_fn": None,
         "algorithm_config_overrides_per_module": {},
     },
     "rl_module": {"rl_module_spec": None},
@@ -245,10 +248,12 @@ class AlgorithmConfig:
             A name that gymnasium knows or `tune.register_env` was given, the path of a class, a class,
             or a function of the environment's config.
         **options
-            ``env_config`` (dict): what the environment is made with. ``horizon`` (int): truncate
-            episodes after so many steps. ``clip_rewards`` (bool or float): learn from the signs of
-            rewards, or from rewards cut off at this size. ``normalize_actions`` (bool, default True):
-            stretch -1 to 1 to the limits of a box. ``clip_actions`` (bool): cut actions off at them.
+            ``env_config`` (dict): what the environment is made with. ``env_task_fn`` (function of a
+            result, an environment and its config): returns the task that the environment, a
+            `TaskSettableEnv`, has from then on. ``horizon`` (int): truncate episodes after so many
+            steps. ``clip_rewards`` (bool or float): learn from the signs of rewards, or from rewards
+            cut off at this size. ``normalize_actions`` (bool, default True): stretch -1 to 1 to the
+            limits of a box. ``clip_actions`` (bool): cut actions off at them.
         """
         if env is not None:
             options["env"] = env
@@ -341,6 +346,8 @@ class AlgorithmConfig:
             ``evaluation_interval`` (int): after how many iterations. ``evaluation_duration`` (int,
             episodes, default 10). ``evaluation_num_env_runners`` (int): actors for it.
             ``evaluation_config`` (dict): ``explore`` and ``env_config`` of evaluations.
+            ``custom_evaluation_function`` (function of the algorithm and the runners of evaluations):
+            evaluates in its own way, and returns a dict of metrics.
         """
         return self._set("evaluation", options)
 
@@ -456,6 +463,8 @@ class AlgorithmConfig:
             ``policy_mapping_fn`` (function of agent and episode): returns the name of an agent's
             policy; it is called when the agent is first seen in an episode. ``policies_to_train``
             (list, set, or function of a name; default all): the others keep their weights.
+            ``observation_fn`` (function of keywords): returns what agents see in place of the
+            environment's ``agent_obs``, a dict by agent.
             ``algorithm_config_overrides_per_module`` (dict by policy): options in place of the
             algorithm's.
         """

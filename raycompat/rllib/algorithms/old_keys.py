@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 #: Names with the same meaning, for all algorithms.
 RENAMED = {
     "batch_size": "rollout_fragment_length",
+    "custom_eval_function": "custom_evaluation_function",
     "buffer_size": "replay_buffer_config.capacity",
     "custom_resources_per_worker": "custom_resources_per_env_runner",
     "evaluation_num_episodes": "evaluation_duration",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raycompat.rllib.acting import ActingPolicy
+from raycompat.rllib.acting import ActingPolicy, RecordedRule
 from raycompat.rllib.env.construction import check_reset, check_step
 from raycompat.rllib.env.episode import Episode
 from raycompat.rllib.env.runner import EnvRunnerSpec, Runner, RunnerState, Sample
@@ -51,8 +51,7 @@ class EnvRunner(Runner):
     def __init__(self, spec: EnvRunnerSpec, index: int = 0, is_recreated: bool = False) -> None:
         super().__init__(spec, index, is_recreated)
         ((self._policy_id, acting),) = self.policies.items()
-        assert isinstance(acting, ActingPolicy), "a rule is one of several policies"
-        self._acting = acting
+        self._acting: Any = acting if isinstance(acting, ActingPolicy) else RecordedRule(acting)
         self._observations: NDArray[Any] | None = None
         self._raw: list[Any] = [None] * spec.num_envs
         self._returns = np.zeros(spec.num_envs)

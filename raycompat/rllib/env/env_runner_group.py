@@ -77,6 +77,9 @@ class RunnerGroup:
         self._options = options or GroupOptions()
         self.local: Any = None if num_runners else make(0, False)
         self._spare: Any = None
+        #: Returns the state that runners play by; set by the algorithm.
+        self.state_of: Callable[[], Any] | None = None
+        self._is_synced = False
         self.num_restarts = 0
         self._deaths_in_a_row: dict[int, int] = {}
         #: Answers of new runners, which come when their environments are made.
@@ -225,7 +228,9 @@ class RunnerGroup:
         """Return a runner of this process; where others play, it is one that does not."""
         if self._spare is None:
             self._spare = self.local or self._make(0, False)
-        return self._spare
+        if self.state_of is not None:
+            self._spare.set_state(self.state_of())
+        return self._spare.for_program()
 
     @property
     def local_env_runner(self) -> Any:
@@ -234,7 +239,25 @@ class RunnerGroup:
 
     def remote_workers(self) -> list[Any]:
         """Return the actors in which runners play."""
+        self._sync_first()
         return list(self._actors.values())
+
+    def sync_weights(self, *args: Any, **options: Any) -> None:
+        """Let all runners play by the weights of now.
+
+        Parameters
+        ----------
+        *args, **options
+            They have no effect: all policies of all runners take them.
+        """
+        if self.state_of is not None:
+            self.call_all("set_state", self.state_of())
+            self._is_synced = True
+
+    def _sync_first(self) -> None:
+        """Give runners their first weights, before a program uses them."""
+        if not self._is_synced:
+            self.sync_weights()
 
     def foreach_worker(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
         """Call a function with each runner that plays, where it is, and return the results.
@@ -245,6 +268,7 @@ class RunnerGroup:
         **options
             They have no effect.
         """
+        self._sync_first()
         return self.call_all("apply", func)
 
     foreach_env_runner = foreach_worker
@@ -280,6 +304,45 @@ class _RunnerActor:
         if self._runner is None:
             self._runner = self._make(*self._place)
         return getattr(self._runner, method)(*args)
+
+    # What programs call; see `WorkerOfProgram`.
+
+    def _for_program(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        if self._runner is None:
+            self._runner = self._make(*self._place)
+        return getattr(self._runner.for_program(), method)(*args, **kwargs)
+
+    def sample(self, **options: Any) -> Any:
+        """Play, and return the steps."""
+        return self._for_program("sample", **options)
+
+    def get_metrics(self) -> Any:
+        """Return the episodes that ended since the last call."""
+        return self._for_program("get_metrics")
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a function returns for the runner."""
+        return self._for_program("apply", func, *args, **kwargs)
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> Any:
+        """Return what a function returns for each environment."""
+        return self._for_program("foreach_env", func)
+
+    def for_policy(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a function returns for a policy."""
+        return self._for_program("for_policy", func, *args, **kwargs)
+
+    def foreach_policy(self, func: Callable[..., Any], **kwargs: Any) -> Any:
+        """Return what a function returns for each policy."""
+        return self._for_program("foreach_policy", func, **kwargs)
+
+    def set_weights(self, weights: Any, *args: Any, **kwargs: Any) -> None:
+        """Replace the weights of policies."""
+        self._for_program("set_weights", weights, *args, **kwargs)
+
+    def get_weights(self, *args: Any) -> Any:
+        """Return the weights of policies."""
+        return self._for_program("get_weights", *args)
 
 
 __getattr__ = names_of(__name__)

@@ -120,7 +120,7 @@ class Episode:
     module_for = policy_for
 
     def batch(self, begin: int = 0) -> Any:
-        """Return the steps from `begin` as a batch, which cannot be changed."""
+        """Return the steps from `begin` as a batch, of which only observations can be changed."""
         from raycompat._old.rllib.sample_batch import SampleBatch
 
         count = len(self)
@@ -140,8 +140,8 @@ class Episode:
                 "eps_id": np.full(count - begin, self.episode_id),
             }
         )
-        for column in made.values():
-            column.setflags(write=False)
+        for name, column in made.items():
+            column.setflags(write=name in ("obs", "new_obs"))
         return made
 
     def last_observation_for(self, agent_id: Any = None) -> Any:

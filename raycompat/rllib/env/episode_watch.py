@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from raycompat.rllib.env.episode import (
     Environments,
     EpisodeRecord,
@@ -98,10 +100,19 @@ class EpisodeWatch:
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
             self._records.append(EpisodeRecord(episode.custom_metrics, episode.hist_data))
 
-    def sampled(self, sample: Any) -> LeftByCallbacks:
-        """Note that a sample is ready; return what the callbacks have left."""
+    @property
+    def sees_batches(self) -> bool:
+        """Whether a callback sees the steps of agents as batches."""
+        return self._sees_batches
+
+    def show_batches(self) -> None:
+        """Show callbacks the steps that they have not seen as a batch."""
         for place in self._episodes:
             self._show_batches(place)
+
+    def sampled(self, sample: Any) -> LeftByCallbacks:
+        """Note that a sample is ready; return what the callbacks have left."""
+        self.show_batches()
         self._call("on_sample_end", 0, samples=sample)
         return self.take()
 
@@ -110,11 +121,13 @@ class EpisodeWatch:
         if not self._sees_batches:
             return
         episode = self._episodes[place]
-        batches = {}
+        batches, begins = {}, {}
         for agent, own in agents_in(episode).items():
             begin = self._seen.get(own.id_, 0)
             if len(own) > begin:
-                batches[agent] = own.batch(begin)
+                batch = batches[agent] = own.batch(begin)
+                self._runner.encode_batch(policy_in(episode, agent), batch)
+                begins[agent] = begin, batch["obs"].copy()
                 self._seen[own.id_] = len(own)
             if own.is_done or episode.is_done:
                 self._seen.pop(own.id_, None)
@@ -132,6 +145,9 @@ class EpisodeWatch:
                 pre_batch=batch,
                 all_pre_batches=pairs,
             )
+        for agent, (begin, before) in begins.items():
+            if not np.array_equal(batches[agent]["obs"], before):
+                self._runner.take_changes(place, agent, begin, batches[agent]["obs"])
 
     def take(self) -> LeftByCallbacks:
         """Return what the callbacks have left since the last call."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule
 from raycompat.rllib.env.multi_agent_env import (
     ALL,
@@ -77,6 +78,8 @@ class AgentTrack:
         The sum of all rewards, and how often it acted.
     has_ended : bool
         Whether it acts no more in this episode.
+    acted : list of AgentStep, optional
+        All steps of the episode, where callbacks may change them.
     """
 
     agent: Any
@@ -90,6 +93,7 @@ class AgentTrack:
     value: float = 0.0
     length: int = 0
     has_ended: bool = False
+    acted: list[AgentStep] | None = None
 
     def reward(self, reward: float) -> None:
         """Count a reward."""
@@ -102,6 +106,8 @@ class AgentTrack:
     def act(self, columns: dict[str, Any]) -> None:
         """Begin a step."""
         self.open = AgentStep(columns, self.early)
+        if self.acted is not None:
+            self.acted.append(self.open)
         self.early, self.observation = 0.0, None
         self.length += 1
 
@@ -204,6 +210,8 @@ class MultiAgentEnvRunner(Runner):
             self._begin_all()
         for _ in range(num_steps):
             self._step(explore)
+        if self._watch is not None:
+            self._watch.show_batches()
         for playing in self._playing or ():
             self._cut(playing)
         columns = {
@@ -259,6 +267,7 @@ class MultiAgentEnvRunner(Runner):
             self._watch.begins(place, playing.episode)
         found = reset_env(self._envs[place], seed)
         check_dicts(found, self.spec.described, "reset", _OF_RESET)
+        found = (self._shown_to_agents(playing, found[0]), found[1])
         if self._watch is not None:
             self._watch.began(place, *found)
         seen = [
@@ -266,6 +275,40 @@ class MultiAgentEnvRunner(Runner):
             for agent, own in found[0].items()
         ]
         self._observe(seen, update)
+
+    def _shown_to_agents(self, playing: _Playing, observations: dict[Any, Any]) -> dict[Any, Any]:
+        """Return what agents see, by the function of the program."""
+        function = self.spec.observation_fn
+        if function is None:
+            return observations
+        found = function(
+            agent_obs=observations,
+            worker=self,
+            base_env=self._envs,
+            policies=self.policies,
+            episode=playing.episode,
+        )
+        check_dicts(
+            (found,), self.spec.described, f"observation_fn={function!r} after", _OF_RESET[:1]
+        )
+        return dict(found)
+
+    def take_changes(self, place: int, agent: Any, begin: int, observations: Any) -> None:
+        """Learn from observations that a callback has changed in a batch; see `Runner`."""
+        assert self._playing is not None, "episodes are played"
+        track = self._playing[place].tracks[agent]
+        policy = self.policies[track.policy]
+        assert isinstance(policy, ActingPolicy), "of a rule no observations can be changed"
+        assert track.acted is not None, "callbacks see batches"
+        if policy.memory is not None:
+            raise UnsupportedRayFeatureError(
+                "on_postprocess_trajectory that changes observations of a network with a memory",
+                "Its states belong to the observations that it has seen",
+                "change them with observation_fn, or in the environment",
+            )
+        filtered = policy.filter(np.asarray(observations, np.float32), False)
+        for step, row in zip(track.acted[begin:], filtered, strict=False):
+            step.columns["observations"] = row
 
     def _length_of(self, place: int) -> int:
         return self._playing[place].length if self._playing else 0
@@ -283,6 +326,8 @@ class MultiAgentEnvRunner(Runner):
                     f"the policies {sorted(self.policies)}. Name it in multi_agent(policies=...)."
                 )
             track = playing.tracks[agent] = AgentTrack(agent, policy)
+            if self._watch is not None and self._watch.sees_batches:
+                track.acted = []
             playing.episode.map(agent, policy)
         return track
 
@@ -361,6 +406,7 @@ class MultiAgentEnvRunner(Runner):
         """Step one environment; return what it has shown, and whether its episode is over."""
         found = as_step(self._envs[place].step(actions))
         check_dicts(found, self.spec.described, "step", _OF_STEP)
+        found = (self._shown_to_agents(playing, found[0]), *found[1:])
         observations, rewards, terminateds, truncateds, _ = found
         playing.length += 1
         for agent, reward in rewards.items():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
 from raycompat.rllib.env.env_context import EnvContext
@@ -61,10 +62,14 @@ class EnvRunnerSpec:
         Returns the callbacks that see episodes; None where there are none.
     policy_mapping_fn : callable, optional
         Returns the policy of an agent, see `multi_agent_env.call_mapping`.
+    observation_fn : callable, optional
+        Returns what several agents see, for what their environment has returned.
     horizon : int, optional
         Of several agents: after how many steps an episode is truncated.
     config : AlgorithmConfig, optional
         The options of the algorithm, where callbacks see episodes.
+    for_programs : dict
+        What functions of programs see a runner with, see `WorkerOfProgram`.
     """
 
     create: EnvCreator
@@ -79,8 +84,10 @@ class EnvRunnerSpec:
     restarts_environments: bool = False
     make_hooks: Callable[[], list[Any]] | None = None
     policy_mapping_fn: Callable[..., str] | None = None
+    observation_fn: Callable[..., Any] | None = None
     horizon: int | None = None
     config: Any = None
+    for_programs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -174,6 +181,8 @@ class Runner:
         #: Steps of all its environments, and how many there were at the last failures.
         self._num_steps = 0
         self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
+        #: Episodes that ended in samples of programs, which collect them.
+        self.metrics: list[EndedEpisode] = []
         if self._watch is not None:
             self._watch.made(self._envs)
 
@@ -193,15 +202,31 @@ class Runner:
         return self._envs[0]
 
     def _make(self, place: int) -> Any:
+        return make_env(self.spec.create, self._context(place), self.spec.described)
+
+    def _context(self, place: int) -> EnvContext:
         spec = self.spec
-        context = EnvContext(
+        return EnvContext(
             spec.env_config,
             self.index,
             place,
             num_workers=spec.num_runners,
             recreated_worker=self._is_recreated,
         )
-        return make_env(spec.create, context, spec.described)
+
+    def set_tasks(self, function: Callable[..., Any], result: Any) -> None:
+        """Give each environment the task that a function of a program returns for it.
+
+        Parameters
+        ----------
+        function : callable
+            Of the result of an iteration, an environment and its config.
+        result : dict
+        """
+        for place, env in enumerate(self._envs):
+            task = function(result, env, self._context(place))
+            if env.get_task() != task:
+                env.set_task(task)
 
     def set_state(self, state: RunnerState) -> None:
         """Take the weights, the filters' statistics and the chance of random actions."""
@@ -211,6 +236,45 @@ class Runner:
     def take_left(self) -> LeftByCallbacks | None:
         """Return what callbacks have left since the last call, or the last sample."""
         return None if self._watch is None else self._watch.take()
+
+    def encode_batch(self, policy: str, batch: Any) -> None:
+        """Let a batch for callbacks have observations as the network sees them.
+
+        Parameters
+        ----------
+        policy : str
+        batch : SampleBatch
+        """
+        acting: Any = self.policies.get(policy)
+        for name in ("obs", "new_obs"):
+            if isinstance(acting, ActingPolicy):
+                batch[name] = acting.encode(list(batch[name]))
+            else:
+                batch[name].setflags(write=False)
+
+    def take_changes(self, place: int, agent: Any, begin: int, observations: Any) -> None:
+        """Learn from observations that a callback has changed in a batch.
+
+        Parameters
+        ----------
+        place : int
+            Of the environment.
+        agent : object
+        begin : int
+            The first step of the agent's episode that is in the batch.
+        observations : array
+            As the network sees them.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            In an environment of one agent.
+        """
+        raise UnsupportedRayFeatureError(
+            "on_postprocess_trajectory that changes observations of one agent",
+            "The runner has recorded them",
+            "change them in the environment, or with env_to_module_connector",
+        )
 
     def _seed_of(self, place: int) -> int:
         """Return the seed of an environment's first reset."""
@@ -284,7 +348,13 @@ class Runner:
 
     def apply(self, function: Callable[[Any], Any]) -> Any:
         """Return what a function of a program makes of the runner."""
-        return function(self)
+        return function(self.for_program())
+
+    def for_program(self) -> Any:
+        """Return the runner as functions of programs see it."""
+        from raycompat._old.rllib.workers import WorkerOfProgram
+
+        return WorkerOfProgram(self, **self.spec.for_programs)
 
     def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
         """Return what a function of a program makes of each environment."""

@@ -300,7 +300,7 @@ def _keras_layer(keras: Any) -> Any:
             super().__init__()
             self._source, self.of_class, self._shape = source, model, shape
             #: Keras tracks the layers and variables of a list.
-            self.parts = _parts_of(model, (keras.layers.Layer, keras.Variable), set())
+            self.parts = parts_of(model, (keras.layers.Layer, keras.Variable), set())
 
         def call(self, inputs: Any) -> Any:
             with tf.GradientTape() as tape:
@@ -325,7 +325,7 @@ def _keras_layer(keras: Any) -> Any:
     return KerasModel
 
 
-def _parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[Any]:
+def parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[Any]:
     """Return the layers and variables among the attributes of a network, and of those in it."""
     if id(value) in seen:
         return []
@@ -337,7 +337,7 @@ def _parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        return [part for each in value for part in _parts_of(each, kinds, seen)]
+        return [part for each in value for part in parts_of(each, kinds, seen)]
     return []
 
 

@@ -133,6 +133,20 @@ class TFModelV2(ModelV2):
         """
         vars(self).setdefault("_own_variables", []).extend(variables)
 
+    def variables(self) -> list[Any]:
+        """Return the variables of the layers and models among its attributes."""
+        import keras
+
+        from raycompat._old.rllib.models.layers import parts_of
+
+        parts = parts_of(self, (keras.layers.Layer, keras.Variable), set())
+        found = [own for each in parts for own in getattr(each, "weights", [each])]
+        return list({id(each): each for each in found}.values())
+
+    def trainable_variables(self) -> list[Any]:
+        """Return those that learn."""
+        return [each for each in self.variables() if each.trainable]
+
 
 class TorchModelV2(ModelV2):
     """A network of PyTorch; a subclass derives from ``torch.nn.Module``, too: see `ModelV2`."""

@@ -1,0 +1,405 @@
+"""Workers as programs use them: `RolloutWorker`, and runners in functions of programs.
+
+Functions that programs give to ``foreach_worker``, and evaluations of programs, see a runner as a
+`WorkerOfProgram`: its ``sample()`` takes no number of steps, and its metrics are collected afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import raycompat as ray
+from raycompat._old.rllib.sample_batch import MultiAgentBatch, batch_of, concat_samples
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.acting import ActingPolicy, PolicyPlan
+from raycompat.rllib.env.construction import env_creator, make_env
+from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.env_runner import EnvRunner
+from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, Runner
+from raycompat.rllib.fixed_policies import is_rule
+from raycompat.rllib.results import EndedEpisode, describe, describe_agents
+
+#: Steps of each environment in a sample, where the options say "auto".
+_FRAGMENT = 200
+
+
+class WorkerOfProgram:
+    """A runner, as programs see it.
+
+    Parameters
+    ----------
+    runner : Runner
+    fragment : int
+        Steps of each environment in a sample of training.
+    is_evaluation : bool
+        Whether a sample is one whole episode, without exploring.
+    explores : bool
+        Whether actions are drawn.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        fragment: int = _FRAGMENT,
+        is_evaluation: bool = False,
+        explores: bool = True,
+    ) -> None:
+        self._runner, self._fragment = runner, fragment
+        self._is_evaluation, self._explores = is_evaluation, explores
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the runner."""
+        if name.startswith("__") or "_runner" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._runner, name)
+
+    def sample(self, *, explore: bool | None = None) -> Any:
+        """Play, and return the steps.
+
+        Parameters
+        ----------
+        explore : bool, optional
+            Whether actions are drawn; by default as the options say.
+
+        Returns
+        -------
+        SampleBatch, or MultiAgentBatch of an environment of several agents
+        """
+        draws = self._explores if explore is None else explore
+        if not self._is_evaluation:
+            return self._batch(self._fragment, draws)
+        batches, ended = [], len(self._runner.metrics)
+        while len(self._runner.metrics) == ended:
+            batches.append(self._batch(1, draws))
+        return concat_samples(batches)
+
+    def _batch(self, num_steps: int, explore: bool) -> Any:
+        runner: Any = self._runner
+        sample = runner.sample(num_steps, None, explore)
+        runner.metrics.extend(sample.episodes)
+        batches = {}
+        for name, columns in sample.policies.items():
+            acting = runner.policies[name]
+            plain = dict(columns)
+            if isinstance(acting, ActingPolicy):
+                for each in ("observations", "next_observations"):
+                    if each in plain:
+                        plain[each] = acting.without_memory(plain[each])
+            batches[name] = batch_of(plain)
+        if list(batches) == [POLICY_ID] and isinstance(runner, EnvRunner):
+            return batches[POLICY_ID]
+        return MultiAgentBatch(batches, sample.num_steps)
+
+    def get_metrics(self) -> list[EndedEpisode]:
+        """Return the episodes that ended since the last call."""
+        found, self._runner.metrics = self._runner.metrics, []
+        return found
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
+        """Return what a function returns for each environment.
+
+        Parameters
+        ----------
+        func : callable
+        """
+        return self._runner.apply_to_environments(func)
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Return what a function returns for this worker.
+
+        Parameters
+        ----------
+        func : callable
+        *args, **kwargs
+            Its other arguments.
+        """
+        return func(self, *args, **kwargs)
+
+    def get_policy(self, policy_id: str = POLICY_ID) -> Any:
+        """Return a policy: the object of a program's class, or what acts.
+
+        Parameters
+        ----------
+        policy_id : str, default "default_policy"
+        """
+        acting: Any = self._runner.policies[policy_id]
+        return getattr(acting, "rule", acting)
+
+    def for_policy(
+        self, func: Callable[..., Any], policy_id: str = POLICY_ID, **kwargs: Any
+    ) -> Any:
+        """Return what a function returns for a policy.
+
+        Parameters
+        ----------
+        func : callable
+        policy_id : str, default "default_policy"
+        **kwargs
+            Its other arguments.
+        """
+        return func(self.get_policy(policy_id), **kwargs)
+
+    def foreach_policy(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
+        """Return what a function of policy and name returns for each policy.
+
+        Parameters
+        ----------
+        func : callable
+        **kwargs
+            Its other arguments.
+        """
+        return [func(self.get_policy(name), name, **kwargs) for name in self._runner.policies]
+
+    def set_weights(self, weights: Mapping[str, Any], global_vars: Any = None) -> None:
+        """Replace the weights of policies.
+
+        Parameters
+        ----------
+        weights : dict
+            By policy, what its ``get_weights`` returned.
+        global_vars : optional
+            Has no effect.
+        """
+        for name, own in weights.items():
+            policy = self.get_policy(name)
+            (policy.policy if isinstance(policy, ActingPolicy) else policy).set_weights(own)
+
+    def get_weights(self, policies: Any = None) -> dict[str, Any]:
+        """Return the weights of policies of a program's class.
+
+        Parameters
+        ----------
+        policies : list of str, optional
+            Default: all.
+        """
+        names = self._runner.policies if policies is None else policies
+        return {name: self.get_policy(name).get_weights() for name in names}
+
+    def stop(self) -> None:
+        """Close the environments."""
+        self._runner.close()
+
+
+class RolloutWorker(WorkerOfProgram):
+    """Environments and a policy of a program, for a training of its own.
+
+    Parameters
+    ----------
+    env_creator : callable
+        Returns an environment of one agent for its config.
+    policy, policy_spec, default_policy_class : type
+        The policy, a subclass of `Policy` that acts by a rule: the names of it in different years.
+    config, policy_config : dict, optional
+        What the policy is made with; ``env_config`` is the environment's.
+    rollout_fragment_length, batch_steps : int, optional
+        Steps of each environment in a sample. Default 100.
+    num_envs : int, default 1
+    worker_index, num_workers : int, default 0
+        What the environment's config says about the worker.
+    seed : int, optional
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the policy is one that learns.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.evaluation.RolloutWorker``, 1.12.0; Ray has removed it since. Differs from
+    Ray: the policy acts by a rule; a policy that learns belongs to an algorithm.
+    """
+
+    def __init__(
+        self,
+        env_creator: Any,
+        policy: Any = None,
+        *,
+        policy_spec: Any = None,
+        default_policy_class: Any = None,
+        config: Any = None,
+        policy_config: Any = None,
+        rollout_fragment_length: int | None = None,
+        batch_steps: int | None = None,
+        num_envs: int = 1,
+        worker_index: int = 0,
+        num_workers: int = 0,
+        seed: int | None = None,
+    ) -> None:
+        cls = policy or policy_spec or default_policy_class
+        if not is_rule(cls):
+            raise UnsupportedRayFeatureError(
+                f"RolloutWorker with the policy {getattr(cls, '__name__', cls)}",
+                "A policy that learns belongs to an algorithm",
+                "use the algorithm, or a subclass of ray.rllib.Policy with compute_actions",
+            )
+        given = config or policy_config or {}
+        options = dict(given) if isinstance(given, Mapping) else given.to_dict()
+        spec = _spec_of(env_creator, cls, options, num_envs, num_workers, seed)
+        fragment = rollout_fragment_length or batch_steps or 100
+        super().__init__(EnvRunner(spec, worker_index), fragment)
+
+    @classmethod
+    def as_remote(
+        cls,
+        num_cpus: float | None = None,
+        num_gpus: float | None = None,
+        memory: int | None = None,
+        resources: dict[str, float] | None = None,
+        **without_effect: Any,
+    ) -> Any:
+        """Return the class as one of actors.
+
+        Parameters
+        ----------
+        num_cpus, num_gpus : float, optional
+        memory : int, optional
+            In bytes.
+        resources : dict of float, optional
+            Of each actor, as in ``ray.remote``.
+        **without_effect
+            ``object_store_memory``.
+        """
+        given = {
+            "num_cpus": num_cpus,
+            "num_gpus": num_gpus,
+            "memory": memory,
+            "resources": resources,
+        }
+        options: dict[str, Any] = {name: each for name, each in given.items() if each is not None}
+        return ray.remote(**options)(cls) if options else ray.remote(cls)
+
+
+def _spec_of(
+    creator: Any, cls: Any, options: dict[str, Any], num_envs: int, num_workers: int, seed: Any
+) -> EnvRunnerSpec:
+    env_config = dict(options.get("env_config") or {})
+    create = env_creator(creator)
+    probe = make_env(create, EnvContext(env_config, 0, num_workers=num_workers), creator)
+    spaces = probe.observation_space, probe.action_space
+    close = getattr(probe, "close", None)
+    if close is not None:
+        close()
+    return EnvRunnerSpec(
+        create=create,
+        described=creator,
+        env_config=env_config,
+        num_envs=num_envs,
+        num_runners=num_workers,
+        policies={POLICY_ID: PolicyPlan(cls, None, *spaces, options=options)},
+        seed=0 if seed is None else seed,
+    )
+
+
+def _episodes_of(local: Any, remotes: Any, timeout_s: float) -> list[EndedEpisode]:
+    found = [] if local is None else list(local.get_metrics())
+    calls = [each.get_metrics.remote() for each in remotes or ()]
+    return found + [episode for each in ray.get(calls, timeout=timeout_s) for episode in each]
+
+
+def collect_episodes(
+    local_worker: Any = None,
+    remote_workers: Any = None,
+    to_be_collected: Any = None,
+    timeout_seconds: float = 60.0,
+    *,
+    workers: Any = None,
+    remote_worker_ids: Any = None,
+) -> Any:
+    """Return the episodes that ended in workers since they were collected last.
+
+    Parameters
+    ----------
+    local_worker : optional
+        A worker of this process.
+    remote_workers : list, optional
+        Actors.
+    to_be_collected : optional
+        Has no effect: all answers are waited for.
+    timeout_seconds : float, default 60
+        For how long, in seconds.
+    workers : optional
+        All of an algorithm or of an evaluation, in place of the others.
+    remote_worker_ids : list of int, optional
+        Which of `workers`. Default: all.
+
+    Returns
+    -------
+    list, or (list, list)
+        The episodes; without `workers`, and an empty list.
+    """
+    if workers is None and hasattr(local_worker, "remote_workers"):
+        workers, local_worker = local_worker, None
+    if workers is None:
+        return _episodes_of(local_worker, remote_workers, timeout_seconds), []
+    remotes = workers.remote_workers()
+    if remote_worker_ids is not None:
+        remotes = [each for n, each in enumerate(remotes, 1) if n in remote_worker_ids]
+    local = None if remotes else workers.local_worker()
+    return _episodes_of(local, remotes, timeout_seconds)
+
+
+def summarize_episodes(
+    episodes: list[EndedEpisode], new_episodes: Any = None, keep_custom_metrics: bool = False
+) -> dict[str, Any]:
+    """Return the means, minima and maxima of episodes, by the names of today and of until 2024.
+
+    Parameters
+    ----------
+    episodes : list
+        What `collect_episodes` returned.
+    new_episodes : list, optional
+        Those that are counted as the iteration's. Default: all.
+    keep_custom_metrics : bool
+        Has no effect: metrics of callbacks are in the results of the algorithm.
+    """
+    described, of_agents = describe(episodes), describe_agents(episodes)
+    means = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
+    return {
+        **described,
+        **of_agents,
+        "num_episodes": len(episodes),
+        "episode_reward_mean": described["episode_return_mean"],
+        "episode_reward_min": described["episode_return_min"],
+        "episode_reward_max": described["episode_return_max"],
+        "episodes_this_iter": len(episodes if new_episodes is None else new_episodes),
+        **{name: of_agents.get(name, {}) for name in means},
+        "custom_metrics": {},
+        "hist_stats": {
+            "episode_reward": [each.value for each in episodes],
+            "episode_lengths": [each.length for each in episodes],
+        },
+    }
+
+
+def collect_metrics(
+    local_worker: Any = None,
+    remote_workers: Any = None,
+    to_be_collected: Any = None,
+    timeout_seconds: float = 180.0,
+    keep_custom_metrics: bool = False,
+) -> dict[str, Any]:
+    """Return what `summarize_episodes` makes of the episodes of `collect_episodes`.
+
+    Parameters
+    ----------
+    local_worker : optional
+        A worker of this process, or all workers of an algorithm.
+    remote_workers : list, optional
+        Actors.
+    to_be_collected : optional
+        Has no effect.
+    timeout_seconds : float, default 180
+    keep_custom_metrics : bool
+        Has no effect.
+    """
+    found = collect_episodes(local_worker, remote_workers, timeout_seconds=timeout_seconds)
+    return summarize_episodes(found[0] if isinstance(found, tuple) else found)
+
+
+__all__ = [
+    "RolloutWorker",
+    "collect_episodes",
+    "collect_metrics",
+    "summarize_episodes",
+]
