@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup, Strategy
@@ -31,6 +31,22 @@ _PAUSE_S = 1.0
 
 #: How many holders of one kind a notice names.
 _MANY_HOLDERS = 5
+
+#: Returns a text with its values, in the language of a reader.
+Say = Callable[..., str]
+
+
+def english(text: str, **values: object) -> str:
+    """Return a text with its values, for drivers."""
+    return text.format(**values)
+
+
+class Why(NamedTuple):
+    """Why a request waits."""
+
+    text: str
+    #: Whether nothing that happens by itself will let it run.
+    is_in_vain: bool = True
 
 
 class Notices:
@@ -63,7 +79,7 @@ class Notices:
             if not line.is_told and (text := self._about_line(line, later)):
                 line.is_told = True
                 self._parts.logs.tell(self._parts.calls.by_key[line.first].spec["job"], text)
-        whys: dict[Wish, str | None] = {}
+        whys: dict[Wish, Why] = {}
         for row in self._parts.groups.waiting():
             if not row.is_told and (text := self._about_group(row, later, whys)):
                 row.is_told = True
@@ -77,33 +93,30 @@ class Notices:
     def _about_line(self, line: Line, later: Sequence[Capacity]) -> str | None:
         call, (_, request, strategy) = self._parts.calls.by_key[line.first], line.shape
         waited_s = time.monotonic() - call.since
-        reason = self.why(line, later) if waited_s >= PATIENCE_S else None
-        if reason is None:
+        why = self.why(line, later) if waited_s >= PATIENCE_S else None
+        if why is None or not why.is_in_vain:
             return None
         what = f"{call.spec['name']} has waited {waited_s:.0f} s"
-        return f"raycompat: {what} for {request}{where(strategy)}: {reason}"
+        return f"raycompat: {what} for {request}{where(strategy)}: {why.text}"
 
-    def why(self, line: Line, later: Sequence[Capacity]) -> str | None:
-        """Return why a line waits in vain.
-
-        None: it waits only for calls that end by themselves, or for a node that may come soon. Many
-        lines are checked against one copy of the nodes, `later`.
-        """
+    def why(self, line: Line, later: Sequence[Capacity], say: Say = english) -> Why:
+        """Return why a line waits. Many lines are checked against one copy of the nodes, `later`."""
         _, request, strategy = line.shape
         if not self._parts.placer.is_feasible(request, strategy):
             if self._parts.nodes.may_come():
-                return None
-            return (
-                "no node can ever provide that. The largest node has "
-                f"{self._parts.ledger.largest_node(request).text_of(request)}, the cluster in total "
-                f"{self._parts.ledger.cluster_total().text_of(request)}. Ask for less, or add a node "
-                "that has it."
+                return _comes(say)
+            text = say(
+                "no node can ever provide that. The largest node has {largest}, the cluster in total "
+                "{total}. Ask for less, or add a node that has it.",
+                largest=self._parts.ledger.largest_node(request).text_of(request),
+                total=self._parts.ledger.cluster_total().text_of(request),
             )
+            return Why(text)
         if isinstance(strategy, InGroup):
             bundles = self._parts.groups.bundles(strategy)
             if not self._is_full(bundles, request):
-                return None
-            return self._held_by(request.units(), bundles)
+                return _ends(say)
+            return self._held_by(request.units(), bundles, say)
         nodes = self._parts.nodes.info
         wanted = choices(strategy, request, nodes, self._parts.ledger)
         staying = set(self._parts.draining.staying())
@@ -113,15 +126,16 @@ class Notices:
             )
             for only in wanted
         ):
-            return (
+            text = say(
                 "the nodes that can provide it are drained: no new call starts there. Add a node."
             )
+            return Why(text)
         allowed = [
             node for node in later if any(only is None or node.node_id in only for only in wanted)
         ]
         if any(node.fits(request) for node in allowed):
-            return None
-        return self._held_by(self._short(request, allowed), None)
+            return _ends(say)
+        return self._held_by(self._short(request, allowed), None, say)
 
     def _short(self, request: ResourceSet, allowed: Sequence[Capacity]) -> Collection[str]:
         """Return the resources that the allowed nodes lack; all, if each alone would fit."""
@@ -134,7 +148,7 @@ class Notices:
         return short or list(each)
 
     def _about_group(
-        self, row: Group, later: Sequence[Capacity], whys: dict[Wish, str | None]
+        self, row: Group, later: Sequence[Capacity], whys: dict[Wish, Why]
     ) -> str | None:
         waited_s = time.monotonic() - row.since
         if waited_s < PATIENCE_S:
@@ -143,30 +157,36 @@ class Notices:
         if wish not in whys:
             whys[wish] = self.why_group(row, wish, later)
         why = whys[wish]
-        if why is None:
+        if not why.is_in_vain:
             return None
         name = f" {row.spec['name']}" if row.spec["name"] else ""
         return (
             f"raycompat: a placement group{name} has waited {waited_s:.0f} s for the bundles "
-            f"{wanted(wish)}: {why}"
+            f"{wanted(wish)}: {why.text}"
         )
 
-    def why_group(self, row: Group, wish: Wish, later: Sequence[Capacity]) -> str | None:
-        """Return why a group waits in vain; None in the cases of `why`."""
+    def why_group(
+        self, row: Group, wish: Wish, later: Sequence[Capacity], say: Say = english
+    ) -> Why:
+        """Return why a group waits, as `why`."""
         if not self._parts.groups.keeper.is_feasible(row):
             if self._parts.nodes.may_come():
-                return None
-            total = self._parts.ledger.cluster_total()
-            return (
-                "no nodes can ever provide that. The cluster has in total "
-                f"{total.text_of(_names(wish.bundles))}. Ask for less, or add nodes"
-                f"{' that also have the labels' if wish.selectors else ''}."
+                return _comes(say)
+            total = self._parts.ledger.cluster_total().text_of(_names(wish.bundles))
+            text = say(
+                "no nodes can ever provide that. The cluster has in total {total}. Ask for less, or "
+                "add nodes that also have the labels."
+                if wish.selectors
+                else "no nodes can ever provide that. The cluster has in total {total}. Ask for less, "
+                "or add nodes.",
+                total=total,
             )
+            return Why(text)
         allowed = admitted(wish.selectors, self._parts.nodes.info)
         nodes = [node.copy() for node in later]
         if arrange(wish.bundles, wish.strategy, nodes, wish.beside, allowed) is not None:
-            return None
-        return self._held_by(_names(wish.bundles), None)
+            return _ends(say)
+        return self._held_by(_names(wish.bundles), None, say)
 
     # --- resources that will be free, and the holders of the others -----------------------------
 
@@ -191,26 +211,31 @@ class Notices:
             for bundle in bundles
         )
 
-    def _held_by(self, wanted: Collection[str], bundles: Collection[Holding] | None) -> str:
+    def _held_by(
+        self, wanted: Collection[str], bundles: Collection[Holding] | None, say: Say
+    ) -> Why:
         """Return a text that names the actors and groups that hold the wanted resources."""
-        holders = self._actors_with(wanted, bundles)
+        holders = self._actors_with(wanted, bundles, say)
         if bundles is None:
             holders += [
-                f"the placement group {row.id} ({row.bundles})"
+                say("the placement group {group} ({bundles})", group=row.id, bundles=row.bundles)
                 for row in self._parts.groups.placed()
                 if any(bundle.get(name) for bundle in row.bundles for name in wanted)
             ]
-        shown = ", ".join(holders[:_MANY_HOLDERS])
+        shown = say(", ").join(holders[:_MANY_HOLDERS])
         others = len(holders) - _MANY_HOLDERS
-        more = f" and {others} more" if others > 0 else ""
-        return (
-            f"actors or placement groups hold it: {shown}{more}. End those that you do not need "
-            "(ray.kill, remove_placement_group), ask for less (an actor that is made without num_cpus "
-            "holds no CPU), or add a node."
+        if others > 0:
+            shown = say("{shown} and {others} more", shown=shown, others=others)
+        text = say(
+            "actors or placement groups hold it: {shown}. End those that you do not need (ray.kill, "
+            "remove_placement_group), ask for less (an actor that is made without num_cpus holds no "
+            "CPU), or add a node.",
+            shown=shown,
         )
+        return Why(text)
 
     def _actors_with(
-        self, wanted: Collection[str], bundles: Collection[Holding] | None
+        self, wanted: Collection[str], bundles: Collection[Holding] | None, say: Say
     ) -> list[str]:
         counts: Counter[str] = Counter()
         for key, call in self._parts.calls.holding.items():
@@ -221,7 +246,20 @@ class Notices:
             is_there = isinstance(place, str) if bundles is None else place in bundles
             if is_there and any(holding.resources.get(name) for name in wanted):
                 counts[f"{self._parts.actors.rows[key].class_name} ({holding.resources})"] += 1
-        return [f"{count} of the actor {name}" for name, count in counts.most_common()]
+        return [
+            say("{count} of the actor {name}", count=count, name=name)
+            for name, count in counts.most_common()
+        ]
+
+
+def _ends(say: Say) -> Why:
+    text = say("calls that run now hold it; this starts when they end")
+    return Why(text, is_in_vain=False)
+
+
+def _comes(say: Say) -> Why:
+    text = say("no node has it now, but a node that has just joined or left may bring it")
+    return Why(text, is_in_vain=False)
 
 
 def _names(bundles: Collection[ResourceSet]) -> list[str]:

@@ -367,6 +367,35 @@ def test_the_newest_output_is_shown_and_followed_and_errors_alone(url):
     assert job
 
 
+def test_an_actor_shows_who_calls_it_and_where_its_time_goes(url, tmp_path):
+    @ray.remote(num_cpus=0)
+    class Busy:
+        def work(self, path):
+            while not os.path.exists(path):
+                sum(range(1000))
+
+    busy, path = Busy.remote(), tmp_path / "enough"
+    calls = [busy.work.remote(str(path)) for _ in range(3)]
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-actors")
+            await text_of(browser, "Busy", f"driver {os.getpid()}: 3")
+            link = """deep().find((each) => each.matches("tr.row")
+              && each.textContent.includes("Busy")).querySelector("a[href*='=profile']").href"""
+            await pictures.open_page(browser, await browser.evaluate(link))
+            await text_of(browser, "100.0%  work (", " samples; the share")
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+    path.touch()
+    ray.get(calls)
+    ray.kill(busy)
+
+
 WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].map(
   (each) => each.scrollWidth - each.clientWidth)"""
 
@@ -374,6 +403,7 @@ WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].ma
 def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_browser(url, program):
     base = url.partition("/status")[0]
     words = {"cluster": "种类", "tasks": "函数", "actors": "类", "logs": "只看错误"}
+    words["waiting"] = "占用着这些资源：1 个 actor Learner ({GPU: 1})。"
 
     async def look():
         async with chromium.Chromium(chromium.find()) as browser:

@@ -62,6 +62,18 @@ def test_the_lines_of_a_function_and_those_about_errors():
     assert log_reader.errors_of(lines) == [*lines[1:5], *lines[6:]]
 
 
+def test_the_functions_of_stacks():
+    ours = [
+        "It runs f (task 1).",
+        "Thread MainThread:",
+        '  File "/a b.py", line 3, in f',
+        "    g()",
+    ]
+    spied = ["Process 1: python", "Thread 1 (idle)", "    g (lib/b.py:12)", "    f (/a b.py:3)"]
+    assert log_reader.functions_of(ours) == {"f (/a b.py)"}
+    assert log_reader.functions_of(spied) == {"f (/a b.py)", "g (lib/b.py)"}
+
+
 def test_a_large_file_is_read_in_parts(files, monkeypatch):
     monkeypatch.setattr(log_files, "_MOST_BYTES", 100)
     assert read_all(files, "worker-1.out").splitlines() == [b"line %d" % i for i in range(100)]

@@ -23,6 +23,7 @@ from raycompat._scheduler import nodes, run_times
 from raycompat._scheduler.actor_directory import ActorRow
 from raycompat._scheduler.functions import Functions
 from raycompat._scheduler.jobs import Job
+from raycompat._scheduler.pages import tables
 from raycompat._scheduler.run_times import RunTimes
 
 
@@ -414,6 +415,8 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
             (waiting,) = parts.dispatcher.pending()
             (group,) = parts.groups.all()
             group.spec["name"] = ""
+            comes = [row["reason"].count("may bring it") for row in tables.waiting(parts)]
+            assert comes == [waiting["is_feasible"]] * 2
             assert parts.groups._describe(group)["progress"] == (
                 "QUEUED" if waiting["is_feasible"] else "INFEASIBLE"
             )
@@ -430,6 +433,16 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         assert look() == (True, 0)  # it has joined, and is not a node yet
         now += 31
         assert look() == (False, 2)  # it cannot start, and does not say so
+
+    in_loop(body)
+
+
+def test_the_memory_of_gpus_is_that_of_each_process(in_loop, monkeypatch):
+    def body(cluster):
+        samples = [{"processes": [(7, 2 << 20)]}, {"processes": [(7, 1 << 20), (8, None)]}]
+        monkeypatch.setattr(cluster.parts.nodes, "current", lambda address: {"gpus": samples})
+        found = tables._gpu_bytes(cluster.parts)
+        assert {size for (_, pid), size in found.items() if pid == 7} == {3 << 20}
 
     in_loop(body)
 

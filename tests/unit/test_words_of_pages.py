@@ -29,7 +29,7 @@ def constants(node):
 def words_of_sources():
     """Return the texts that are given to `say`, and the kinds of rows."""
     found = set()
-    for file in FOLDER.glob("*.py"):
+    for file in (*FOLDER.glob("*.py"), FOLDER.parent / "notices.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "id", getattr(node.func, "attr", ""))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._messages.logs import LogNames, ReadLog
 from raycompat._messages.watching import ListStacks
 from raycompat._protocol import output_marks, submission
+from raycompat._scheduler.notices import Say
 from raycompat._scheduler.pages.tables import actor_name, node_name
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ _MANY_FILES, _FEW_LINES = 12, 15
 
 #: Files that are read to find those of one function or with errors; and nodes that are asked.
 _MANY_LOOKED_AT, _MANY_NODES = 40, 32
+
+#: Samples of one update of a profile, and seconds between them.
+_MANY_SAMPLES, _BETWEEN_SAMPLES_S = 5, 0.05
+
+#: A function in a stack of Python, and in one of py-spy.
+_FRAME = re.compile(
+    r'\s*(?:File "(?P<file>.*)", line \d+, in (?P<name>.*)|(?P<spied>\S.* \(.*):\d+\))'
+)
 
 #: Executors that are offered to choose from.
 _MANY_OFFERED = 1_000
@@ -40,8 +50,6 @@ _ERROR = re.compile(
     r"\b(error|critical|fatal|failed|exception)\b|\w(Error|Exception)\b", re.IGNORECASE
 )
 _TRACEBACK = re.compile(r"\s*(\|\s*)?Traceback \(most recent call last\)")
-
-Say = Callable[..., str]
 
 
 class Part(NamedTuple):
@@ -72,11 +80,23 @@ def errors_of(lines: Iterable[str]) -> list[str]:
     return found
 
 
+def functions_of(stack: Iterable[str]) -> set[str]:
+    """Return the functions of a stack with their files, each once."""
+    frames = filter(None, (_FRAME.fullmatch(line) for line in stack))
+    return {
+        f"{each['name']} ({each['file']})" if each["name"] else f"{each['spied']})"
+        for each in frames
+    }
+
+
 class LogReader:
     """Reads the files of nodes. `say` returns a text in the language of the page."""
 
     def __init__(self, parts: Parts, say: Say) -> None:
         self._parts, self._say = parts, say
+        #: The process of the profile, how many samples had each function, and all samples.
+        self._sampled, self._num_samples = ("", 0), 0
+        self._times: Counter[str] = Counter()
 
     # --- names ----------------------------------------------------------------------------------
 
@@ -206,6 +226,24 @@ class LogReader:
         if function:
             data = output_marks.of_name(data, function)
         return output_marks.without_marks(data).decode(errors="replace").splitlines()
+
+    async def profile(self, address: str, pid: int) -> list[Part]:
+        """Take some samples of a process, and return how often each function was in those so far."""
+        if self._sampled != (address, pid):
+            self._sampled, self._times, self._num_samples = (address, pid), Counter(), 0
+        for _ in range(_MANY_SAMPLES):
+            await asyncio.sleep(_BETWEEN_SAMPLES_S)
+            ((_, lines),) = await self.stack(address, pid)
+            self._times.update(functions_of(lines))
+            self._num_samples += 1
+        text = self._say(
+            "{count} samples; the share of those in which each function ran, or what it called",
+            count=self._num_samples,
+        )
+        shares = [
+            f"{times / self._num_samples:6.1%}  {name}" for name, times in self._times.most_common()
+        ]
+        return [Part(text, shares or [self._say("It runs no code of users.")])]
 
     async def stack(self, address: str, pid: int) -> list[Part]:
         """Return what a process does now; one without a node is a driver or the scheduler."""

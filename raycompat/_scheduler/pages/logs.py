@@ -19,15 +19,15 @@ from raycompat._scheduler.pages.tables import node_name
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
-#: The choice of what a process does now, in place of what it has printed.
-_STACK = "stack"
+#: The choices of what a process does now and where its time goes, in place of what it has printed.
+_STACK, _PROFILE = "stack", "profile"
 
 #: The place of drivers and the scheduler, which belong to no node.
 _NOWHERE = "-"
 
 _ELSEWHERE = "Its output is where it was started. The stream `stack` shows what it does now."
 
-_STREAMS: list[Any] = ["out + err", *STREAMS, _STACK]
+_STREAMS: list[Any] = ["out + err", *STREAMS, _STACK, _PROFILE]
 
 #: The first of the processes to choose from.
 _NEWEST = "All: what was printed last"
@@ -183,6 +183,8 @@ class Logs:
         address = self._reader.address_of(place)
         if stream == _STACK:
             return await self._reader.stack(address, int(pid))
+        if stream == _PROFILE:
+            return await self._reader.profile(address, int(pid))
         info = self._parts.nodes.info.get(address)
         if info is None or info["pid"] == int(pid):
             return [Part("", [self._say(_ELSEWHERE)])]

@@ -103,8 +103,10 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("pid", "Process", 70, "text"),
         ("rss", "Memory", 100, "bytes"),
         ("cpu", "CPU %", 60, "0,0"),
+        ("gpu_memory", "GPU memory", 100, "bytes"),
         ("waiting", "Waiting", 70, "0,0"),
         ("running", "Running", 70, "0,0"),
+        ("callers", "Unfinished calls of", 140, "text"),
         ("done", "Done", 70, "0,0"),
         ("failed", "Failed", 60, "0,0"),
         ("rate", "Per second", 95, "0,0.0"),
@@ -112,6 +114,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("resources", "Resources", 110, "text"),
         ("log", "Log", 50, "link"),
         ("stack", "Stack", 50, "link"),
+        ("profile", "Profile", 50, "link"),
         ("traceback", "The whole error", 0, "detail"),
         ("job", "Job", 0, "detail"),
         ("id", "Id", 220, "id"),
@@ -217,6 +220,9 @@ _WIDE = ".bk-clearfix { display: block; width: 100%; }"
 #: shown.
 _READ_OF_JOB = ("functions", "failures")
 
+#: Tables whose rows have sentences in the language of the page.
+_SAID = ("waiting",)
+
 _WORDS = {
     "search": "Search all rows",
     "address": "Address",
@@ -269,7 +275,10 @@ class Table:
         """Return the rows of all jobs, or of one. What belongs to no job is in both."""
         if self.source.name in _READ_OF_JOB:
             return self._read(self._parts, job)
-        rows = self._read(self._parts)
+        if self.source.name in _SAID:
+            rows = self._read(self._parts, partial(words.say, self._below))
+        else:
+            rows = self._read(self._parts)
         if not job:
             return rows
         return [row for row in rows if job in row.get("jobs", (row.get("job", job),))]

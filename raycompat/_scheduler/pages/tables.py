@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
-from raycompat._scheduler.notices import wanted, where
+from raycompat._scheduler.notices import Say, english, wanted, where
 from raycompat._scheduler.stores import STORE, available, stored
 
 if TYPE_CHECKING:
@@ -34,11 +35,11 @@ RECENT_S = 300
 #: the page.
 _MOST_LINES = 50
 
-#: The reason where nothing has to be ended or added.
-_ENDS_BY_ITSELF = "calls that run now hold it; this starts when they end"
-
 #: Resources whose amounts are bytes, and their names on the pages.
 _RESOURCES = {"memory": "memory (asked for)", STORE: "object store"}
+
+#: Callers that are named beside an actor: those with the most unfinished calls.
+_MOST_CALLERS = 5
 
 #: The statistics of an actor that has had no calls.
 _NO_CALLS = Function()
@@ -152,11 +153,7 @@ def _address(page: str, table: str, field: str, value: str) -> str:
     return f"individual-ray-{page}?{table}.{field}={quote(value)}"
 
 
-def _english(text: str, **values: object) -> str:
-    return text.format(**values)
-
-
-def sentence(parts: Parts, say: Callable[..., str] = _english) -> tuple[bool, str]:
+def sentence(parts: Parts, say: Say = english) -> tuple[bool, str]:
     """Return whether the cluster is well, and one sentence on it. It contains no text of users.
 
     `say` returns a text of the pages' catalogue with its values, in the language of the page.
@@ -372,8 +369,12 @@ def actors(parts: Parts) -> list[Row]:
     findings, now = parts.surveys.refresh(), time.time()
     running = Counter(party for found in findings.nodes.values() for party, *_ in found["running"])
     called: Counter[str] = Counter()
+    callers: dict[str, list[tuple[int, str]]] = {}
+    classes, gpu_bytes = classes_of_processes(parts), _gpu_bytes(parts)
     for found in findings.callers.values():
         called.update(found["by_actor"])
+        for key, count in found["by_actor"].items():
+            callers.setdefault(key, []).append((count, _name_of_caller(found, classes)))
     rows: list[Row] = []
     for key, actor in parts.actors.rows.items():
         call = parts.calls.by_key.get(key)
@@ -389,11 +390,13 @@ def actors(parts: Parts) -> list[Row]:
                 "pid": actor.pid or "",
                 "waiting": max(0, called[key] - running[key]),
                 "running": running[key],
+                "callers": _most(callers.get(key, [])),
                 "done": calls.num_done,
                 "failed": calls.num_failed,
                 "rate": calls.rate(now),
                 "rss": use.get("rss_bytes"),
                 "cpu": use.get("cpu_percent"),
+                "gpu_memory": gpu_bytes.get((actor.address, actor.pid)),
                 "restarts": actor.incarnation,
                 "resources": str(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
@@ -401,6 +404,7 @@ def actors(parts: Parts) -> list[Row]:
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
                 "log": _log_of(actor),
                 "stack": f"{_log_of(actor)}&stream=stack" if use else "",
+                "profile": f"{_log_of(actor)}&stream=profile" if use else "",
                 "job": actor.job,
                 "id": key.rpartition("-")[2],
             }
@@ -408,6 +412,22 @@ def actors(parts: Parts) -> list[Row]:
     for row in rows:
         row["is_failed"] = _rank(row) == 0
     return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
+
+
+def _most(counts: Iterable[tuple[int, str]]) -> str:
+    """Return the names with the largest numbers."""
+    largest = heapq.nlargest(_MOST_CALLERS, counts)
+    return ", ".join(f"{name}: {count:,}" for count, name in largest)
+
+
+def _gpu_bytes(parts: Parts) -> dict[tuple[str | None, int | None], int]:
+    """Return the memory of GPUs that each process has, by its node and pid, as NVML reports it."""
+    found: Counter[tuple[str | None, int | None]] = Counter()
+    for address in parts.nodes.info:
+        for gpu in parts.nodes.current(address).get("gpus", ()):
+            for pid, size in gpu["processes"]:
+                found[address, pid] += size or 0
+    return found
 
 
 def _log_of(actor: ActorRow) -> str:
@@ -424,7 +444,7 @@ def _rank(actor: Row) -> int:
     return 2 if actor["is_expected"] else 0
 
 
-def waiting(parts: Parts) -> list[Row]:
+def waiting(parts: Parts, say: Say = english) -> list[Row]:
     """Return what waits for resources, for how long, and why.
 
     There is one row for each shape of request, with the number of its calls, and one for each placement
@@ -440,21 +460,21 @@ def waiting(parts: Parts) -> list[Row]:
                 "count": len(line.keys),
                 "request": f"{request}{where(strategy)}",
                 "waited": now - call.since,
-                "reason": parts.notices.why(line, later) or _ENDS_BY_ITSELF,
+                "reason": parts.notices.why(line, later, say).text,
                 "job": call.spec["job"],
             }
         )
-    rows += _waiting_groups(parts, now, later)
+    rows += _waiting_groups(parts, now, later, say)
     return sorted(rows, key=lambda row: -row["waited"])
 
 
-def _waiting_groups(parts: Parts, now: float, later: Sequence[Capacity]) -> list[Row]:
+def _waiting_groups(parts: Parts, now: float, later: Sequence[Capacity], say: Say) -> list[Row]:
     rows: list[Row] = []
     reasons: dict[Wish, str] = {}
     for group in parts.groups.waiting()[:_MOST_LINES]:
         wish = group.wish()
         if wish not in reasons:
-            reasons[wish] = parts.notices.why_group(group, wish, later) or _ENDS_BY_ITSELF
+            reasons[wish] = parts.notices.why_group(group, wish, later, say).text
         rows.append(
             {
                 "kind": "placement group",

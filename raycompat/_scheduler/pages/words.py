@@ -1,6 +1,6 @@
 """The words of the pages in the language of the browser: English, or Chinese from one catalogue.
 
-States, errors and reasons have the words of Ray's API and of messages to drivers, which are English.
+States and errors have the words of Ray's API, which are English.
 """
 
 from __future__ import annotations
