@@ -33,7 +33,7 @@ from raycompat.data import collate_fn as collate_fn
 from raycompat.data import expressions as expressions
 from raycompat.data import preprocessors as preprocessors
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy
-from raycompat.data.context import DataContext, ExecutionOptions, ExecutionResources
+from raycompat.data.context import DataContext
 from raycompat.data.dataset import Dataset
 from raycompat.data.datasink import (
     BlockBasedFileDatasink,
@@ -44,6 +44,7 @@ from raycompat.data.datasink import (
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.files import FileShuffleConfig
 from raycompat.data.iterator import DataIterator
+from raycompat.data.limits import ExecutionOptions, ExecutionResources
 from raycompat.data.mixing import MixStoppingCondition
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.read_api import (

@@ -812,7 +812,7 @@ class ValueCounter(_OfValues):
     Parameters
     ----------
     on : str
-        The column; missing values are left out.
+        The column; a missing value is counted as None.
     alias_name : str, optional
         Name of the result. Default: ``value_counter(column)``.
 
@@ -826,10 +826,11 @@ class ValueCounter(_OfValues):
     Notes
     -----
     Ray source: ``ray.data.aggregate.ValueCounter``, 2.60.0. Differs from Ray: values are in the
-    order in which they are first met; None and NaN are left out; there they are counted.
+    order in which they are first met.
     """
 
     default_name = "value_counter"
+    ignores_nulls = False
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name)
@@ -881,6 +882,7 @@ class ApproximateTopK(ValueCounter):
     """
 
     default_name = "approx_topk"
+    ignores_nulls = True
 
     def __init__(
         self,
@@ -929,7 +931,7 @@ class _Share(Aggregation):
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Divide."""
         of_kind, counted = (np.asarray(tensor.to_numpy(state)) for state in states)
-        share = 100.0 * of_kind / np.maximum(counted, 1)
+        share = of_kind / np.maximum(counted, 1) * 100.0
         return pa.array(share, mask=counted == 0)
 
     @abc.abstractmethod

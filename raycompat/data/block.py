@@ -48,6 +48,8 @@ class BlockMetadata:
         The files from which it was read.
     schema : pyarrow.Schema, optional
         The columns; None if they are not known.
+    exec_stats, task_exec_stats
+        Ray's measurements of the task that made the block. Kept as they are given.
 
     Examples
     --------
@@ -60,13 +62,15 @@ class BlockMetadata:
     Notes
     -----
     Ray source: ``ray.data.block.BlockMetadata``, 2.60.0. Differs from Ray: the schema is here;
-    execution statistics are not.
+    nothing measures `exec_stats`.
     """
 
     num_rows: int | None
     size_bytes: int | None
     input_files: list[str] | None = field(default_factory=list)
     schema: pa.Schema | None = None
+    exec_stats: Any = None
+    task_exec_stats: Any = None
 
 
 @dataclass(frozen=True, slots=True)

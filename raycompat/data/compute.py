@@ -133,6 +133,11 @@ class ActorPoolStrategy:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ActorPoolStrategy) and vars(self) == vars(other)
 
+    def __repr__(self) -> str:
+        return (
+            f"ActorPoolStrategy({', '.join(f'{name}={each}' for name, each in vars(self).items())})"
+        )
+
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -183,6 +188,11 @@ def _given(compute: Any, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy
     if not isinstance(compute, TaskPoolStrategy | ActorPoolStrategy):
         raise ValueError(
             f"compute={compute!r} should be a TaskPoolStrategy or an ActorPoolStrategy."
+        )
+    if not is_class and isinstance(compute, ActorPoolStrategy):
+        raise ValueError(
+            f"compute={compute!r} is for classes, whose instances actors keep. For a function leave it "
+            "out or give a TaskPoolStrategy, or make a class with __call__ of it."
         )
     if is_class and isinstance(compute, TaskPoolStrategy):
         raise ValueError(

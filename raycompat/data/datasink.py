@@ -80,6 +80,27 @@ class WriteResult(Generic[T]):
     size_bytes: int
     write_returns: list[T]
 
+    @classmethod
+    def combine(cls, *wrs: WriteResult[T]) -> WriteResult[T]:
+        """Return one result of several writes.
+
+        Parameters
+        ----------
+        *wrs : WriteResult
+            The results.
+
+        Examples
+        --------
+        >>> from raycompat.data.datasource import WriteResult
+        >>> WriteResult.combine(WriteResult(1, 8, ["a"]), WriteResult(2, 16, ["b"]))
+        WriteResult(num_rows=3, size_bytes=24, write_returns=['a', 'b'])
+        """
+        return cls(
+            sum(each.num_rows for each in wrs),
+            sum(each.size_bytes for each in wrs),
+            [value for each in wrs for value in each.write_returns],
+        )
+
 
 class Datasink(Generic[T]):
     """Something that data sets are written to. Subclass it, and give it to `Dataset.write_datasink`.

@@ -15,6 +15,8 @@ The thread sleeps until a task has made something, the consumer takes a block, o
 from __future__ import annotations
 
 import functools
+import logging
+import math
 import queue
 import threading
 from collections import deque
@@ -25,13 +27,15 @@ from typing import Any, TypeAlias
 
 import raycompat as ray
 from raycompat.data.block import BlockMetadata, Bundle
-from raycompat.data.context import DataContext, ExecutionResources
+from raycompat.data.context import DataContext
 from raycompat.data.exceptions import mark
-from raycompat.data.operators import Operator, Task
+from raycompat.data.operators import MapOperator, Operator, ReadOperator, Task
 from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.tasks import BlockReport, TaskOutput
 from raycompat.object_ref import ObjectRefGenerator
+
+_logger = logging.getLogger(__name__)
 
 #: Share of the object store that the blocks of one execution may take.
 _SHARE_OF_STORE = 0.25
@@ -175,6 +179,7 @@ class Execution:
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._running: dict[int, _Call] = {}
         self._num_tasks = 0
+        self._num_errored = 0
         self._ready: deque[Bundle] = deque()
         self._changed = threading.Condition()
         self._is_over = False
@@ -383,8 +388,38 @@ class Execution:
     def _end_stream(self, number: int, call: _Streaming) -> None:
         del self._running[number]
         if call.block is not None:
-            _raise_error(call)
+            try:
+                self._raise_error(call)
+            except ray.exceptions.RayTaskError as error:
+                if not self._forgives(call.task.operator):
+                    raise
+                _logger.warning(
+                    "A task of %s failed. Its rows are left out, because max_errored_blocks=%s: %s",
+                    call.task.operator.name,
+                    self._context.max_errored_blocks,
+                    str(error),  # not the error, whose frames hold blocks as long as the record
+                )
         self._conclude(call.task, TaskOutput(wall_s=call.wall_s, cpu_s=call.cpu_s))
+
+    def _raise_error(self, call: _Streaming) -> None:
+        """Raise the error that a task has ended with."""
+        try:
+            ray.get(call.block)
+        except ray.exceptions.RayTaskError as error:
+            if (
+                call.task.operator.calls_functions
+                and not self._context.raise_original_map_exception
+            ):
+                mark(error)
+            raise
+
+    def _forgives(self, operator: Operator) -> bool:
+        """Count a failed task; return whether the execution goes on without its rows."""
+        most = self._context.max_errored_blocks
+        if not isinstance(operator, MapOperator | ReadOperator):
+            return False
+        self._num_errored += 1
+        return most < 0 or self._num_errored <= most
 
     def _cancel(self, operator: Operator) -> None:
         for number, call in list(self._running.items()):
@@ -449,16 +484,6 @@ def _cancel(call: _Call) -> None:
     ray.cancel(call.refs[0])
 
 
-def _raise_error(call: _Streaming) -> None:
-    """Raise the error that a task has ended with."""
-    try:
-        ray.get(call.block)
-    except ray.exceptions.RayTaskError as error:
-        if call.task.operator.calls_functions:
-            mark(error)
-        raise
-
-
 def _expect_errors(refs: Sequence[Any]) -> None:
     """Do not log the errors of these references: they are known or not needed."""
     for ref in refs:
@@ -471,10 +496,12 @@ def _take_error(future: Future[Any]) -> None:
 
 
 def _budget(context: DataContext) -> Budget:
-    limits = context.execution_options.resource_limits or ExecutionResources()
+    options = context.execution_options
+    limits, excluded = options.resource_limits, options.exclude_resources
     resources = ray.cluster_resources()
-    num_cpus = limits.cpu or resources.get("CPU", 1.0)
-    if limits.object_store_memory is not None:
+    num_cpus = min(limits.cpu, resources.get("CPU", 1.0)) if limits.cpu else 0.0
+    num_cpus = max(num_cpus - excluded.cpu, 0.0) or resources.get("CPU", 1.0)
+    if limits.object_store_memory != math.inf:
         return Budget(num_cpus, limits.object_store_memory)
-    share = resources.get("object_store_memory", 2**30) * _SHARE_OF_STORE
-    return Budget(num_cpus, share, context.target_max_block_size)
+    store = resources.get("object_store_memory", 2**30) - excluded.object_store_memory
+    return Budget(num_cpus, max(store, 0) * _SHARE_OF_STORE, context.target_max_block_size)

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow.fs
 
+from raycompat.data import seeds
+
 
 @dataclass(frozen=True)
 class FileShuffleConfig:
@@ -44,6 +46,25 @@ class FileShuffleConfig:
 
     seed: int | None = None
     reseed_after_execution: bool = True
+
+    def get_seed(self, execution_idx: int = 0) -> int | None:
+        """Return the seed of an execution; None without a seed.
+
+        Parameters
+        ----------
+        execution_idx : int, default 0
+            The number of the execution.
+
+        Examples
+        --------
+        >>> config = ray.data.FileShuffleConfig(seed=7, reseed_after_execution=False)
+        >>> config.get_seed(0), config.get_seed(1)
+        (7, 7)
+        """
+        if self.seed is None:
+            return None
+        config = seeds.RandomSeedConfig(self.seed, self.reseed_after_execution)
+        return seeds.number(config, execution_idx)
 
 
 @dataclass(frozen=True)

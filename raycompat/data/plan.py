@@ -124,6 +124,11 @@ def has_blocks(node: Node) -> bool:
     )
 
 
+def has_input(node: Node) -> bool:
+    """Return whether a plan has blocks among its sources."""
+    return isinstance(node, Input) or any(map(has_input, inputs_of(node)))
+
+
 def name_of(node: Node) -> str:
     """Return how a node is shown."""
     if isinstance(node, Limit):

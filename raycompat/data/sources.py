@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,11 +57,20 @@ def dataset_of(
     context = DataContext.get_current().copy()
     _connect()
     num = num_tasks(parallelism, num_blocks, source.estimate_inmemory_data_size(), context)
-    read_tasks = source.get_read_tasks(num, None, context)
+    read_tasks = _read_tasks(source, num, context)
     name = source.get_name()
     if not name.startswith("Read"):
         name = f"Read{name}"
     return Dataset(Read(name, read_tasks, TaskPoolStrategy(concurrency), options), context)
+
+
+def _read_tasks(source: Datasource, num: int, context: DataContext) -> list[ReadTask]:
+    """Return the tasks of a source, whose method may take fewer arguments than ours: older ones do."""
+    more: dict[str, Any] = {"per_task_row_limit": None, "data_context": context}
+    parameters = inspect.signature(source.get_read_tasks).parameters
+    takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    taken = {name: value for name, value in more.items() if takes_all or name in parameters}
+    return list(source.get_read_tasks(num, **taken))
 
 
 def _connect() -> None:

@@ -197,6 +197,8 @@ def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
     if isinstance(array, pa.ChunkedArray):  # too long for one chunk
         return np.concatenate([to_numpy(chunk) for chunk in array.chunks])
     type_ = array.type
+    if pa.types.is_null(type_):
+        return np.full(len(array), np.nan, np.float32)
     if isinstance(type_, pa.FixedShapeTensorType) and not array.null_count:
         return np.asarray(array.to_numpy_ndarray())
     if is_tensor(type_) or isinstance(type_, PickledType):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from raycompat.data import batch, block, condition, exchange, joining, tensor
+from raycompat.data import batch, block, condition, exchange, joining, sources, tensor
 from raycompat.data.aggregation import Groups
 from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
@@ -640,9 +640,21 @@ def test_where_functions_run():
             strategy(compute, concurrency, is_class)
 
 
+@pytest.mark.parametrize(
+    "arguments", ["", ", per_task_row_limit=None", ", data_context", ", **more"]
+)
+def test_a_source_may_take_fewer_arguments(arguments):
+    names = {}
+    exec(
+        f"class Source:\n    def get_read_tasks(self, parallelism{arguments}): return [parallelism]",
+        names,
+    )
+    assert sources._read_tasks(names["Source"](), 5, DataContext()) == [5]
+
+
 def test_settings_that_would_change_results_are_refused():
     with pytest.raises(UnsupportedRayFeatureError):
-        DataContext().max_errored_blocks = 3
+        DataContext().retried_map_errors = True
     context = DataContext()
     copied = context.copy()
     copied.target_max_block_size = 1

@@ -87,6 +87,18 @@ class Partitioning:
                     f"field_types has {type_!r} for {name!r}: it is int, float, bool or str."
                 )
 
+    @property
+    def normalized_base_dir(self) -> str:
+        """The folder `base_dir` as a path in its file system, with a slash at its end; "" if none."""
+        if not self.base_dir:
+            return ""
+        return files.resolve(self.base_dir, self.filesystem)[1].rstrip("/") + "/"
+
+    @property
+    def resolved_filesystem(self) -> Any:
+        """The file system of `base_dir`."""
+        return files.resolve(self.base_dir or "/", self.filesystem)[0]
+
     def values_of(self, path: str) -> dict[str, Any]:
         """Return the columns that the folders of a path name, and their values."""
         folder = posixpath.dirname(path)
