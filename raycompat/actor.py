@@ -192,6 +192,16 @@ class ActorClass(Generic[T]):
             f"{name}.remote(...) instead."
         )
 
+    def _repr_html_(self) -> str:
+        return self._shown("Remote class", {})
+
+    def _shown(self, kind: str, options: Mapping[str, Any]) -> str:
+        """Return the table of notebooks; its calls are those that have created actors."""
+        from raycompat._caller import notebook
+
+        calls = f"{self._name}.__init__"
+        return notebook.of_function(kind, self._qualname, self._signature, calls, options)
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute, static method or class method of the class."""
         if name.startswith("__") or "_class" not in self.__dict__:
@@ -384,6 +394,9 @@ class _BoundActorClass(Generic[T]):
         self._bound = actor_class
         self._options = options
         self._given = given
+
+    def _repr_html_(self) -> str:
+        return self._bound._shown("Remote class with options", self._given)
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
         """Create an actor with these options; see `ActorClass.remote`."""

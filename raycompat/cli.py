@@ -126,6 +126,8 @@ def start(**given: Any) -> None:
     """Start a cluster on this machine (--head), or a node that joins one (--address).
 
     The processes continue when this command has ended, until `raycompat stop`.
+
+    Example: raycompat start --head --num-cpus 8
     """
     _check_start(given)
     authority = _authority(given["redis_password"], given["redis_password_file"])
@@ -274,7 +276,10 @@ def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     help="Seconds that processes have to end by themselves before they are killed.",
 )
 def stop(force: bool, grace_period: float) -> None:
-    """End the processes that `raycompat start` has started on this machine for this user."""
+    """End the processes that `raycompat start` has started on this machine for this user.
+
+    Example: raycompat stop --grace-period 60
+    """
     from raycompat._cli.stop import stop_all
 
     try:
@@ -328,7 +333,10 @@ def status(
     redis_password: str | None,
     redis_password_file: str | None,
 ) -> None:
-    """Show the nodes of a cluster, the used resources, and the waiting calls."""
+    """Show the nodes of a cluster, the used resources, and the waiting calls.
+
+    Example: raycompat status --verbose
+    """
     from raycompat._cli.status import described, report, running, running_report
     from raycompat._cli.tables import document
     from raycompat._launch import addresses, connect
@@ -364,7 +372,10 @@ def status(
 @click.argument("address")
 @_takes_password
 def detach(address: str, redis_password: str | None, redis_password_file: str | None) -> None:
-    """End the sessions on a Dask cluster that others use, and remove what raycompat has added."""
+    """End the sessions on a Dask cluster that others use, and remove what raycompat has added.
+
+    Example: raycompat detach tcp://host:8786
+    """
     from raycompat._launch import addresses, connect
     from raycompat.util.dask import detach
 
@@ -401,7 +412,10 @@ def detach(address: str, redis_password: str | None, redis_password_file: str | 
 def run(
     program: str, arguments: tuple[str, ...], is_module: bool, ray_version: str | None
 ) -> tuple[Any, ...]:
-    """Run an unmodified program. `import ray` means raycompat in it, and in its tasks and actors."""
+    """Run an unmodified program. `import ray` means raycompat in it, and in its tasks and actors.
+
+    Example: raycompat run --ray 1.12 train.py --epochs 10
+    """
     if ray_version is not None:
         try:
             era.choose(ray_version)
@@ -415,7 +429,10 @@ def run(
 @cli.command(short_help="List breakpoints on this machine, or attach to one.")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 def debug(index: int | None) -> None:
-    """List the breakpoints that wait on this machine, and attach to the one with this INDEX."""
+    """List the breakpoints that wait on this machine, and attach to the one with this INDEX.
+
+    Example: raycompat debug 0
+    """
     from raycompat._cli import debug as debugging
     from raycompat._protocol import breakpoints
 
@@ -441,7 +458,10 @@ def debug(index: int | None) -> None:
 @click.option("--only", default="", metavar="TEXT", help="Measure only lines with this text.")
 @click.option("--num-cpus", type=_AMOUNT, default=2, show_default=True, help="CPUs to start with.")
 def microbenchmark(only: str, num_cpus: int) -> None:
-    """Measure calls, actors and objects on a new cluster on this machine."""
+    """Measure calls, actors and objects on a new cluster on this machine.
+
+    Example: raycompat microbenchmark --only "actor calls" --num-cpus 4
+    """
     import raycompat
     from raycompat._cli.microbenchmark import lines, measured
 

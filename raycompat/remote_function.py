@@ -209,6 +209,14 @@ class _BoundFunction(Generic[P, Returned_co]):
         self._given = given
         self._function_name = function._function_name
 
+    def _repr_html_(self) -> str:
+        from raycompat._caller import notebook
+
+        function, kind = self._bound, "Remote function with options"
+        calls = self._options.name or function._name
+        name = self._function_name
+        return notebook.of_function(kind, name, function._signature, calls, self._given)
+
     if TYPE_CHECKING:
         remote: Remote[P, Returned_co]
     else:

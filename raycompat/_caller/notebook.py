@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from raycompat._caller import current_session
@@ -11,7 +11,7 @@ from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._messages.base import Request
 from raycompat._messages.groups import DescribeGroups
 from raycompat._messages.nodes import ClusterState
-from raycompat._messages.watching import ListRows, Overview
+from raycompat._messages.watching import CountCalls, ListRows
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -66,7 +66,9 @@ def of_actor(class_name: str, actor_id: str) -> str:
     return _table(rows)
 
 
-def of_function(kind: str, name: str, signature: object, calls: str) -> str:
+def of_function(
+    kind: str, name: str, signature: object, calls: str, options: Mapping[str, Any] | None = None
+) -> str:
     """Return the name and the signature of a function or method, and the numbers of its calls.
 
     Parameters
@@ -79,12 +81,13 @@ def of_function(kind: str, name: str, signature: object, calls: str) -> str:
         Its signature, shown as text.
     calls : str
         The name that its calls have by default.
+    options : mapping, optional
+        The options that were given, a row for each.
     """
     rows = [(kind, name), ("Signature", str(signature))]
-    found = _asked(Overview())
-    for row in found["functions"] if found is not None else ():
-        if row["name"] == calls:
-            rows += [(title, f"{row[field]:,}") for field, title in _CALLS.items()]
+    rows += [(f"Option {option}", repr(value)) for option, value in (options or {}).items()]
+    if found := _asked(CountCalls(calls)):
+        rows += [(title, f"{found[field]:,}") for field, title in _CALLS.items()]
     return _table(rows)
 
 

@@ -189,15 +189,29 @@ def _show_status(found: JobDetails) -> str:
     return str(found.status)
 
 
+_format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(tables.FORMATS),
+    default="default",
+    help="For programs: JSON or YAML with all fields.",
+)
+
+
 @job.command(cls=_JobCommand)
+@_format_option
 @_connects
 @click.argument("job_id")
-def status(job_id: str, **given: Any) -> None:
+def status(job_id: str, form: str, **given: Any) -> None:
     """Show the state of a job, and why it has failed.
 
     Example: raycompat job status raysubmit_LnDa6QzfUqgKmWiy
     """
-    _show_status(_client(given).get_job_info(job_id))
+    found = _client(given).get_job_info(job_id)
+    if form in ("json", "yaml"):
+        click.echo(tables.document(json.loads(found.json()), form))
+    else:
+        _show_status(found)
 
 
 @job.command(cls=_JobCommand)
@@ -248,13 +262,7 @@ def logs(job_id: str, follow: bool, **given: Any) -> None:
 
 
 @job.command("list", cls=_JobCommand)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(tables.FORMATS),
-    default="default",
-    help="For programs: JSON or YAML with all fields.",
-)
+@_format_option
 @_connects
 def list_(form: str, **given: Any) -> None:
     """List the jobs of a cluster: those that were submitted, and other drivers.

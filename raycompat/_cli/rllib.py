@@ -58,7 +58,10 @@ def rllib() -> None:
 @click.option("--num-cpus", type=float, help="CPUs of the cluster that this command starts.")
 @click.option("--num-gpus", type=float, help="GPUs of the cluster that this command starts.")
 def train(**given: Any) -> None:
-    """Train, as one experiment of Tune or as those of a YAML file."""
+    """Train, as one experiment of Tune or as those of a YAML file.
+
+    Example: raycompat rllib train --run PPO --env CartPole-v1
+    """
     import raycompat as ray
     from raycompat import tune
 
@@ -115,7 +118,10 @@ def _experiments(given: dict[str, Any]) -> dict[str, Any]:
 @click.option("--out", type=click.Path(), help="A file for the steps, as a pickled list.")
 @click.option("--render/--no-render", default=False, help="Show the environment.")
 def evaluate(checkpoint: str, **given: Any) -> None:
-    """Run the policy of a checkpoint, without exploration."""
+    """Run the policy of a checkpoint, without exploration.
+
+    Example: raycompat rllib evaluate CHECKPOINT --episodes 10
+    """
     from raycompat.rllib.algorithms import registry
     from raycompat.rllib.algorithms.algorithm import Algorithm
     from raycompat.rllib.rollout import Rollout

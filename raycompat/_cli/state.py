@@ -221,8 +221,9 @@ def get(connect: Connect) -> click.Command:
     )
     @click.argument("resource", type=click.Choice(_WITH_IDS))
     @click.argument("id", shell_complete=completion.ids(connect))
+    @click.option("--format", "form", type=click.Choice(("yaml", "json")), default="yaml")
     @_timeout
-    def command(resource: str, id: str, timeout: int, **given: Any) -> None:
+    def command(resource: str, id: str, form: str, timeout: int, **given: Any) -> None:
         """Show one row with all its fields.
 
         Example: raycompat get actors ID
@@ -231,7 +232,7 @@ def get(connect: Connect) -> click.Command:
         if found is None:
             raise click.ClickException(f"There is nothing with the id {id!r} among the {resource}.")
         several = found if isinstance(found, list) else [found]
-        click.echo(tables.formatted([each.asdict() for each in several], "yaml"))
+        click.echo(tables.formatted([each.asdict() for each in several], form))
 
     return command
 
@@ -286,7 +287,10 @@ def memory(connect: Connect) -> click.Command:
     @format_option
     @_timeout
     def command(group_by: str, num_entries: int, form: str, timeout: int, **given: Any) -> None:
-        """Show the objects of each process, the largest first, and their holders."""
+        """Show the objects of each process, the largest first, and their holders.
+
+        Example: raycompat memory --group-by type --num-entries 5
+        """
         options = ListApiOptions(_MANY_ROWS, timeout, detail=True)
         found = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
         groups: dict[str, list[Any]] = defaultdict(list)
@@ -355,6 +359,8 @@ def logs(connect: Connect) -> click.Command:
         `raycompat logs` names the files of a node. `raycompat logs NAME` shows one, or names those that
         match. `raycompat logs actor --id ID` shows the output of the actor's process, and `raycompat
         logs task --id ID` the lines of one task.
+
+        Example: raycompat logs actor --id ID --follow
         """
         kinds = ("cluster", "actor", "task", "worker")
         kind, *names = words if words and words[0] in kinds else ("cluster", *words)
@@ -436,6 +442,8 @@ def top(connect: Connect) -> click.Command:
         """Show what nodes have in use, functions and actors, until interrupted.
 
         With --format, show them once.
+
+        Example: raycompat top --delay 5
         """
         from raycompat._cli.top import overview, show
 
@@ -504,19 +512,30 @@ def stack(connect: Connect) -> click.Command:
     @click.option("--pid", type=int, help="The process.  [default: all]")
     @click.option("-ip", "--node-ip", help="The node.  [default: all]")
     @click.option("-id", "--node-id", shell_complete=completion.node_ids(connect), help="The node.")
+    @format_option
     @_timeout
     def command(
-        pid: int | None, node_ip: str | None, node_id: str | None, timeout: int, **given: Any
+        pid: int | None,
+        node_ip: str | None,
+        node_id: str | None,
+        form: str,
+        timeout: int,
+        **given: Any,
     ) -> None:
         """Show the stacks of all processes: executors, nodes, drivers and the scheduler.
 
         The innermost function is last. Of nodes, drivers and the scheduler, all threads are shown.
 
         py-spy reads them where it is installed on the node and may do so. Otherwise each process is
-        asked: one that holds the interpreter lock cannot answer. Example: raycompat stack --pid 12345
+        asked: one that holds the interpreter lock cannot answer.
+
+        Example: raycompat stack --pid 12345
         """
         client = connect(given)
         found = client.ask(ListStacks(node_id or node_ip, pid), timeout)["nodes"]
+        if form != "default":
+            click.echo(tables.document(found, form))
+            return
         shown = 0
         for on_node in found.values():
             for each in on_node.get("processes", ()):

@@ -120,6 +120,12 @@ class Overview(Request[dict[str, Any]]):
     """Give the data for ``raycompat top``."""
 
 
+class CountCalls(Request[dict[str, int]]):
+    """Count the calls of one function or method: waiting, running, done, failed; nothing if unknown."""
+
+    name: str
+
+
 class ListStacks(Request[dict[str, Any]]):
     """Give the stacks of processes, as `_node.stacks` describes them.
 

@@ -98,6 +98,7 @@ from raycompat._messages.packages import BeginPackage, EndPackage, ReadPackage, 
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import (
     CallerLooked,
+    CountCalls,
     DriverStack,
     Gpus,
     ListRows,
@@ -320,6 +321,7 @@ class Parts:
                 ListStacks.answered(lambda it: state.stacks(it.node, it.pid)),
                 Summarize.answered(lambda it: state.summarize(it.resource)),
                 Overview.answered(lambda _: state.overview()),
+                CountCalls.answered(lambda it: state.count_calls(it.name)),
                 GetValue.answered(lambda it: values.get(it.namespace, it.key)),
                 PutValue.answered(
                     lambda it: values.put(it.namespace, it.key, it.value, it.overwrite)

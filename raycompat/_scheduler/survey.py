@@ -115,10 +115,13 @@ class Surveys:
         if self._asking and left_s > 0:
             await asyncio.wait(self._asking.values(), timeout=left_s)
 
-    async def take(self) -> Findings:
-        """Ask all nodes and drivers; return their answers after at most three seconds."""
+    async def take(self, most: int = _MOST) -> Findings:
+        """Ask all nodes and drivers; return their answers after at most three seconds.
+
+        Each caller lists at most so many calls and objects, and counts all.
+        """
         # One requester may be cancelled; the others still need the answer.
-        return await asyncio.shield(self._begin(_MOST))
+        return await asyncio.shield(self._begin(most))
 
     def _begin(self, most: int) -> asyncio.Task[Findings]:
         if most not in self._asking:

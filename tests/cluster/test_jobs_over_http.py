@@ -163,6 +163,8 @@ def test_without_a_password_the_web_server_runs_nothing_and_the_client_finds_the
         *("--working-dir=job", "--metadata-json", '{"owner": "me"}', "--", "python", "program.py"),
     )
     assert "Job 'first' submitted successfully" in submitted
+    described = json.loads(commands.must("job", "status", "first", "--format", "json"))
+    assert (described["submission_id"], described["metadata"]["owner"]) == ("first", "me")
     followed = commands.must("job", "logs", "--follow", "first")
     assert followed.startswith("sum 3\nJob 'first': SUCCEEDED")
     failed = commands.run("job", "submit", "--", "sh", "-c", "echo why; exit 3")

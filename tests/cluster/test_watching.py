@@ -237,6 +237,10 @@ def test_stacks_and_memory_of_actors(cluster, tmp_path, wait_until):
     (row,) = list_actors(filters=[("name", "=", "waits")], detail=True)
     assert row.rss_bytes > 100_000_000
     assert "in in_user_code\n" in cluster.must("stack")
+    (found, *_) = json.loads(cluster.must("stack", "--format", "json")).values()
+    assert str(row.pid) in str(found["processes"])
+    (got,) = json.loads(cluster.must("get", "actors", row.actor_id, "--format", "json"))
+    assert got["pid"] == row.pid
     shown = cluster.must("stack", "--pid", str(row.pid))
     assert f"Process {row.pid} on 127.0.0.1: actor Waits" in shown
     assert f"It runs Waits.in_user_code (task {ref.task_id().hex()})." in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 
 import click
@@ -256,3 +257,30 @@ def test_addresses_are_split(address):
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(ValueError, match="expected host:port"):
         split_address(address)
+
+
+def _commands(group, path=()):
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        found = (*path, name)
+        yield from (
+            _commands(command, found) if isinstance(command, click.Group) else [(found, command)]
+        )
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands(cli)), ids=lambda each: str(each)[:40])
+def test_each_help_has_an_example_that_the_command_accepts(path, command):
+    example = " ".join(command.help.partition("Example: raycompat ")[2].split())
+    words = shlex.split(example)
+    # `rollout` is the former name of `evaluate`.
+    assert tuple(words[: len(path)]) == (path if path[-1] != "rollout" else ("rllib", "evaluate"))
+    arguments = words[len(path) :]
+    if path[-1] in ("evaluate", "rollout"):
+        arguments = ["." if each == "CHECKPOINT" else each for each in arguments]
+    command.make_context(path[-1], arguments)
+
+
+@pytest.mark.parametrize(("path", "command"), list(_commands(cli)), ids=lambda each: str(each)[:40])
+def test_help_fits_eighty_columns(path, command):
+    done = CliRunner().invoke(cli, [*path, "--help"], terminal_width=80)
+    assert max(map(len, done.output.splitlines())) <= 80

@@ -15,6 +15,7 @@ from raycompat._scheduler.state.other_stacks import OtherStacks
 from raycompat._scheduler.state.query import Query, Rows
 from raycompat._scheduler.state.summaries import SUMMARIES
 from raycompat._scheduler.state.tasks import Tasks
+from raycompat._scheduler.survey import MOST_ON_PAGES
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -71,6 +72,17 @@ class State:
             "running": tables.running(self._parts)[: tables.MOST_ROWS],
             "stores": tables.stores(self._parts),
         }
+
+    async def count_calls(self, name: str) -> dict[str, int]:
+        """Return the numbers of calls of one function or method; nothing if there are none."""
+        from raycompat._scheduler.pages import tables
+
+        await self._parts.surveys.take(MOST_ON_PAGES)
+        rows = tables.functions(self._parts)
+        counts = ("waiting", "running", "done", "failed")
+        return next(
+            ({each: row[each] for each in counts} for row in rows if row["name"] == name), {}
+        )
 
     async def stacks(self, node: str | None, pid: int | None) -> dict[str, Any]:
         """Return the stacks of processes, of one node or of all; those that fail have an error.
