@@ -90,6 +90,15 @@ EXPECTED = {
         Memories: {'PPOTrainer': [(8,)], 'ImpalaTrainer': [(8,), (8,)]}
         Best: True
         """,
+    "networks_of_2019": """
+        Learned: True
+        Variables: 9
+        Restored: True
+        Lists: (TensorShape([2, 4, 3]), TensorShape([2]))
+        Space: True False
+        Tasks: [5, 5]
+        Mixed: mixed
+        """,
     "rl_workers_of_2021": """
         Evaluated: 5.5 7.0 0
         Workers: 14 14.0 6 10.0
@@ -153,7 +162,12 @@ EXPECTED = {
 }
 
 #: The version that a program says it is for, where it does: then there is no warning.
-VERSION = {"of_2021": "1.12", "data_of_2022": "1.12", "rl_workers_of_2021": "1.12"}
+VERSION = {
+    "of_2021": "1.12",
+    "data_of_2022": "1.12",
+    "networks_of_2019": "1.12",
+    "rl_workers_of_2021": "1.12",
+}
 
 
 @pytest.mark.parametrize("program", EXPECTED)

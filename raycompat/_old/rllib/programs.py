@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 import raycompat as ray
 from raycompat import tune
 
@@ -319,8 +321,66 @@ def _check_best(values: list[float], key: str, least: float) -> None:
     print(f"ok: {key}={best:g} is at least {least:g}")
 
 
+def check(
+    x: Any,
+    y: Any,
+    decimals: int = 5,
+    atol: float | None = None,
+    rtol: float | None = None,
+    false: bool = False,
+) -> None:
+    """Raise unless two values, with all parts of dicts and lists, are equal.
+
+    Parameters
+    ----------
+    x, y : object
+    decimals : int, default 5
+        How many digits after the point of numbers are compared.
+    atol, rtol : float, optional
+        The largest absolute and relative difference of numbers, in place of `decimals`.
+    false : bool, default False
+        Raise when they are equal.
+
+    Raises
+    ------
+    AssertionError
+    """
+    if atol is None and rtol is None:
+        atol = 0.5 * 10.0**-decimals
+    try:
+        _assert_equal(x, y, atol or 0.0, rtol or 0.0)
+    except AssertionError:
+        if false:
+            return
+        raise
+    if false:
+        raise AssertionError(f"check(false=True): the values are equal: {x!r} and {y!r}.")
+
+
+def _assert_equal(x: Any, y: Any, atol: float, rtol: float) -> None:
+    if isinstance(x, Mapping):
+        assert isinstance(y, Mapping), f"{y!r} is not a dict like {x!r}."
+        assert set(x) == set(y), f"The keys {sorted(map(str, x))} and {sorted(map(str, y))} differ."
+        for name, own in x.items():
+            _assert_equal(own, y[name], atol, rtol)
+    elif isinstance(x, list | tuple):
+        assert len(x) == len(y), f"The lengths {len(x)} and {len(y)} differ."
+        for one, two in zip(x, y, strict=True):
+            _assert_equal(one, two, atol, rtol)
+    elif x is None or isinstance(x, str | bool | np.bool_):
+        assert x == y, f"{x!r} and {y!r} differ."
+    else:
+        np.testing.assert_allclose(_as_array(x), _as_array(y), atol=atol, rtol=rtol)
+
+
+def _as_array(value: Any) -> Any:
+    detach = getattr(value, "detach", None)
+    return np.asarray(value if detach is None else detach().cpu().numpy())
+
+
 __all__ = [
     "add_rllib_example_script_args",
+    "check",
     "check_learning_achieved",
     "run_rllib_example_script_experiment",
     "should_stop",

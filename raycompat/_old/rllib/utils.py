@@ -14,6 +14,23 @@ DEFAULT_AGENT_ID = "default_agent"
 ALL_MODULES = "__all_modules__"
 
 
+def add_mixins(base: type[Any], mixins: Any, reversed: bool = False) -> type[Any]:
+    """Return a class with the methods of others, too.
+
+    Parameters
+    ----------
+    base : type
+    mixins : list of type, or None
+        The last one goes first.
+    reversed : bool, default False
+        Whether methods of `base` go before those of the others.
+    """
+    for each in mixins or ():
+        parents = (base, each) if reversed else (each, base)
+        base = type(base.__name__, parents, {})
+    return base
+
+
 def try_import_tf(error: bool = False) -> tuple[Any, Any, int | None]:
     """Return TensorFlow.
 
@@ -108,4 +125,11 @@ def marked(obj: _F) -> _F:
     return obj
 
 
-__all__ = ["DEFAULT_POLICY_ID", "override", "try_import_tf", "try_import_tfp", "try_import_torch"]
+__all__ = [
+    "DEFAULT_POLICY_ID",
+    "add_mixins",
+    "override",
+    "try_import_tf",
+    "try_import_tfp",
+    "try_import_torch",
+]

@@ -181,6 +181,35 @@ class WorkerOfProgram:
         self._runner.close()
 
 
+class EnvironmentHandle:
+    """An environment whose methods are called as those of an actor: ``env.set_task.remote(2)``.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method of the environment."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _RemoteMethod(getattr(self._env, name))
+
+
+class _RemoteMethod:
+    """A method that is called with ``remote``."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a reference to what the method returns."""
+        return ray.put(self._method(*args, **kwargs))
+
+
 class RolloutWorker(WorkerOfProgram):
     """Environments and a policy of a program, for a training of its own.
 

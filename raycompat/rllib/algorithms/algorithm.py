@@ -353,6 +353,7 @@ class Algorithm(Trainable):
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
             horizon=settings.horizon,
+            shows_handles=bool(settings.remote_worker_envs),
             for_programs={
                 "explores": bool(settings.explore),
                 **({} if isinstance(fragment, str) else {"fragment": fragment}),

@@ -57,6 +57,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "rollout_fragment_length": "auto",
         "sample_timeout_s": 60.0,
         "observation_filter": "NoFilter",
+        "remote_worker_envs": False,
         "env_to_module_connector": None,
         "explore": True,
     },
@@ -274,7 +275,9 @@ class AlgorithmConfig:
             the observation's shape that returns a function of observations).
             ``env_to_module_connector`` (function of an environment): returns connectors, such as
             `FlattenObservations`, `FrameStackingEnvToModule` or `PrevActionsPrevRewards`.
-            ``explore`` (bool, default True): draw actions while training.
+            ``explore`` (bool, default True): draw actions while training. ``remote_worker_envs``
+            (bool): functions of programs call methods of environments with ``.remote()``; a runner
+            steps its environments in its own process all the same.
         """
         return self._set("env_runners", options)
 

@@ -70,6 +70,8 @@ class EnvRunnerSpec:
         The options of the algorithm, where callbacks see episodes.
     for_programs : dict
         What functions of programs see a runner with, see `WorkerOfProgram`.
+    shows_handles : bool
+        Whether functions of programs see environments as handles, see `EnvironmentHandle`.
     """
 
     create: EnvCreator
@@ -88,6 +90,7 @@ class EnvRunnerSpec:
     horizon: int | None = None
     config: Any = None
     for_programs: dict[str, Any] = field(default_factory=dict)
+    shows_handles: bool = False
 
 
 @dataclass
@@ -358,6 +361,10 @@ class Runner:
 
     def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
         """Return what a function of a program makes of each environment."""
+        if self.spec.shows_handles:
+            from raycompat._old.rllib.workers import EnvironmentHandle
+
+            return [function(EnvironmentHandle(env)) for env in self._envs]
         return [function(env) for env in self._envs]
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:

@@ -6,6 +6,7 @@ come from PyTorch, so that all algorithms and their losses stay as they are.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -20,7 +21,9 @@ import numpy as np
 from gymnasium import spaces
 
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
+from raycompat._old.rllib.models.scopes import NamedVariables, makes_variables
 from raycompat._old.rllib.models.symbolic import allow_forms_of_keras_2
+from raycompat._old.rllib.repeated import Repeated, RepeatedValues
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.networks import import_keras
 from raycompat.rllib.spaces import ObservationEncoder
@@ -222,6 +225,13 @@ def _default_class(is_image: bool, is_torch: bool) -> type[Any]:
     return tf_networks.VisionNetwork if is_image else tf_networks.FullyConnectedNetwork
 
 
+def _example_shape(model: ModelV2, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of inputs of a network for two rows, or for sequences where it has a memory."""
+    states = model.get_initial_state()
+    num_states = sum(_as_state(each).size for each in states)
+    return (2, 3, math.prod(shape) + num_states) if states else (2, *shape)
+
+
 def _as_state(state: Any) -> Any:
     """Return a state of a network, an array or a tensor, as an array of float32."""
     detach = getattr(state, "detach", None)
@@ -272,17 +282,34 @@ def _encoded(space: Any, shape: tuple[int, ...]) -> Any:
     return found
 
 
-def _restored(space: Any, flat: Any, reshape: Callable[..., Any]) -> Any:
-    """Return encoded observations in the form of their space; choices stay one-hot vectors."""
+def _restored(
+    space: Any, flat: Any, reshape: Callable[..., Any], axes: tuple[int, ...] = (-1,)
+) -> Any:
+    """Return encoded observations in the form of their space; choices stay one-hot vectors.
+
+    Parameters
+    ----------
+    space : gymnasium.Space
+    flat : tensor, of shape (rows, ..., numbers)
+    reshape : callable
+    axes : tuple of int
+        The sizes of all axes of `flat` but the last one; -1 is that of rows.
+    """
     if isinstance(space, spaces.Box):
-        return reshape(flat, (-1, *space.shape))
+        return reshape(flat, (*axes, *space.shape))
+    if isinstance(space, Repeated):
+        size = spaces.flatdim(space.child_space)
+        inner = *axes, space.max_len
+        values = reshape(flat[..., 1:], (*inner, size))
+        children = _restored(space.child_space, values, reshape, inner)
+        return RepeatedValues(children, flat[..., 0], space.max_len)
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return flat
     parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
     found, begin = [], 0
     for part in parts:
         end = begin + spaces.flatdim(part)
-        found.append(_restored(part, flat[:, begin:end], reshape))
+        found.append(_restored(part, flat[..., begin:end], reshape, axes))
         begin = end
     if isinstance(space, spaces.Dict):
         return dict(zip(space.spaces, found, strict=True))
@@ -301,10 +328,21 @@ def _keras_layer(keras: Any) -> Any:
             self._source, self.of_class, self._shape = source, model, shape
             #: Keras tracks the layers and variables of a list.
             self.parts = parts_of(model, (keras.layers.Layer, keras.Variable), set())
+            #: What ``forward`` makes by name.
+            self._named: NamedVariables | None = None
+            if makes_variables(type(model).forward):
+                named = self._named = NamedVariables()
+                self._run(tf.zeros(_example_shape(model, shape)))
+                self.parts = [*self.parts, *named.made.values()]
+
+        def _run(self, inputs: Any) -> Any:
+            scope = contextlib.nullcontext() if self._named is None else self._named.active()
+            with scope:
+                return self._source.run(self.of_class, inputs, self._shape, keras.ops)
 
         def call(self, inputs: Any) -> Any:
             with tf.GradientTape() as tape:
-                found = self._source.run(self.of_class, inputs, self._shape, keras.ops)
+                found = self._run(inputs)
             self._check_variables(tape.watched_variables())
             return found
 
@@ -363,9 +401,7 @@ class _Computation:
         """Compute once for zeros: errors of a later call come from TensorFlow."""
         import torch
 
-        states = self._model.get_initial_state()
-        num_states = sum(_as_state(each).size for each in states)
-        shape = (2, 3, math.prod(self._shape) + num_states) if states else (2, *self._shape)
+        shape = _example_shape(self._model, self._shape)
         with torch.no_grad():
             self._source.run(self._model, torch.zeros(shape), self._shape, _TorchOps)
 

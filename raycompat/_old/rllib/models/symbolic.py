@@ -2,6 +2,8 @@
 
 * Functions of TensorFlow take symbolic tensors: ``tf.one_hot(keras.layers.Input(...), 4)``.
 * Any layer takes its first argument as ``inputs``: ``keras.layers.LSTM(8)(inputs=x)``.
+* An input may have a number as its shape: ``keras.layers.Input(shape=(4))``.
+* ``tf.compat.v1.layers`` has layers, see `raycompat._old.rllib.models.scopes`.
 * The shape of a symbolic tensor has the methods of TensorFlow's: ``x.shape.as_list()``.
 """
 
@@ -11,6 +13,7 @@ import functools
 import inspect
 from typing import Any
 
+from raycompat._old.rllib.models.scopes import allow_layers_of_tensorflow_1
 from raycompat.rllib.networks import import_keras
 
 
@@ -39,6 +42,8 @@ def allow_forms_of_keras_2() -> None:
     keras = import_keras()
     _allow_functions_of_tensorflow(keras)
     _allow_inputs_by_name(keras.layers.Layer)
+    _allow_numbers_as_shapes(keras.layers.InputLayer)
+    allow_layers_of_tensorflow_1()
     shape = keras.KerasTensor.shape
     keras.KerasTensor.shape = property(lambda tensor: _Shape(shape.fget(tensor)), shape.fset)
 
@@ -54,6 +59,16 @@ def _allow_inputs_by_name(layer: Any) -> None:
         return called(self, *args, **kwargs)
 
     layer.__call__ = call
+
+
+def _allow_numbers_as_shapes(layer: Any) -> None:
+    made = layer.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, shape: Any = None, **kwargs: Any) -> None:
+        made(self, (shape,) if isinstance(shape, int) else shape, **kwargs)
+
+    layer.__init__ = init
 
 
 def _allow_functions_of_tensorflow(keras: Any) -> None:
