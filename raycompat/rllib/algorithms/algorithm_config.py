@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from raycompat._surface import forms
@@ -678,6 +678,22 @@ class AlgorithmConfig:
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.update_from_dict({key: value})
+
+    def keys(self) -> Iterable[str]:
+        """Return the names of all options, as of a dict."""
+        return self.to_dict().keys()
+
+    def values(self) -> Iterable[Any]:
+        """Return the values of all options, as of a dict."""
+        return self.to_dict().values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Return names and values of all options, as of a dict."""
+        return self.to_dict().items()
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all options."""
+        return iter(self.to_dict())
 
     def __contains__(self, key: str) -> bool:
         return RENAMED.get(key, key) in self.names()
