@@ -27,5 +27,9 @@ class NoExperimentError(TuneError, ValueError):
     """A folder is not that of an experiment; Ray raises a `ValueError` there."""
 
 
+class NoMetricError(TuneError, ValueError):
+    """A result lacks the metric that decides."""
+
+
 #: Names of older Rays.
 __getattr__ = names_of(__name__)

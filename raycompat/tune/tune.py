@@ -8,7 +8,7 @@ from typing import Any
 
 from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
-from raycompat.tune.config import CheckpointConfig, ResumeConfig
+from raycompat.tune.config import CheckpointConfig, FailureConfig, ResumeConfig
 from raycompat.tune.execution.restore import resume_config_of
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, convert_to_experiment_list
@@ -123,6 +123,9 @@ def run(
     Ray source: ``ray.tune.run``, 2.60.0. Differs from Ray: an interrupt by Ctrl-C returns the results
     so far; `resume` continues.
     """
+    FailureConfig(
+        max_failures=max_failures, fail_fast=fail_fast
+    )  # raises if they exclude each other
     storage_path = storage_path or getattr(sync_config, "_storage_path", None)
     checkpoint_config = _with_old_names(
         checkpoint_config,

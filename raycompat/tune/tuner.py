@@ -21,6 +21,7 @@ from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
 from raycompat.tune.result_grid import ResultGrid
 from raycompat.tune.trainable.identifiers import date_str
+from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of, tunes
 
 
@@ -175,6 +176,8 @@ class Tuner:
             trainable = trainable_of(trainable)
         saved = pickle.loads(folder.read(TUNER))
         check_same_trainable(folder, saved["trainable_name"], {register_if_needed(trainable)})
+        if param_space is not None:
+            _check_same_names(saved["param_space"], param_space)
         run_config = saved["run_config"]
         run_config.storage_path, run_config.name = os.path.split(folder.path)
         run_config.storage_filesystem = folder.filesystem
@@ -309,3 +312,13 @@ class Tuner:
 def _check(name: str, value: Any, expected: type) -> None:
     if value is not None and not isinstance(value, expected):
         raise TypeError(f"{name}={value!r}: expected an instance of tune.{expected.__name__}.")
+
+
+def _check_same_names(saved: Any, given: Any) -> None:
+    """Raise for a space of a restored experiment that has other parameters."""
+    before, now = (sorted(flatten_dict(each or {})) for each in (saved, given))
+    if before != now:
+        raise ValueError(
+            f"param_space has {now}, and the experiment {before}. The trials keep their values: give "
+            "the same space, whose references of objects are made again, or leave it out."
+        )

@@ -360,9 +360,9 @@ def test_old_methods(cluster, tmp_path):
             "'min' or 'max'",
         ),
         (
-            lambda p: tune.run(lambda c: None, num_samples=0, storage_path=p),
+            lambda p: tune.run(lambda c: None, num_samples=-2, storage_path=p),
             ValueError,
-            "num_samples=0",
+            "num_samples=-2",
         ),
         (
             lambda p: tune.run_experiments({"a": {"run": lambda c: None, "stop_at": {}}}),

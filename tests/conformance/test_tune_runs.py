@@ -606,3 +606,106 @@ def test_each_trial_exports_its_model_at_its_end(tune, exporting, tmp_path):
     assert good.status == "TERMINATED"
     assert (tmp_path / "model").read_text() == "['model', 'mine'] after 3"
     assert bad.status == "ERROR"
+
+
+def test_no_samples_are_no_trials(tune, fit, tmp_path):
+    assert len(fit(lambda config: None, num_samples=0)) == 0
+    found = tune.run(lambda config: None, num_samples=0, storage_path=str(tmp_path), verbose=0)
+    assert found.trials == []
+
+
+def test_a_trial_continues_with_other_resources(tune, fit, counting, schedulers):
+    class Told(counting):
+        def step(self):
+            cpus = self.trial_resources.required_resources["CPU"]
+            return {**super().step(), "cpus": cpus}
+
+    def two_after_two(runner, trial, result, scheduler):
+        enough = result["training_iteration"] >= 2
+        return tune.PlacementGroupFactory([{"CPU": 2}]) if enough else None
+
+    scheduler = schedulers.ResourceChangingScheduler(
+        schedulers.ASHAScheduler(max_t=5), two_after_two
+    )
+    (result,) = fit(Told, scheduler=scheduler)
+    assert (result.metrics["score"], result.metrics["cpus"]) == (5, 2)
+    cpus = list(result.metrics_dataframe["cpus"])
+    assert cpus[0] == 1 and cpus == sorted(cpus)
+
+
+def test_all_cpus_for_the_only_trial(cluster, fit, counting, schedulers):
+    class Told(counting):
+        def step(self):
+            cpus = self.trial_resources.required_resources["CPU"]
+            return {**super().step(), "cpus": cpus}
+
+    scheduler = schedulers.ResourceChangingScheduler()
+    (result,) = fit(Told, run={"stop": {"training_iteration": 3}}, scheduler=scheduler)
+    cpus = cluster.cluster_resources()["CPU"]
+    assert (result.metrics["score"], result.metrics["cpus"]) == (3, cpus)
+
+
+def test_retries_and_fail_fast_exclude_each_other(tune, tmp_path):
+    with pytest.raises(ValueError):
+        tune.run(lambda config: None, fail_fast=True, max_failures=2, storage_path=str(tmp_path))
+
+
+def test_a_restored_experiment_keeps_its_parameters(tune, fit, run_config, tmp_path):
+    def report(config):
+        tune.report({"score": 1})
+
+    fit(report, {"a": 1})
+    path = str(tmp_path / "mine")
+    tune.Tuner.restore(path, trainable=report, param_space={"a": 1})
+    with pytest.raises(ValueError):
+        tune.Tuner.restore(path, trainable=report, param_space={"b": 1})
+
+
+def test_a_result_without_the_metric(tune, tmp_path):
+    with pytest.raises(tune.TuneError):
+        tune.run(
+            lambda config: tune.report({"y": 1}),
+            metric="x",
+            mode="max",
+            storage_path=str(tmp_path),
+            verbose=0,
+        )
+
+
+def test_a_checkpoint_is_known_before_it_is_saved(tune, counting, tmp_path):
+    heard = []
+
+    class Listening(tune.Callback):
+        def on_checkpoint(self, iteration, trials, trial, checkpoint, **info):
+            heard.append("checkpoint")
+
+        def on_trial_save(self, iteration, trials, trial, **info):
+            heard.append("save")
+
+        def on_trial_result(self, iteration, trials, trial, result, **info):
+            heard.append("result")
+
+    tune.run(
+        counting,
+        callbacks=[Listening()],
+        stop={"training_iteration": 2},
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
+        storage_path=str(tmp_path),
+        verbose=0,
+    )
+    assert heard == ["result", "checkpoint", "save"] * 2
+
+
+def test_a_trial_without_an_experiment(tune):
+    trials = importlib.import_module(f"{tune.__name__}.experiment")
+    trial = trials.Trial("name", stub=True, stopping_criterion={"a": 3})
+    assert (trial.status, trial.config, len(trial.trial_id)) == ("PENDING", {}, 8)
+    assert [trial.should_stop({"a": a}) for a in (1, 3)] == [False, True]
+    assert trial.should_stop({"a": 1, "done": True})
+    trial.update_resources({"cpu": 2})
+    assert trial.placement_group_factory.bundles == [{"CPU": 2}]
+
+
+def test_a_request_for_nothing(tune):
+    with pytest.raises(ValueError):
+        tune.PlacementGroupFactory([{}])

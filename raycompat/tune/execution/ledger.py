@@ -37,6 +37,14 @@ class Ledger:
             self._read_at = time.monotonic()
         return self._total
 
+    def get_num_cpus(self) -> float:
+        """Return the CPUs of the cluster."""
+        return self.total.get("CPU", 0.0)
+
+    def get_num_gpus(self) -> float:
+        """Return the GPUs of the cluster."""
+        return self.total.get("GPU", 0.0)
+
     def fits(self, request: PlacementGroupFactory) -> bool:
         """Return whether the request fits into the unused resources."""
         return self._fits(request, self._used)

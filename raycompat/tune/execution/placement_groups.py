@@ -48,6 +48,10 @@ class PlacementGroupFactory:
                 "PlacementGroupFactory([]): expected at least one bundle, such as [{'CPU': 1}]."
             )
         self._head_bundle_is_empty = not any(bundles[0].values())
+        if len(bundles) == 1 and not bundles[0]:
+            raise ValueError(
+                "PlacementGroupFactory([{}]): expected a resource in some bundle, such as [{'CPU': 1}]."
+            )
         self._bundles = [
             {name: float(amount) for name, amount in bundle.items() if amount}
             for bundle in (bundles[1:] if self._head_bundle_is_empty else bundles)
@@ -101,6 +105,24 @@ class PlacementGroupFactory:
         for bundle in self._bundles:
             total.update(bundle)
         return dict(total)
+
+    def with_bundles(self, bundles: list[dict[str, float]]) -> PlacementGroupFactory:
+        """Return a request with other bundles and the same strategy.
+
+        Parameters
+        ----------
+        bundles : list of dict
+            The bundles that are not empty.
+
+        Examples
+        --------
+        >>> from raycompat import tune
+        >>> tune.PlacementGroupFactory([{"CPU": 1}]).with_bundles([{"CPU": 2}]).bundles
+        [{'CPU': 2.0}]
+        """
+        args, kwargs = self._arguments
+        head: list[dict[str, float]] = [{}] if self._head_bundle_is_empty else []
+        return PlacementGroupFactory([*head, *bundles], self._strategy, *args, **kwargs)
 
     def to_placement_group(self) -> PlacementGroup:
         """Ask the cluster for the bundles.

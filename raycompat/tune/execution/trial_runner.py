@@ -22,7 +22,7 @@ from typing import Any
 
 import raycompat as ray
 from raycompat.tune.callback import CallbackList
-from raycompat.tune.error import TuneError
+from raycompat.tune.error import NoMetricError, TuneError
 from raycompat.tune.execution.experiment_state import ExperimentState
 from raycompat.tune.execution.ledger import Ledger
 from raycompat.tune.execution.trial_process import TrialProcess
@@ -122,6 +122,20 @@ class TrialRunner:
     def get_live_trials(self) -> list[Trial]:
         """Return the trials that have not ended."""
         return list(self._live)
+
+    @property
+    def reuses_actors(self) -> bool:
+        """Whether several trials run in one process."""
+        return self._reuse_actors
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Return the resources of the whole cluster."""
+        return self._ledger.total
+
+    @property
+    def _resource_updater(self) -> Ledger:
+        """The account of resources, where functions for Ray's ResourceChangingScheduler look."""
+        return self._ledger
 
     def resources_text(self) -> str:
         """Return the resources in use as a line."""
@@ -369,7 +383,7 @@ class TrialRunner:
             for metric in metrics if isinstance(metrics, list) else [metrics]:
                 if metric and metric != DEFAULT_METRIC and metric not in flat:
                     known = sorted(k for k in flat if k.partition("/")[0] not in ADDED_KEYS)
-                    raise ValueError(
+                    raise NoMetricError(
                         f"{trial} reported no {metric!r}, the metric of {where}. It reported {known}: "
                         "report it in each result, or correct the metric's name."
                     )
@@ -413,8 +427,8 @@ class TrialRunner:
         trial.on_checkpoint(made)
         self.state.change(trial)
         info = {"iteration": self.iteration, "trials": self._trials, "trial": trial}
-        self.callbacks("on_trial_save", **info)
         self.callbacks("on_checkpoint", checkpoint=made.checkpoint, **info)
+        self.callbacks("on_trial_save", **info)
 
     def _complete_saved(self, trial: Trial, made: TrainingResult) -> None:
         self._on_checkpoint(trial, made)

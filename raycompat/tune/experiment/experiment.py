@@ -158,7 +158,7 @@ class Experiment:
         self.spec: dict[str, Any] = {
             "run": self.run_identifier,
             "config": with_registered_names(config or {}),
-            "num_samples": num_samples if num_samples > 0 else 2**62,
+            "num_samples": num_samples if num_samples >= 0 else 2**62,
             "resources_per_trial": resources_per_trial,
             "stop": stop,
         }
@@ -290,14 +290,9 @@ def _has_functions(request: Mapping[str, Any]) -> bool:
 
 
 def _check_num_samples(num_samples: Any) -> None:
-    if (
-        isinstance(num_samples, bool)
-        or not isinstance(num_samples, int)
-        or num_samples < -1
-        or num_samples == 0
-    ):
+    if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < -1:
         raise ValueError(
-            f"num_samples={num_samples!r}: expected an integer of 1 or more, or -1 for no end."
+            f"num_samples={num_samples!r}: expected an integer of 0 or more, or -1 for no end."
         )
 
 

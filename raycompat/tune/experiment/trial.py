@@ -17,14 +17,20 @@ from raycompat._storage import (
     Folder,
     checked_name,
     cut_name,
+    default_path,
     when_there_is_room,
 )
 from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
 from raycompat.tune import result as keys
+from raycompat.tune.config import CheckpointConfig
 from raycompat.tune.error import TuneError
-from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+from raycompat.tune.execution.placement_groups import (
+    PlacementGroupFactory,
+    resource_dict_to_pg_factory,
+)
+from raycompat.tune.registry import get_trainable_cls
 from raycompat.tune.trainable.identifiers import date_str, new_trial_id
 from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.place import TrialPlace
@@ -50,6 +56,8 @@ class Trial:
         "PENDING", "RUNNING", "PAUSED", "TERMINATED" or "ERROR".
     last_result : dict
         Its last report.
+    stopping_criterion : dict
+        Metrics, and the value of each at which `should_stop` is true. Experiments have stoppers.
     metric_analysis : dict
         For each metric "max", "min", "avg", "last", and the means of the last 5 and 10.
 
@@ -67,10 +75,10 @@ class Trial:
     def __init__(
         self,
         trainable_name: str,
-        config: dict[str, Any],
+        config: dict[str, Any] | None = None,
         *,
-        experiment_folder: Folder,
-        checkpoint_config: Any,
+        experiment_folder: Folder | None = None,
+        checkpoint_config: Any = None,
         trial_id: str | None = None,
         experiment_tag: str = "",
         evaluated_params: dict[str, Any] | None = None,
@@ -81,17 +89,25 @@ class Trial:
         export_formats: str | Sequence[str] = (),
         trial_name_creator: Callable[[Trial], str] | None = None,
         trial_dirname_creator: Callable[[Trial], str] | None = None,
+        placement_group_factory: PlacementGroupFactory | None = None,
+        stopping_criterion: dict[str, float] | None = None,
+        stub: bool = False,
     ) -> None:
+        if not stub:
+            get_trainable_cls(trainable_name)
         self.trainable_name = trainable_name
         self.trial_id = trial_id or new_trial_id()
-        self.config = config
+        self.config = config or {}
         self.experiment_tag = experiment_tag
         self.evaluated_params = evaluated_params or {}
-        self.experiment_folder = experiment_folder
-        self.placement_group_factory = resources or PlacementGroupFactory([{"CPU": 1}])
+        self.experiment_folder = experiment_folder or Folder(default_path()).folder(trainable_name)
+        self.stopping_criterion = stopping_criterion or {}
+        self.placement_group_factory = (
+            placement_group_factory or resources or PlacementGroupFactory([{"CPU": 1}])
+        )
         self.max_failures = max_failures
-        self.checkpoint_config = checkpoint_config
-        self.checkpoints = CheckpointRegistry(checkpoint_config)
+        self.checkpoint_config = checkpoint_config or CheckpointConfig()
+        self.checkpoints = CheckpointRegistry(self.checkpoint_config)
         self.restore_path = restore_path
         self.log_to_file = log_to_file
         self.export_formats = export_formats
@@ -193,6 +209,17 @@ class Trial:
     def is_finished(self) -> bool:
         return self.status in (Trial.TERMINATED, Trial.ERROR)
 
+    @classmethod
+    def generate_id(cls) -> str:
+        """Return a new id of a trial."""
+        return new_trial_id()
+
+    def should_stop(self, result: dict[str, Any]) -> bool:
+        """Return whether a result is the last one by the trial's own criterion."""
+        return bool(result.get(keys.DONE)) or any(
+            result[name] >= limit for name, limit in self.stopping_criterion.items()
+        )
+
     def has_reported_at_least_once(self) -> bool:
         return self.num_results > 0
 
@@ -206,6 +233,20 @@ class Trial:
 
     def set_experiment_tag(self, experiment_tag: str) -> None:
         self.experiment_tag = experiment_tag
+
+    def update_resources(self, resources: dict[str, float] | PlacementGroupFactory) -> None:
+        """Give the trial other resources, for its next process.
+
+        Raises
+        ------
+        ValueError
+            When it runs.
+        """
+        if self.status == Trial.RUNNING:
+            raise ValueError(f"{self} runs: pause it before its resources change.")
+        if isinstance(resources, dict):
+            resources = resource_dict_to_pg_factory(resources)
+        self.placement_group_factory = resources
 
     def update_last_result(self, result: dict[str, Any], flat: dict[str, Any]) -> None:
         """Take note of a result, and of each number in it."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from raycompat._surface.modules import names_of
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
 from raycompat.tune.schedulers.hb_bohb import HyperBandForBOHB
 from raycompat.tune.schedulers.hyperband import HyperBandScheduler
@@ -14,6 +13,7 @@ from raycompat.tune.schedulers.median_stopping_rule import MedianStoppingRule
 from raycompat.tune.schedulers.pb2 import PB2
 from raycompat.tune.schedulers.pbt import PopulationBasedTraining
 from raycompat.tune.schedulers.pbt_replay import PopulationBasedTrainingReplay
+from raycompat.tune.schedulers.resource_changing_scheduler import ResourceChangingScheduler
 from raycompat.tune.schedulers.trial_scheduler import FIFOScheduler, TrialScheduler
 from raycompat.tune.search import with_known_arguments
 
@@ -26,30 +26,10 @@ __all__ = [
     "MedianStoppingRule",
     "PopulationBasedTraining",
     "PopulationBasedTrainingReplay",
+    "ResourceChangingScheduler",
     "TrialScheduler",
     "create_scheduler",
 ]
-
-
-class ResourceChangingScheduler(TrialScheduler):
-    """Refused: trials keep the resources that they started with.
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.ResourceChangingScheduler``, 2.60.0. Raises
-    `UnsupportedRayFeatureError`.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        _refuse(
-            "ResourceChangingScheduler",
-            "trials keep the resources that they started with",
-            "use tune.with_resources(trainable, function of the config)",
-        )
-
-
-def _refuse(feature: str, reason: str, alternative: str) -> NoReturn:
-    raise UnsupportedRayFeatureError(feature, reason, alternative)
 
 
 SCHEDULERS: dict[str, Callable[..., TrialScheduler]] = {
