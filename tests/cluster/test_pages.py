@@ -477,24 +477,26 @@ def test_the_page_of_logs_shows_what_a_process_has_printed(page, wait_until):
     pid = ray.get(actor.print.remote())
     shown = page("individual-ray-logs")
 
-    def choice():
-        return next((each for each in shown("process").options if str(pid) in each), None)
+    def choice(words):
+        """Return the value of the process whose name has these words."""
+        return next((value for value, name in shown("process").options if words in name), None)
 
-    wait_until(choice)
-    assert choice().endswith("Prints")
-    shown.change("process", value=choice())
+    wait_until(lambda: "from the <actor>" in shown("logs").text)  # what was printed last
+    wait_until(lambda: choice(f"pid {pid}"))
+    assert "actor Prints, node" in dict(shown("process").options)[choice(f"pid {pid}")]
+    shown.change("process", value=choice(f"pid {pid}"))
     wait_until(lambda: "from the <actor>" in shown("logs").text)
     shown.change("search", value="no such line")
     wait_until(lambda: "from the" not in shown("logs").text)
     shown.change("search", value="")
     shown.change("stream", value="stack")
-    for end, words in (
-        ("(scheduler)", "event loop answers"),
-        ("(node)", "event loop answers"),
-        (f"(driver of {ray.get_runtime_context().get_job_id()})", "test_the_page_of_logs"),
+    for process, words in (
+        ("scheduler, pid", "event loop answers"),
+        ("node ", "event loop answers"),
+        (f"driver of {ray.get_runtime_context().get_job_id()}", "test_the_page_of_logs"),
     ):
-        (process,) = [each for each in shown("process").options if each.endswith(end)]
-        shown.change("process", value=process)
+        own = next(value for value, name in shown("process").options if name.startswith(process))
+        shown.change("process", value=own)
         wait_until(lambda words=words: words in shown("logs").text)
     shown.change("stream", value="out")
     wait_until(lambda: "where it was started" in shown("logs").text)
