@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+from raycompat._messages.objects import Borrow, Fulfil
 from raycompat._node.calls import Calls as NodeCalls
 from raycompat._node.leases import Leases as NodeLeases
 from raycompat._scheduler.actor_directory import ActorDirectory
@@ -15,7 +16,9 @@ from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.ledger import Capacity, Ledger
+from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.pins import Pins
+from raycompat._scheduler.plugin import SchedulerPlugin
 
 #: Makes a context in which the product has the fault.
 Mutation = Callable[[], AbstractContextManager[Any]]
@@ -24,6 +27,11 @@ Mutation = Callable[[], AbstractContextManager[Any]]
 def _without(owner: type, name: str) -> Mutation:
     """Return the fault that a method does nothing."""
     return lambda: mock.patch.object(owner, name, lambda *_, **__: None)
+
+
+def _replaced(owner: type, name: str, replacement: Callable[..., Any]) -> Mutation:
+    """Return the fault that a method does something else."""
+    return lambda: mock.patch.object(owner, name, replacement)
 
 
 def _every_other(owner: type, name: str) -> Mutation:
@@ -78,4 +86,38 @@ MUTATIONS: dict[str, Mutation] = {
     "nobody is told that a group is ready": _without(Groups, "_tell_all"),
     "pins are not dropped": _without(Pins, "drop"),
     "a lease that ended is not reported": _without(Leases, "ended"),
+}
+
+
+def _fulfil_what_is_unneeded(self: Objects, client: str, message: Fulfil) -> None:
+    """Give a promised value to a node, also when only a call that has failed refers to it."""
+    state_of = self._dask.state_of
+    with mock.patch.object(
+        self._dask, "state_of", lambda key: state_of(key).replace("released", "")
+    ):
+        _FULFIL(self, client, message)
+
+
+def _borrow_what_is_released(self: Objects, client: str, message: Borrow) -> None:
+    """Keep a value that was released for one more client, also when nothing makes it."""
+    if self._dask.state_of(message.key) == "released" and message.key not in self._unneeded:
+        self._dask.want([message.key], client)
+    else:
+        _BORROW(self, client, message)
+
+
+_FULFIL, _BORROW = Objects.fulfil, Objects.borrow
+
+#: Races that the project has had, each put back, and the seed of a history that finds it.
+RACES: dict[str, tuple[Mutation, int]] = {
+    "a promised value arrives that only a cancelled call needs": (
+        _replaced(Objects, "fulfil", _fulfil_what_is_unneeded),
+        1075,
+    ),
+    "a released value is borrowed": (
+        _replaced(Objects, "borrow", _borrow_what_is_released),
+        4605,
+    ),
+    "a paused worker goes on": (_without(SchedulerPlugin, "log_event"), 7),
+    "a node leaves before it has stored results": (_without(Calls, "node_left"), 10),
 }

@@ -240,6 +240,7 @@ class Executor:
     def _run(self, message: Run) -> None:
         does = json.loads(message.payload)
         self._world.note(f"{self.name} runs {message.key}")
+        self._world.runs(message.key)
         self._running = message.key
         later = asyncio.get_running_loop().call_later
         lasts_s = does["lasts_s"]

@@ -110,6 +110,17 @@ def _try_mutations(seeds: range) -> int:
     return missed
 
 
+def _try_races() -> int:
+    """Put each race of the past back; print what its history breaks."""
+    missed = 0
+    for name, (race, seed) in mutations.RACES.items():
+        with race():
+            error = run(plan_of(str(seed))).error
+        missed += not error
+        print(f"{name}: {error or 'not found'}")
+    return missed
+
+
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -118,6 +129,7 @@ def main() -> int:
     parser.add_argument("--replay", metavar="SEED")
     parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--mutations", action="store_true")
+    parser.add_argument("--races", action="store_true", help="put the races of the past back")
     parser.add_argument("--fault", choices=mutations.MUTATIONS, help="put this fault into the code")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
@@ -133,6 +145,8 @@ def main() -> int:
         fault = mutations.MUTATIONS.get(arguments.fault, nullcontext)
         with fault():
             return _replay_record(arguments.record)
+    if arguments.races:
+        return _try_races()
     seeds = range(arguments.first, arguments.last)
     return _try_mutations(seeds) if arguments.mutations else _run_all(seeds)
 

@@ -42,6 +42,10 @@ def test_a_seed_is_the_same_history_in_every_process():
     assert simulate("--replay", 7) == simulate("--replay", 7)
 
 
+def test_races_of_the_past_that_are_put_back_are_found():
+    assert "not found" not in simulate("--races")
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_many_histories_hold_their_invariants():

@@ -28,7 +28,7 @@ from nodes import Node
 
 from raycompat._dask import pages as dask_pages
 from raycompat._dask import scheduler as dask_scheduler
-from raycompat._messages.calls import Blocked, Tried, Unblocked
+from raycompat._messages.calls import Blocked, Result, Tried, Unblocked
 from raycompat._protocol import task_bodies
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentValue
@@ -40,6 +40,9 @@ dask_pages.publish_metrics = lambda collect: None
 
 #: Seconds of virtual time in which all that can end has ended.
 _SETTLE_S = 60.0
+
+#: Seconds after which what waited for a paused node has started.
+_SOON_S = 1.0
 
 #: Seconds after which an executor has heard that its lease was revoked, also over the slowest connections.
 _REVOKED_S = 8.0
@@ -90,6 +93,22 @@ class _Errors(logging.Handler):
         self.records.append(text)
 
 
+class _Stored(distributed.SchedulerPlugin):
+    """Notes the results that a node stores, or that nobody wants."""
+
+    def __init__(self, told: set[str]) -> None:
+        self._told = told
+
+    def transition(self, key: Any, start: Any, finish: Any, *args: Any, **kwargs: Any) -> None:
+        if finish in ("memory", "erred", "forgotten"):
+            self._told.discard(str(key))
+
+
+def _is_small(values: Any) -> bool:
+    """Return whether these are results that any node can store."""
+    return bool(values) and all(wire[0] == "inline" and not wire[-1] for wire in values)
+
+
 class World:
     """One cluster. Use it in a `VirtualLoop`."""
 
@@ -105,6 +124,8 @@ class World:
         #: When the node of each revoked lease has heard of it, and the calls that lend their CPU.
         self.revoked: dict[str, float] = {}
         self._lending: set[str] = set()
+        #: The calls of which the owner has a small result, until Dask has it too.
+        self.told: set[str] = set()
         #: The calls that have crashed once, and what each call was to do.
         self.seen: set[str] = set()
         self.planned: dict[str, str] = {}
@@ -124,6 +145,7 @@ class World:
         self.plugin.start(self.scheduler)
         self.scheduler.plugins[task_bodies.PLUGIN_NAME] = self.plugin
         self.scheduler.worker_plugins[task_bodies.PLUGIN_NAME] = b""
+        self.scheduler.plugins["told"] = _Stored(self.told)
         self.parts = self.plugin.parts
         asyncio.get_running_loop().set_exception_handler(self._on_exception)
 
@@ -137,6 +159,11 @@ class World:
         """Check that a lease, which was revoked a while ago, begins no call."""
         if CLOCK.now - self.revoked.get(lease, CLOCK.now) > _REVOKED_S:
             self.errors.records.append(f"{call} begins in {lease}, which was revoked")
+
+    def runs(self, call: str) -> None:
+        """Check that a call does not run whose owner has its result, which no node has lost."""
+        if call in self.told:
+            self.errors.records.append(f"{call} runs again, although its owner has its result")
 
     def note(self, text: str) -> None:
         """Write a line of the history."""
@@ -218,6 +245,10 @@ class World:
             self._lending.add(about)
         elif message["op"] in (Unblocked.op, Tried.op):
             self._lending.discard(about)
+        elif message["op"] == Result.op and _is_small(message["values"]):
+            self.told.add(about)
+        elif message["op"] == "worker-status-change" and message["status"] == "running":
+            asyncio.get_running_loop().call_later(_SOON_S, self._check_soon)
         if message["op"] == "raycompat-submit":
             about = ", ".join(each["key"] for each in message["calls"])
         self.note(
@@ -296,6 +327,16 @@ class World:
                 raise Broken(f"The name {name} belongs to {key}, which does not exist")
 
         self._check_machines()
+
+    def _check_soon(self) -> None:
+        """Check that nothing waits which fits, once what is about to start has started."""
+        if self.parts.dispatcher._is_due:
+            asyncio.get_running_loop().call_soon(self._check_soon)
+            return
+        try:
+            self.check_nothing_waits_that_fits()
+        except Broken as broken:  # an error in a callback ends nothing
+            self.errors.records.append(str(broken))
 
     def _check_machines(self) -> None:
         """Check that no accelerator runs two calls, by the processes themselves."""
