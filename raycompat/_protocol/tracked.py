@@ -12,8 +12,8 @@ from raycompat._protocol.delayed_flush import DelayedFlush
 _MANY_RECORDS = 10_000
 
 #: The kinds of records, each with its fields: EXPERIMENT (id, name, kind, metric, mode, job), TRIAL
-#: (id, trial, state, parameters), FIGURES (id, trial, step, figures, time in seconds since 1970), END
-#: (id).
+#: (id, trial, state, parameters, error), FIGURES (id, trial, step, figures, time in seconds since
+#: 1970), END (id).
 EXPERIMENT, TRIAL, FIGURES, END = "experiment", "trial", "figures", "end"
 
 

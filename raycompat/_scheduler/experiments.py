@@ -54,6 +54,8 @@ class Trial:
     name: str
     state: str = "RUNNING"
     parameters: dict[str, Any] = field(default_factory=dict)
+    #: Why it has failed; empty if it has not.
+    error: str = ""
     #: The times of the first and the last report, in seconds since 1970; 0 before.
     begun: float = 0.0
     reported: float = 0.0
@@ -141,11 +143,16 @@ class Experiments:
         return trial
 
     def _note(
-        self, experiment: Experiment, name: str, state: str, parameters: dict[str, Any] | None
+        self,
+        experiment: Experiment,
+        name: str,
+        state: str,
+        parameters: dict[str, Any] | None,
+        error: str,
     ) -> None:
         trial = self._trial(experiment, name)
         if trial is not None:
-            trial.state = state
+            trial.state, trial.error = state, error
             if parameters is not None:
                 trial.parameters = parameters
 

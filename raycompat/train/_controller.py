@@ -98,7 +98,7 @@ class Controller:
         TrainingFailedError
             When the failures are more than `FailureConfig` allows.
         """
-        end = "ERROR"
+        end, why = "ERROR", ""
         try:
             self._state.begin()
             self._state.folder.write(MARKER, b"")
@@ -115,18 +115,19 @@ class Controller:
                     end = "TERMINATED"
                     return self._state.as_result(return_value=value)
         except TrainingFailedError as error:
+            why = str(error)
             self._state.keep_error(error)
             raise
         except Exception as error:
-            failure = ControllerError(error)
+            failure, why = ControllerError(error), repr(error)
             self._state.keep_error(failure)
             raise failure from error
         finally:  # after Ctrl-C, too
-            self._show_end(end)
+            self._show_end(end, why)
 
-    def _show_end(self, state: str) -> None:
+    def _show_end(self, state: str, why: str) -> None:
         if self._shown is not None:
-            self._shown.trial("run", state)
+            self._shown.trial("run", state, error=why)
             self._shown.end()
 
     def _take_failure(self, failed: WorkersFailed) -> None:

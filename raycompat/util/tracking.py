@@ -25,6 +25,9 @@ _MANY_CHARACTERS = 60
 #: Parameters of a trial.
 _MANY_PARAMETERS = 50
 
+#: Characters of an error that are kept: its end names the cause.
+_ERROR_CHARACTERS = 3_000
+
 #: States that a trial can be given.
 STATES = ("PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR")
 
@@ -85,7 +88,11 @@ class Experiment:
             session.tracker.note(kind, self._id, *rest)
 
     def trial(
-        self, name: str, state: str = "RUNNING", parameters: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        state: str = "RUNNING",
+        parameters: Mapping[str, Any] | None = None,
+        error: str = "",
     ) -> None:
         """Add a trial, or change its state.
 
@@ -96,6 +103,9 @@ class Experiment:
             "PENDING", "RUNNING", "PAUSED", "TERMINATED" or "ERROR".
         parameters : mapping, optional
             By flat names; of 50 the first. Numbers are drawn, other values are shown as text.
+        error : str, optional
+            Why it has failed, such as a traceback; the last 3,000 characters are kept. The last line is
+            in the table, the others are in the row's details.
 
         Raises
         ------
@@ -116,7 +126,7 @@ class Experiment:
         if parameters is not None:
             items = list(parameters.items())[:_MANY_PARAMETERS]
             shown = {_as_key(name): _as_parameter(value) for name, value in items}
-        self._note(tracked.TRIAL, str(name), state, shown)
+        self._note(tracked.TRIAL, str(name), state, shown, str(error)[-_ERROR_CHARACTERS:])
 
     def report(self, trial: str, step: float, figures: Mapping[str, Any]) -> None:
         """Add a point to the curves of a trial.

@@ -367,6 +367,37 @@ def test_the_newest_output_is_shown_and_followed_and_errors_alone(url):
     assert job
 
 
+def test_experiments_are_compared_and_the_best_and_errors_are_marked(url):
+    first, second = (Experiment(f"by {who}", metric="loss", mode="min") for who in ("me", "you"))
+    for experiment, losses in ((first, (0.5, 0.1)), (second, (0.3, 0.2))):
+        for number, loss in enumerate(losses):
+            experiment.report(f"trial {number}", 1, {"loss": loss})
+    first.trial("trial 0", "ERROR", error=f"Traceback\nValueError: {HOSTILE}")
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-experiments")
+            await text_of(browser, "0.2000", "Compare with")
+            assert (await pictures.row(browser, "trial 1"))[1] == "\u2605"
+            await browser.evaluate("""(() => {
+              const other = deep().filter((each) => each.matches("select")).at(-1);
+              other.value = [...other.options].find((each) => each.label.includes("by me")).value;
+              other.dispatchEvent(new Event("change"));
+            })()""")
+            await text_of(browser, f"ValueError: {HOSTILE}", "0.1000", "0.2000")
+            (best, *_) = await browser.evaluate(pictures.CELLS_JS)
+            assert best[:3] == ["trial 1", "\u2605", "by me"]
+            assert await browser.evaluate("document.title") != "hit"
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+    first.end()
+    second.end()
+
+
 def test_an_actor_shows_who_calls_it_and_where_its_time_goes(url, tmp_path):
     @ray.remote(num_cpus=0)
     class Busy:

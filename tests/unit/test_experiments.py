@@ -43,7 +43,7 @@ def test_trials_are_ordered_by_the_figure_and_the_mode(kept):
     smallest = kept.add("a", mode="min")
     for trial, score in (("x", 3.0), ("y", 1.0), ("z", 2.0)):
         report(kept.table, "a", trial, 1, score=score)
-    enter(kept.table, (tracked.TRIAL, "a", "without", "PENDING", {"lr": 0.1}))
+    enter(kept.table, (tracked.TRIAL, "a", "without", "PENDING", {"lr": 0.1}, ""))
     assert [trial.name for trial in smallest.best("score")] == ["y", "z", "x"]
     assert smallest.trials["without"].parameters == {"lr": 0.1}
     assert smallest.version == 4
@@ -52,7 +52,7 @@ def test_trials_are_ordered_by_the_figure_and_the_mode(kept):
 def test_a_job_that_ends_ends_its_experiments(kept):
     experiment = kept.add("a")
     report(kept.table, "a", "runs", 1, score=1.0)
-    enter(kept.table, (tracked.TRIAL, "a", "done", "TERMINATED", None))
+    enter(kept.table, (tracked.TRIAL, "a", "done", "TERMINATED", None, ""))
     kept.table.job_ended("another")
     assert not experiment.has_ended
     kept.table.job_ended(JOB)
@@ -134,7 +134,7 @@ def test_a_tracker_sends_once_and_drops_only_figures_that_are_too_many(monkeypat
     tracker = tracked.Tracker(sent.append, lambda seconds, flush: timers.append(flush))
     for number in range(5):
         tracker.note(tracked.FIGURES, "a", "trial", number, {}, 0.0)
-    tracker.note(tracked.TRIAL, "a", "trial", "TERMINATED", None)
+    tracker.note(tracked.TRIAL, "a", "trial", "TERMINATED", None, "")
     (flush,) = timers
     flush()
     flush()

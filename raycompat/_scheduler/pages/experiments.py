@@ -43,6 +43,12 @@ _NOTHING = (
 #: In a narrow window, elements that do not fit beside each other are below each other.
 _WRAP = {"flex-wrap": "wrap"}
 
+#: Marks the best trial.
+_STAR = "\u2605"
+
+#: Pixels of lines: of the best trial, of others, and of those of another experiment.
+_BEST_WIDTH, _WIDTH, _OTHER_WIDTH = 5, 2, 1
+
 #: Pixels of a drawing.
 _HEIGHT, _LEAST_WIDTH = 320, 300
 
@@ -58,6 +64,8 @@ class Experiments:
             title="Experiment", name="experiment", options=[], value="", width=360
         )
         self._figure = Select(title="Figure", name="figure", options=[], value="", width=260)
+        self._other = Select(title="Compare with", name="other", options=[], value="", width=360)
+        self._other.on_change("value", lambda attr, old, new: self._on_choice(pins=False))
         #: Whether the user has chosen another experiment than the newest.
         self._is_pinned = False
         self._is_updating = False
@@ -71,7 +79,7 @@ class Experiments:
             self._curves.root, self._parameters.root, sizing_mode="stretch_width", styles=_WRAP
         )
         self._body = column(
-            row(self._chosen, self._figure, sizing_mode="stretch_width", styles=_WRAP),
+            row(self._chosen, self._figure, self._other, sizing_mode="stretch_width", styles=_WRAP),
             drawings,
             self._trials.root,
             sizing_mode="stretch_width",
@@ -95,12 +103,14 @@ class Experiments:
         experiment = self._all.get(self._chosen.value)
         if experiment is None:
             return
-        shown = (experiment.id, self._figure.value, experiment.version)
+        other = self._compared()
+        versions = [each.version for each in (experiment, other) if each is not None]
+        shown = (experiment.id, self._figure.value, self._other.value, *versions)
         if shown == self._shown:
             return
         self._shown = shown
         best = experiment.best(self._figure.value)
-        self._curves.show(experiment, best, self._figure.value)
+        self._curves.show(experiment, best, self._figure.value, other)
         self._parameters.show(experiment, best, self._figure.value)
         self._trials.update()
 
@@ -126,6 +136,22 @@ class Experiments:
             preferred = experiment.metric if experiment.metric in names else next(iter(names), "")
             self._choose(self._figure, preferred)
 
+        others: list[Any] = [("", "")]
+        others += [
+            (each.id, _title(each))
+            for each in reversed(self._all.values())
+            if each is not experiment and self._figure.value in each.figures
+        ]
+        if others != self._other.options:
+            self._other.options = others
+        if self._other.value not in dict(others):
+            self._choose(self._other, "")
+        self._other.visible = len(others) > 1
+
+    def _compared(self) -> Experiment | None:
+        """Return the experiment with which the chosen one is compared."""
+        return self._all.get(self._other.value) if self._other.value else None
+
     @staticmethod
     def _choose(select: Select, value: str) -> None:
         if select.value != value:
@@ -133,13 +159,17 @@ class Experiments:
 
     def _rows(self) -> list[Row]:
         """Return a row for each trial: the best first, those without the figure last."""
-        name, experiment = self._figure.value, self._all.get(self._chosen.value)
+        name, experiment, other = (
+            self._figure.value,
+            self._all.get(self._chosen.value),
+            self._compared(),
+        )
         if experiment is None:
             return []
-        best = experiment.best(name)
-        others = [trial for trial in experiment.trials.values() if name not in trial.figures]
-        return [
+        rows = [
             {
+                "best": "",
+                "experiment": each.name if other is not None else "",
                 "name": trial.name,
                 "state": trial.state,
                 "step": trial.step,
@@ -147,9 +177,19 @@ class Experiments:
                 "score": trial.figures.get(name),
                 "parameters": _listed(trial.parameters),
                 "figures": _listed(trial.figures),
+                "error": trial.error.rstrip().rpartition("\n")[2],
+                "traceback": trial.error,
+                "is_failed": trial.state == "ERROR",
             }
-            for trial in (*best, *others)
+            for each in (experiment, other)
+            if each is not None
+            for trial in each.trials.values()
         ]
+        sign = 1 if experiment.mode == "min" else -1
+        rows.sort(key=lambda row: math.inf if row["score"] is None else sign * row["score"])
+        if rows and rows[0]["score"] is not None:
+            rows[0]["best"] = _STAR
+        return rows
 
 
 class _Curves:
@@ -157,10 +197,10 @@ class _Curves:
 
     def __init__(self) -> None:
         self.source = ColumnDataSource(
-            {"steps": [], "values": [], "trial": [], "colour": []}, name="curves"
+            {"steps": [], "values": [], "trial": [], "colour": [], "width": []}, name="curves"
         )
         self._figure = figure(
-            title="Learning curves",
+            title="Learning curves (thick: the best)",
             height=_HEIGHT,
             min_width=_LEAST_WIDTH,
             sizing_mode="stretch_width",
@@ -169,7 +209,7 @@ class _Curves:
             x_axis_label="step",
         )
         lines = self._figure.multi_line(
-            xs="steps", ys="values", color="colour", line_width=2, source=self.source
+            xs="steps", ys="values", color="colour", line_width="width", source=self.source
         )
         # A curve with one point has no line, so the point is drawn.
         self._points = ColumnDataSource({"step": [], "value": [], "colour": []})
@@ -179,20 +219,28 @@ class _Curves:
         )
         self.root = self._figure
 
-    def show(self, experiment: Experiment, best: Sequence[Trial], name: str) -> None:
-        """Draw the curves of an experiment."""
+    def show(
+        self, experiment: Experiment, best: Sequence[Trial], name: str, other: Experiment | None
+    ) -> None:
+        """Draw the curves of an experiment, and thin ones of another that it is compared with."""
         running = [trial for trial in best if trial.state == "RUNNING"]
         shown = dict.fromkeys(
             trial.name for trial in (*running[:_MANY_CURVES], *best[:_MANY_CURVES])
         )
         trials = [experiment.trials[each] for each in list(shown)[:_MANY_CURVES]]
-        drawn = [trial for trial in trials if name in trial.curves]
+        own = [trial for trial in trials if name in trial.curves]
+        others = other.best(name)[:_MANY_CURVES] if other is not None else []
+        compared = [trial for trial in others if name in trial.curves]
+        drawn = [*own, *compared]
         colours = [adapter.colour_of(trial.name) for trial in drawn]
+        widths = [_BEST_WIDTH if trial is best[0] else _WIDTH for trial in own]
+        widths += [_OTHER_WIDTH] * len(compared)
         self.source.data = {
             "steps": [list(trial.curves[name].steps) for trial in drawn],
             "values": [list(trial.curves[name].values) for trial in drawn],
             "trial": [trial.name for trial in drawn],
             "colour": colours,
+            "width": widths,
         }
         self._points.data = {
             "step": [trial.curves[name].steps[-1] for trial in drawn],

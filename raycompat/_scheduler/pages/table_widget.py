@@ -36,7 +36,7 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
     "waiting": ("kind", "name", "request"),
     "groups": ("id",),
     "gpus": ("node", "gpu"),
-    "trials": ("name",),
+    "trials": ("experiment", "name"),
 }
 
 #: The columns of each table: field, title, width, and how its values are shown.
@@ -181,12 +181,16 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     ],
     "trials": [
         ("name", "Trial", 220, "text"),
+        ("best", "Best", 40, "text"),
+        ("experiment", "Experiment", 150, "text"),
         ("state", "State", 125, "state"),
         ("step", "Step", 80, "0,0"),
         ("seconds", "Time", 80, "seconds"),
         ("score", "Figure", 110, "0,0.0000"),
+        ("error", "Error", 300, "text"),
         ("parameters", "Parameters", 350, "text"),
         ("figures", "Last figures", 500, "text"),
+        ("traceback", "The whole error", 0, "detail"),
     ],
 }
 

@@ -33,7 +33,8 @@ class DashboardCallback(LoggerCallback):
         self._experiment.report(str(trial), step, figures)
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
-        self._experiment.trial(str(trial), "ERROR" if failed else "TERMINATED")
+        error = str(trial.error) if failed and trial.error is not None else ""
+        self._experiment.trial(str(trial), "ERROR" if failed else "TERMINATED", error=error)
 
     def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
         self._experiment.end()
