@@ -195,7 +195,13 @@ def with_targets(columns: dict[str, Any], gamma: float, lambda_: float) -> dict[
         See `Sample`.
     gamma, lambda_ : float
         See `generalized_advantages`.
+
+    Notes
+    -----
+    Columns that have them, because a program has made them, stay as they are.
     """
+    if "advantages" in columns and "targets" in columns:
+        return columns
     advantages = generalized_advantages(
         columns["rewards"],
         columns["values"],

@@ -99,6 +99,12 @@ EXPECTED = {
         Tasks: [5, 5]
         Mixed: mixed
         """,
+    "plans_of_2020": """
+        One way: True
+        Two ways: True ['dqn', 'ppo']
+        Values: True
+        Only played: 10.0
+        """,
     "rl_workers_of_2021": """
         Evaluated: 5.5 7.0 0
         Workers: 14 14.0 6 10.0
@@ -166,6 +172,7 @@ VERSION = {
     "of_2021": "1.12",
     "data_of_2022": "1.12",
     "networks_of_2019": "1.12",
+    "plans_of_2020": "1.12",
     "rl_workers_of_2021": "1.12",
 }
 

@@ -192,7 +192,7 @@ def test_options_that_ask_for_nothing_are_taken(monkeypatch, caplog):
             "output": None,
             "input": "sampler",
             "log_level": "INFO",
-            "remote_worker_envs": True,
+            "remote_env_batch_wait_ms": 0,
             "exploration_config": {"type": "StochasticSampling"},
             "model": {"use_lstm": False, "lstm_use_prev_action_reward": False},
             "framework": "torch",

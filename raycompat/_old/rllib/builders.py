@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from raycompat._old.rllib.algorithms import PG, PGConfig
+from raycompat._old.rllib.execution import Planned
 from raycompat._old.rllib.losses import Functions
 from raycompat._old.rllib.policies import PolicyClass
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -153,6 +154,7 @@ def build_trainer(
     before_init: Callable[[Any], None] | None = None,
     after_init: Callable[[Any], None] | None = None,
     mixins: list[type[Any]] | None = None,
+    execution_plan: Callable[..., Any] | None = None,
     **others: Any,
 ) -> type[Any]:
     """Return a trainer whose policies are of a class of the program.
@@ -173,13 +175,16 @@ def build_trainer(
         Of the trainer, before and after it is made.
     mixins : list of classes, optional
         Of the trainer.
+    execution_plan : callable, optional
+        Of workers and options: returns an iterator over parts of the training, see
+        `raycompat._old.rllib.execution`.
     **others
         Those of Ray that are None have no effect; the others are refused.
 
     Raises
     ------
     UnsupportedRayFeatureError
-        For ``execution_plan`` and others that say how an algorithm goes on.
+        For others that say how an algorithm goes on.
 
     Notes
     -----
@@ -196,6 +201,7 @@ def build_trainer(
             "before_init": before_init,
             "after_init": after_init,
             "mixins": mixins,
+            "execution_plan": execution_plan,
             **others,
         },
         "build_trainer",
@@ -251,6 +257,9 @@ def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type
         "_trainer_hooks": hooks,
     }
     policy, chosen = options.pop("default_policy", None), options.pop("get_policy_class", None)
+    plan = options.pop("execution_plan", None)
+    if plan is not None:
+        body["_execution_plan"] = staticmethod(plan)
     if policy is not None or chosen is not None:
 
         def get_default_policy_class(cls: Any, config: Any) -> Any:
@@ -264,6 +273,8 @@ def trainer_with(base: type[Any], given: Mapping[str, Any], caller: str) -> type
             "use a subclass of an algorithm with a method training_step",
         )
     parents = (base,) if issubclass(base, _Hooked) else (_Hooked, base)
+    if plan is not None and not issubclass(base, Planned):
+        parents = (Planned, *parents)
     return type(name, (*mixins, *parents), body)
 
 

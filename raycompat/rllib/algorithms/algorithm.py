@@ -174,7 +174,7 @@ class Algorithm(Trainable):
         self._plans: dict[str, PolicyPlan] = {}
         self._plan_policies()
         self._acting = {name: plan.make() for name, plan in self._plans.items()}
-        own = [n for n, cls in self._learner_classes.items() if issubclass(cls, self.learner_class)]
+        own = [name for name, cls in self._learner_classes.items() if self.can_train(cls)]
         self._trained = trained_policies(settings.policies_to_train, own)
         self._episodes = EpisodeStatistics(settings.metrics_num_episodes_for_smoothing)
         self._timers: dict[str, float] = {}
@@ -274,6 +274,10 @@ class Algorithm(Trainable):
         named = config.algo_class
         is_own = isinstance(config, self.config_class) or named is None
         return self.learner_class if is_own or named is None else named.learner_class
+
+    def can_train(self, learner_class: Any) -> bool:
+        """Return whether this algorithm lets a learner learn: one of another algorithm acts only."""
+        return issubclass(learner_class, self.learner_class)
 
     def is_trained(self, name: str) -> bool:
         """Return whether a policy learns."""

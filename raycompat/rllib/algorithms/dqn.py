@@ -285,6 +285,47 @@ class DQNLearner(KerasLearner):
         self._weights = self.learner.get_weights()
         return statistics
 
+    def learn_batch(self, steps: Columns, num_steps: int) -> dict[str, Any]:
+        """Learn from steps that a program has drawn, as one minibatch.
+
+        Parameters
+        ----------
+        steps : dict of arrays, of shape (rows, ...)
+            ``observations``, ``actions``, ``rewards``, ``terminateds`` and ``next_observations``.
+        num_steps : int
+            All steps so far, for schedules.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the options join several steps.
+        """
+        settings = self.config
+        if settings.n_step != 1:
+            raise UnsupportedRayFeatureError(
+                f"n_step={settings.n_step} with batches of a program",
+                "Each row is one step",
+                "set n_step to 1",
+            )
+        rows = {name: each for name, each in steps.items() if name != "terminateds"}
+        rows["discounts"] = (settings.gamma * ~steps["terminateds"]).astype(np.float32)
+        rows["weights"] = np.ones(len(steps["rewards"]), np.float32)
+        self.learner.set_learning_rate(scheduled(settings.lr, num_steps))
+        update = self._update({name: each[None] for name, each in rows.items()})
+        losses, errors, mean_q = (each.numpy() for each in update)
+        self._weights = self.learner.get_weights()
+        statistics = {
+            "qf_loss": float(losses.mean()),
+            "qf_mean": float(mean_q),
+            "td_error_mean": float(np.abs(errors).mean()),
+        }
+        check_finite(statistics, f"DQN, after {num_steps} steps")
+        return statistics
+
+    def update_target(self) -> None:
+        """Let the target network follow."""
+        self._update_target(self.config.tau)
+
     def _update_target(self, tau: float) -> None:
         self._num_target_updates += 1
         pairs = zip(self.learner.get_weights(), self._target.get_weights(), strict=True)

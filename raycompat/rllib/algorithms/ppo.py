@@ -182,7 +182,12 @@ class PPOLearner(KerasLearner):
         return setup.actor_critic_network()
 
     def learn(
-        self, parts: list[Columns], num_steps: int, rng: np.random.Generator
+        self,
+        parts: list[Columns],
+        num_steps: int,
+        rng: np.random.Generator,
+        num_epochs: int | None = None,
+        minibatch_size: int | None = None,
     ) -> dict[str, float]:
         """Learn from what was played by the policy.
 
@@ -194,16 +199,18 @@ class PPOLearner(KerasLearner):
             All steps so far, for schedules.
         rng : numpy.random.Generator
             Draws the minibatches.
+        num_epochs, minibatch_size : int, optional
+            In place of the config's.
         """
         settings = self.config
         coefficients = self._coefficients(num_steps)
         rate = scheduled(settings.lr, num_steps)
         memory = self.network.memory
         batch = self.batch(parts)
-        rows, size = len(batch["actions"]), settings.minibatch_size
+        rows, size = len(batch["actions"]), minibatch_size or settings.minibatch_size
         if memory is not None:  # rows are sequences
             size = max(1, size // memory.max_length)
-        order = minibatches(rows, size, settings.num_epochs, rng)
+        order = minibatches(rows, size, num_epochs or settings.num_epochs, rng)
         self.learner.set_learning_rate(rate)
         found = self._update(batch, order, {k: np.float32(v) for k, v in coefficients.items()})
         statistics = {name: float(value) for name, value in found.items()}

@@ -112,7 +112,7 @@ class ModelSource:
             )
         rows, reshape = flat.shape[0], ops.reshape
         given = {
-            "obs": _restored(self.space, flat, reshape),
+            "obs": restored(self.space, flat, reshape),
             "obs_flat": reshape(flat, (-1, math.prod(shape))),
         }
         outputs, after = ModelV2.__call__(model, given, states, lengths)
@@ -282,7 +282,7 @@ def _encoded(space: Any, shape: tuple[int, ...]) -> Any:
     return found
 
 
-def _restored(
+def restored(
     space: Any, flat: Any, reshape: Callable[..., Any], axes: tuple[int, ...] = (-1,)
 ) -> Any:
     """Return encoded observations in the form of their space; choices stay one-hot vectors.
@@ -301,7 +301,7 @@ def _restored(
         size = spaces.flatdim(space.child_space)
         inner = *axes, space.max_len
         values = reshape(flat[..., 1:], (*inner, size))
-        children = _restored(space.child_space, values, reshape, inner)
+        children = restored(space.child_space, values, reshape, inner)
         return RepeatedValues(children, flat[..., 0], space.max_len)
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return flat
@@ -309,7 +309,7 @@ def _restored(
     found, begin = [], 0
     for part in parts:
         end = begin + spaces.flatdim(part)
-        found.append(_restored(part, flat[..., begin:end], reshape, axes))
+        found.append(restored(part, flat[..., begin:end], reshape, axes))
         begin = end
     if isinstance(space, spaces.Dict):
         return dict(zip(space.spaces, found, strict=True))

@@ -119,6 +119,27 @@ class ModelV2:
         return outputs, states
 
 
+def restore_original_dimensions(obs: Any, obs_space: Any, tensorlib: Any = "tf") -> Any:
+    """Return encoded observations in the form of their space; choices stay one-hot vectors.
+
+    Parameters
+    ----------
+    obs : tensor, shape (rows, numbers)
+    obs_space : gymnasium.Space
+        That of the environment, or of a network, which has it as ``original_space``.
+    tensorlib : module or str, default "tf"
+        What `obs` is a tensor of: numpy, "tf" or "torch".
+    """
+    from raycompat._old.rllib.models.layers import restored
+
+    space = getattr(obs_space, "original_space", obs_space)
+    if tensorlib == "tf":
+        import tensorflow as tf
+
+        return restored(space, obs, tf.reshape)
+    return restored(space, obs, lambda tensor, shape: tensor.reshape(shape))
+
+
 class TFModelV2(ModelV2):
     """A network of Keras layers, models and variables, which are its attributes: see `ModelV2`."""
 
