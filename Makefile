@@ -39,7 +39,7 @@ NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en docs-zh_CN docs-page docs-typed docs-notebook docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly replay chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -141,22 +141,34 @@ format: setup  ## put the code into shape
 
 # The examples start clusters of their own, whatever runs on this machine.
 docs docs-page: export RAY_ADDRESS := local
-docs: setup docs-messages  ## build the documentation in both languages, run its examples, check it
-	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
+docs: setup  ## build the documentation in both languages, run its examples, check it
 	$(COMPILE)
 	rm -rf _build/html _build/doctest
-	@# What is run is the same in both languages: each build runs the pages to which it comes first.
-	$(MAKE) --jobs 2 SHARED="-D shared_examples=_build/doctest/shared" docs-en docs-zh_CN
+	@# What is run is the same in both languages: each build runs the pages to which it comes first. So the two end at
+	@# the same time, although one has more to do before.
+	$(MAKE) --jobs 2 SHARED="-D shared_examples=_build/doctest/shared" docs-en-checked docs-zh_CN
 	cp docs/_root/index.html _build/html
 	.venv/bin/python docs/_tools/llms.py docs/_root/llms.txt _build/html
 	.venv/bin/python docs/_tools/check_site.py --least 150 \
 		_build/html _build/doctrees _build/doctest docs/zh-allowed.txt
+
+# In steps: one `make` of all would run them at the same time.
+docs-en-checked: docs-messages
+	.venv/bin/python docs/_tools/po.py check $(CATALOGUES)
+	$(MAKE) docs-html-en
 	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(TYPED)
 	.venv/bin/python docs/_tools/run_notebooks.py _build/html/en $(NOTEBOOKS)
+	$(MAKE) docs-examples-en
 
-docs-en docs-zh_CN: docs-%: setup
+docs-zh_CN: setup
+	$(MAKE) docs-html-zh_CN
+	$(MAKE) docs-examples-zh_CN
+
+docs-html-en docs-html-zh_CN: docs-html-%: setup
 	$(SPHINX) $(if $(DOCS_URL),-D html_baseurl=$(DOCS_URL:/=)/$*/) \
 		$(if $(DOCS_VERSIONS),-D versions_url=$(DOCS_VERSIONS:/=)/$*.json) -D language=$* -d _build/doctrees/$* -b html . _build/html/$*
+
+docs-examples-en docs-examples-zh_CN: docs-examples-%: setup
 	$(SPHINX) -D language=$* $(SHARED) -d _build/doctrees/$* -b doctest . _build/doctest/$*
 
 docs-page: setup  ## build one page and run its examples, in both languages: make docs-page PAGE=tutorials/weights
@@ -174,6 +186,12 @@ docs-typed: setup  ## type a page as printed into Python in an empty folder: mak
 	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-typed PAGE=docs/quickstart"; exit 1; }
 	$(SPHINX) -D language=en -d _build/doctrees/en -b dummy . _build/dummy
 	.venv/bin/python docs/_tools/typed.py _build/doctrees/en $(PAGE)
+
+# An installation has only what the page's line installs.
+docs-installed: setup  ## type a page in an installation that is made by its own line: make docs-installed PAGE=docs/quickstart, or PAGE=--all
+	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-installed PAGE=docs/quickstart"; exit 1; }
+	$(SPHINX) -D language=en -d _build/doctrees/en -b dummy . _build/dummy
+	.venv/bin/python docs/_tools/installed.py _build/doctrees/en $(PAGE)
 
 docs-notebook: setup  ## run a page's notebook in an empty folder: make docs-notebook PAGE=docs/quickstart, or PAGE=--all
 	@test -n "$(PAGE)" || { echo "PAGE is missing, for example: make docs-notebook PAGE=docs/quickstart"; exit 1; }
@@ -212,6 +230,7 @@ changelog: setup  ## write the fragments of changes/ into CHANGES.md: make chang
 nightly: setup  ## run the long tests: 2,000 random programs, new ones each time, chaos, TensorFlow on four workers, pages as typed
 	RAYCOMPAT_PROGRAMS=2000 $(RUN) pytest -s -m nightly
 	$(MAKE) docs-typed PAGE=--all
+	$(MAKE) docs-installed PAGE=--all
 	$(MAKE) docs-notebook PAGE=--all
 
 # The same order of sets in each process makes a seed the same history.

@@ -16,7 +16,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +30,13 @@ LIMIT = 1200
 
 class TimedDocTestBuilder(DocTestBuilder):
     """Tests the examples of the pages, with a limit and a line of the time for each page."""
+
+    def write_documents(self, docnames: Set[str]) -> None:
+        """Test the pages, the longest first, so that builds which share them end together."""
+        for docname in sorted(docnames, reverse=True):
+            is_right = self.test_doc(docname, self.env.get_doctree(docname))
+            if not is_right and self.config.doctest_fail_fast:
+                break
 
     def test_doc(self, docname: str, doctree: nodes.Node) -> bool:
         """Test the examples of a page; past the limit the stacks are printed and the build ends."""
