@@ -82,8 +82,8 @@ class Callback:
     ...         checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
     ...     ),
     ... ).fit()
-    saved
     checkpoint Checkpoint
+    saved
     failed, is tried again
     goes on from its checkpoint
     failed for good

@@ -265,6 +265,21 @@ class ResourceChangingScheduler(TrialScheduler):
     ... )
     >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=scheduler)
 
+    What it does with a trial that waits:
+
+    >>> import tempfile
+    >>> search = tune.search.BasicVariantGenerator()
+    >>> search.add_configurations(
+    ...     tune.Experiment("learn", lambda config: None, storage_path=tempfile.mkdtemp())
+    ... )
+    >>> trial = search.next_trial()
+    >>> both = tune.PlacementGroupFactory([{"CPU": 2}])
+    >>> scheduler.set_trial_resources(trial, both), scheduler.set_trial_resources(trial, both)
+    (True, False)
+    >>> unchanging = ResourceChangingScheduler(resources_allocation_function=None)
+    >>> unchanging.reallocate_trial_resources_if_needed(None, trial, {"loss": 0.5}) is None
+    True
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.ResourceChangingScheduler``, 2.60.0. No known difference.
