@@ -48,6 +48,8 @@ from raycompat.data.limits import ExecutionOptions, ExecutionResources
 from raycompat.data.mixing import MixStoppingCondition
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.read_api import (
+    read_audio,
+    read_avro,
     read_binary_files,
     read_csv,
     read_images,
@@ -77,6 +79,7 @@ from raycompat.data.sources import (
     read_datasource,
     read_sql,
 )
+from raycompat.data.summary import DatasetSummary
 from raycompat.data.torch import from_torch
 
 #: The names that Ray had before.
@@ -91,6 +94,7 @@ __all__ = [
     "Dataset",
     "DatasetContext",
     "DatasetIterator",
+    "DatasetSummary",
     "Datasink",
     "Datasource",
     "ExecutionOptions",
@@ -118,6 +122,8 @@ __all__ = [
     "from_torch",
     "range",
     "range_tensor",
+    "read_audio",
+    "read_avro",
     "read_binary_files",
     "read_csv",
     "read_datasource",

@@ -365,9 +365,39 @@ class RowBasedFileDatasink(_FileDatasink):
 class TableSink(BlockBasedFileDatasink):
     """Writes tables with a function of (table, file)."""
 
-    def __init__(self, path: str, write: Callable[[pa.Table, Any], None], **options: Any) -> None:
+    def __init__(
+        self,
+        path: str,
+        write: Callable[[pa.Table, Any], None],
+        *,
+        max_rows_per_file: int | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(path, **options)
+        least = self._min_rows or 1
+        if max_rows_per_file is not None and max_rows_per_file < least:
+            raise ValueError(
+                f"max_rows_per_file={max_rows_per_file!r} should be {least} or more rows, the least "
+                "that a file has."
+            )
         self._function = write
+        self.max_rows = max_rows_per_file
+
+    def write(self, blocks: Iterable[Block], ctx: TaskContext) -> list[str]:
+        """Write one file, or several of limited length."""
+        if self.max_rows is None:
+            return super().write(blocks, ctx)
+        beginning, ending = posixpath.splitext(
+            self._names.get_filename_for_task(self._uuid, ctx.task_idx)
+        )
+        table = block.concat(blocks)
+        return [
+            self._write_file(
+                f"{beginning}-{number}{ending}",
+                functools.partial(self._function, table.slice(start, self.max_rows)),
+            )
+            for number, start in enumerate(range(0, table.num_rows, self.max_rows))
+        ]
 
     def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
         """Write a table."""
@@ -416,9 +446,14 @@ class PartitionedSink(Datasink[list[str]]):
                 filesystem=self.sink._filesystem,
                 basename_template=f"{beginning}-{{i}}{ending}",
                 existing_data_behavior="overwrite_or_ignore",
+                **self._limits(),
                 **self.options,
             )
         return []
+
+    def _limits(self) -> dict[str, int]:
+        most = self.sink.max_rows
+        return {} if most is None else {"max_rows_per_file": most, "row_group_size": most}
 
 
 __getattr__ = names_of(__name__)

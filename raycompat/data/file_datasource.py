@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from raycompat.data import files, readers
-from raycompat.data.block import BlockMetadata
+from raycompat.data.block import Block, BlockMetadata, to_table
 from raycompat.data.context import DataContext
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.datasource.partitioning import Partitioning
@@ -99,6 +99,93 @@ class FileDatasource(Datasource):
         )
 
 
+class FileBasedDatasource(FileDatasource):
+    """Files of a format of your own. Subclass it, and define `_read_stream`.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system of the paths. Default: that of their URLs.
+    schema, meta_provider : optional
+        Not used: files and their sizes are listed, and types are those of the rows.
+    open_stream_args : dict, optional
+        Arguments of ``open_input_stream`` of the file system.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders.
+    partitioning : Partitioning, optional
+        How names of folders are columns. Default: they are not.
+    ignore_missing_paths : bool, default False
+        Skip missing files instead of raising an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    include_paths : bool, default False
+        Add a column ``path``.
+    file_extensions : list of str, optional
+        Endings of the files to read in a folder.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from raycompat.data.datasource import FileBasedDatasource
+    >>> class Letters(FileBasedDatasource):
+    ...     def _read_stream(self, stream, path):
+    ...         yield {"letter": list(stream.readall().decode())}
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "word.txt").write_text("ab")
+    >>> ray.data.read_datasource(Letters(str(folder))).take_all()
+    [{'letter': 'a'}, {'letter': 'b'}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.datasource.FileBasedDatasource``, 2.60.0. Differs from Ray: see `schema`.
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        filesystem: Any = None,
+        schema: Any = None,
+        open_stream_args: Mapping[str, Any] | None = None,
+        meta_provider: Any = None,
+        partition_filter: Any = None,
+        partitioning: Partitioning | None = None,
+        ignore_missing_paths: bool = False,
+        shuffle: Any = None,
+        include_paths: bool = False,
+        file_extensions: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(
+            type(self).__name__.removesuffix("Datasource"),
+            self._tables,
+            paths,
+            filesystem=filesystem,
+            extensions=file_extensions,
+            ignore_missing_paths=ignore_missing_paths,
+            include_paths=include_paths,
+            partitioning=partitioning,
+            partition_filter=partition_filter,
+            shuffle=shuffle,
+            opening=open_stream_args,
+        )
+
+    def _read_stream(self, f: Any, path: str) -> Iterator[Any]:
+        """Yield the tables, DataFrames or dictionaries of an open file."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no _read_stream(f, path): define it, and yield tables."
+        )
+
+    def _open_input_source(self, filesystem: Any, path: str, **open_args: Any) -> Any:
+        """Open a file."""
+        return filesystem.open_input_stream(path, **open_args)
+
+    def _tables(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        with self._open_input_source(filesystem, path, **opening) as stream:
+            yield from map(to_table, self._read_stream(stream, path))
+
+
 class ParquetDatasource(FileDatasource):
     """Parquet files; large ones are cut at their groups of rows.
 
@@ -178,6 +265,7 @@ class ParquetDatasource(FileDatasource):
             read = self.read_of([file.path], reader)
             rows = sum(groups[number].num_rows for number in chosen)
             size = sum(groups[number].total_byte_size for number in chosen)
-            known = None if self._options.get("filter") is not None else rows
+            changing = (self._options.get(name) for name in ("filter", "_block_udf"))
+            known = rows if all(each is None for each in changing) else None
             tasks.append(ReadTask(read, BlockMetadata(known, size, [file.path]), None, limit))
         return tasks

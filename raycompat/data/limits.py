@@ -401,8 +401,7 @@ class ExecutionResources:
         >>> Resources.combine_sum([Resources(cpu=1), Resources(cpu=5)]).cpu
         6
         """
-        zero = ExecutionResources.zero()
-        return ExecutionResources.combine([zero, *resources], operator.add) or zero
+        return ExecutionResources.combine(resources, operator.add) or ExecutionResources.zero()
 
     def _with(
         self, other: ExecutionResources, function: Callable[[float, float], float]

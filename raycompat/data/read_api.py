@@ -21,6 +21,8 @@ _PARQUET = ["parquet"]
 _NUMPY = ["npy"]
 _ORC = ["orc"]
 _IMAGES = ["png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif"]
+_AUDIO = ["mp3", "wav", "aac", "flac", "ogg", "m4a", "wma", "alac", "aiff", "pcm", "amr", "opus"]
+_AUDIO += ["ra", "rm", "au", "mid", "midi", "caf"]
 _JSON = [
     f"{name}{compression}"
     for compression in ("", ".gz", ".br", ".zst", ".lz4")
@@ -895,7 +897,9 @@ def read_parquet(
         Files, folders (all files below) and patterns, with ``*``.
     columns : list of str, optional
         The columns to read. Default: all.
-    catalog, tensor_column_schema, include_row_hash, skip_paths : optional
+    tensor_column_schema : dict of str to (dtype, shape), optional
+        Columns of bytes that are arrays: the dtype and the shape of each array.
+    catalog, include_row_hash, skip_paths : optional
         Not supported.
     filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
         The file system of the paths. Default: that of their URLs.
@@ -958,14 +962,13 @@ def read_parquet(
     refuse_options(
         "read_parquet",
         catalog=catalog,
-        tensor_column_schema=tensor_column_schema,
         include_row_hash=include_row_hash or None,
         skip_paths=skip_paths,
     )
     source = ParquetDatasource(
         paths,
         columns,
-        arrow_parquet_args,
+        {**arrow_parquet_args, "tensor_column_schema": tensor_column_schema},
         filesystem=filesystem,
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
@@ -976,6 +979,220 @@ def read_parquet(
         growth=3.0,
     )
     return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_avro(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    shuffle: Any = None,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of the records of Avro files, by fastavro (``pip install fastavro``).
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system of the paths. Default: that of their URLs.
+    arrow_open_stream_args : dict, optional
+        Arguments of ``open_input_stream`` of the file system.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
+        How names of folders are columns. Default: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Skip missing files instead of raising an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Endings of the files to read in a folder.
+    concurrency : int, optional
+        Maximum number of concurrent tasks.
+    override_num_blocks, parallelism : int, optional
+        Approximate number of tasks. Default: from the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
+
+    Raises
+    ------
+    ImportError
+        When executed, if fastavro is not installed.
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of another format.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        stations = ray.data.read_avro("/data/stations")
+        stations.take(1)
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_avro``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadAvro",
+        readers.Avro(),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        partitioning=partitioning,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_audio(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    partitioning: Any = None,
+    include_paths: bool = False,
+    ignore_missing_paths: bool = False,
+    file_extensions: list[str] | None = _AUDIO,
+    shuffle: Any = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of files with sound, by soundfile (``pip install soundfile``).
+
+    A row has the column ``amplitude``, an array of float32 with the shape (channels, samples), and the
+    column ``sample_rate``, in samples a second.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system of the paths. Default: that of their URLs.
+    arrow_open_stream_args : dict, optional
+        Arguments of ``open_input_stream`` of the file system.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses files by the names of their folders; a callable takes the path of a file, and returns
+        whether to read it.
+    partitioning : Partitioning, optional
+        How names of folders are columns. Default: they are not.
+    include_paths : bool, default False
+        Add a column ``path``.
+    ignore_missing_paths : bool, default False
+        Skip missing files instead of raising an error.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the files in a random order.
+    file_extensions : list of str, optional
+        Endings of the files to read in a folder.
+    concurrency : int, optional
+        Maximum number of concurrent tasks.
+    override_num_blocks : int, optional
+        Approximate number of tasks. Default: from the number and size of the files.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
+
+    Raises
+    ------
+    ImportError
+        When executed, if soundfile is not installed.
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if a file is cut short or of a format that soundfile does not read.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        songs = ray.data.read_audio("/data/birds")
+        songs.map(lambda row: {"seconds": row["amplitude"].shape[1] / row["sample_rate"]})
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_audio``, 2.60.0. No known difference.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadAudio",
+        readers.Audio(),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
+        ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        partitioning=partitioning,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, -1, override_num_blocks, concurrency, options)
 
 
 __getattr__ = names_of(__name__)

@@ -180,6 +180,8 @@ class Parquet:
 
         options = dict(self.options)
         condition, schema = options.pop("filter", None), options.pop("schema", None)
+        tensors = options.pop("tensor_column_schema", None) or {}
+        change = options.pop("_block_udf", None) or _unchanged
         with filesystem.open_input_file(path) as source:
             parquet = pyarrow.parquet.ParquetFile(source)
             present = parquet.schema_arrow.names
@@ -203,7 +205,25 @@ class Parquet:
             first = next(tables, no_rows if wanted is None else no_rows.select(wanted))
             for table in itertools.chain([first], tables):
                 conformed = table if schema is None else _of_schema(table, schema)
-                yield conformed if condition is None else conformed.filter(condition)
+                chosen = conformed if condition is None else conformed.filter(condition)
+                yield change(_with_tensors(chosen, tensors))
+
+
+def _unchanged(table: Block) -> Block:
+    return table
+
+
+def _with_tensors(table: Block, tensors: Mapping[str, tuple[Any, tuple[int, ...]]]) -> Block:
+    """Return a table with arrays for the bytes of some columns, by their dtypes and shapes."""
+    for name, (dtype, shape) in tensors.items():
+        if name not in table.column_names:
+            continue
+        made = [
+            None if value is None else np.ndarray(shape, dtype, buffer=value)
+            for value in table[name].to_pylist()
+        ]
+        table = table.set_column(table.column_names.index(name), name, tensor.from_list(made))
+    return table
 
 
 def _of_schema(table: Block, schema: pa.Schema) -> Block:
@@ -302,6 +322,38 @@ class Image:
         if self.mode is not None:
             image = image.convert(self.mode)
         yield pa.table({"image": tensor.from_list([np.asarray(image)])})
+
+
+@dataclass(frozen=True)
+class Avro:
+    """Records of Avro files, by fastavro."""
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield tables."""
+        try:
+            import fastavro
+        except ImportError as error:
+            raise ImportError("read_avro needs fastavro: pip install fastavro") from error
+        with _opened(filesystem, path, opening) as stream:
+            records = iter(fastavro.reader(stream))
+            while rows := list(itertools.islice(records, _ROWS)):
+                yield block.from_rows(rows)
+
+
+@dataclass(frozen=True)
+class Audio:
+    """Sound, by soundfile: an array of (channels, samples) for each file."""
+
+    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+        """Yield one row."""
+        try:
+            import soundfile
+        except ImportError as error:
+            raise ImportError("read_audio needs soundfile: pip install soundfile") from error
+        with _opened(filesystem, path, opening) as stream:
+            data = io.BytesIO(stream.read())
+        samples, rate = soundfile.read(data, dtype="float32", always_2d=True)
+        yield pa.table({"amplitude": tensor.from_list([samples.T]), "sample_rate": [rate]})
 
 
 #: Bytes of a TFRecord beside its contents: their length and two checksums.

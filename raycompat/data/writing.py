@@ -277,7 +277,7 @@ class Writing:
             The folder.
         partition_cols : list of str, optional
             Columns whose values name folders, as Hive does: ``year=2024/``.
-        catalog, max_rows_per_file, min_bytes_per_file : optional
+        catalog, min_bytes_per_file : optional
             Not supported.
         filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
             The file system of the path. Default: that of its URL.
@@ -287,6 +287,8 @@ class Writing:
             Arguments of ``open_output_stream``.
         filename_provider : raycompat.data.datasource.FilenameProvider, optional
             Names the files.
+        max_rows_per_file : int, optional
+            Maximum number of rows of a file.
         min_rows_per_file, num_rows_per_file : int, optional
             Rows that a file has at least; the second is the older name.
         ray_remote_args, concurrency : optional
@@ -313,13 +315,13 @@ class Writing:
         refuse_options(
             "write_parquet",
             catalog=catalog,
-            max_rows_per_file=max_rows_per_file,
             min_bytes_per_file=min_bytes_per_file,
         )
         sink = TableSink(
             path,
             _ParquetWriter(arrow_parquet_args, arrow_parquet_args_fn),
             min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            max_rows_per_file=max_rows_per_file,
             filesystem=filesystem,
             try_create_dir=try_create_dir,
             open_stream_args=arrow_open_stream_args,

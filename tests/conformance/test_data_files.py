@@ -301,3 +301,82 @@ def test_a_record_without_a_whole_head(cluster, data, tmp_path):
     (tmp_path / "rows.tfrecords").write_bytes(b"a,b\n1\n")
     with pytest.raises(cluster.exceptions.RayTaskError):
         data.read_tfrecords(str(tmp_path / "rows.tfrecords")).take_all()
+
+
+def test_no_file_has_more_rows(data, tmp_path):
+    numbers = data.range(20, override_num_blocks=1)
+    numbers.write_parquet(str(tmp_path / "plain"), max_rows_per_file=6)
+    found = sorted(
+        pyarrow.parquet.read_metadata(each).num_rows for each in (tmp_path / "plain").iterdir()
+    )
+    assert max(found) <= 6 and sum(found) == 20
+    assert sorted(data.read_parquet(str(tmp_path / "plain")).unique("id")) == [*range(20)]
+    with pytest.raises(ValueError):
+        numbers.write_parquet(str(tmp_path), min_rows_per_file=7, max_rows_per_file=6)
+
+
+def test_no_file_of_a_folder_has_more_rows(data, tmp_path):
+    rows = [{"k": number % 2, "v": number} for number in range(20)]
+    folder = tmp_path / "parts"
+    data.from_items(rows, override_num_blocks=1).write_parquet(
+        str(folder), partition_cols=["k"], max_rows_per_file=4
+    )
+    files = [*folder.glob("k=0/*.parquet")]
+    assert len(files) >= 3
+    assert all(pyarrow.parquet.read_metadata(each).num_rows <= 4 for each in files)
+
+
+def test_bytes_that_are_arrays(data, tmp_path):
+    arrays = [np.arange(4), np.arange(4) + 10]
+    folder = write(tmp_path / "arrays", a={"x": [each.tobytes() for each in arrays]})
+    found = data.read_parquet(folder, tensor_column_schema={"x": (np.int64, (2, 2))}).take_all()
+    assert [row["x"].tolist() for row in found] == [each.reshape(2, 2).tolist() for each in arrays]
+
+
+def test_a_function_changes_what_is_read(data, tmp_path):
+    folder = write(tmp_path / "changed", a={"x": [1, 2]})
+
+    def doubled(table):
+        return pa.concat_tables([table, table])
+
+    dataset = data.read_parquet(folder, _block_udf=doubled)
+    assert [row["x"] for row in dataset.take_all()] == [1, 2, 1, 2]
+    assert data.read_parquet(folder, _block_udf=doubled).count() == 4
+
+
+def test_a_format_of_ones_own(data, sources, tmp_path):
+    class Lengths(sources.FileBasedDatasource):
+        def _read_stream(self, stream, path):
+            import pandas
+
+            yield pandas.DataFrame({"n": [len(stream.readall())]})
+
+    (tmp_path / "a.x").write_text("abc")
+    (tmp_path / "b.y").write_text("a")
+    assert data.read_datasource(Lengths(str(tmp_path / "a.x"))).take_all() == [{"n": 3}]
+    found = data.read_datasource(Lengths(str(tmp_path), file_extensions=["y"]))
+    assert found.take_all() == [{"n": 1}]
+    with pytest.raises(FileNotFoundError):
+        data.read_datasource(Lengths(str(tmp_path / "none"))).take_all()
+
+
+def test_records_of_avro(data, tmp_path):
+    fastavro = pytest.importorskip("fastavro")
+    schema = {
+        "type": "record",
+        "name": "row",
+        "fields": [{"name": "x", "type": "long"}, {"name": "y", "type": ["null", "string"]}],
+    }
+    rows = [{"x": 1, "y": "a"}, {"x": 2, "y": None}]
+    with (tmp_path / "rows.avro").open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), rows)
+    assert data.read_avro(str(tmp_path / "rows.avro")).take_all() == rows
+
+
+def test_sound(data, tmp_path):
+    soundfile = pytest.importorskip("soundfile")
+    wave = np.linspace(-0.5, 0.5, 8, dtype=np.float32)
+    soundfile.write(tmp_path / "a.wav", np.stack([wave, -wave], axis=1), 8000, subtype="FLOAT")
+    (row,) = data.read_audio(str(tmp_path)).take_all()
+    assert row["sample_rate"] == 8000
+    np.testing.assert_array_equal(row["amplitude"], [wave, -wave])
