@@ -21,6 +21,7 @@ from ray.rllib.offline.json_reader import JsonReader
 from ray.rllib.offline.json_writer import JsonWriter
 from ray.rllib.policy.policy import Policy, PolicySpec
 from ray.rllib.policy.view_requirement import ViewRequirement
+from ray.rllib.test.test_multi_agent_env import MultiCartpole
 from ray.rllib.utils.spaces.space_utils import flatten_space
 from ray.tune import register_env, run_experiments
 
@@ -192,6 +193,7 @@ def recorded(folder="experiences"):
     JsonWriter(folder).write(builder.build_and_reset())
     batch = JsonReader(folder).next()
     print("Recorded:", batch.count, batch["obs"][0].tolist(), batch["dones"].tolist())
+    print("Carts:", len(MultiCartpole(3).reset()[0]), PPOTrainer._default_config["num_workers"])
     print("Spaces:", len(flatten_space(gym.spaces.Tuple([TAKEN, Box(0, 1, (2,))]))))
 
 

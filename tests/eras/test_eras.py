@@ -123,6 +123,7 @@ EXPECTED = {
         Two algorithms: ['first']
         Modules: ['first', 'second'] 0.0 ['first']
         Recorded: 3 [0.0, 1.0, 1.0, 0.0] [False, False, True]
+        Carts: 3 2
         Spaces: 2
         """,
     "losses_of_2021": """

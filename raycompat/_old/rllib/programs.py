@@ -321,6 +321,22 @@ def _check_best(values: list[float], key: str, least: float) -> None:
     print(f"ok: {key}={best:g} is at least {least:g}")
 
 
+class MultiCartpole:
+    """Several agents, each with a CartPole of its own: an environment of Ray until 0.7.
+
+    Parameters
+    ----------
+    num : int
+        How many agents.
+    """
+
+    def __new__(cls, num: int) -> Any:
+        from raycompat.rllib.env.multi_agent_env import make_multi_agent
+
+        made: Any = make_multi_agent("CartPole-v0")
+        return made({"num_agents": num})
+
+
 def check(
     x: Any,
     y: Any,
@@ -379,6 +395,7 @@ def _as_array(value: Any) -> Any:
 
 
 __all__ = [
+    "MultiCartpole",
     "add_rllib_example_script_args",
     "check",
     "check_learning_achieved",

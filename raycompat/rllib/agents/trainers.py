@@ -5,7 +5,7 @@ Their options have the names of their time; `old_keys` translates them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from raycompat.rllib.algorithms.algorithm import Algorithm
@@ -31,6 +31,16 @@ def defaults_of_trainers(config: AlgorithmConfig) -> dict[str, Any]:
     """Return the options of today by the names that trainers had, for ``DEFAULT_CONFIG``."""
     options = {name: getattr(config, name) for name in config.names() if hasattr(config, name)}
     return {_NAMES_OF_TRAINERS.get(name, name): value for name, value in options.items()}
+
+
+class _OfClass:
+    """A value that a class computes when it is read."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self._function(owner)
 
 
 class Agent(Algorithm):
@@ -64,6 +74,12 @@ class Agent(Algorithm):
         from raycompat._old.rllib.builders import trainer_with
 
         return trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
+
+    @_OfClass
+    def _default_config(cls) -> dict[str, Any]:  # noqa: N805
+        """Return the options that count where others are not given."""
+        config = cls.get_default_config()
+        return {**config.to_dict(), **defaults_of_trainers(config)}
 
     def save(self, checkpoint_dir: str | None = None) -> Any:
         """Save the state as a checkpoint.
