@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _driver
 from raycompat._caller import this_process
+from raycompat._messages.nodes import SessionName
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.accelerator_kinds import GPU, KINDS
 from raycompat.runtime_env import RuntimeEnv
@@ -355,6 +356,19 @@ class RuntimeContext:
                 "where they await."
             )
         return executor.is_cancelled(call.key)
+
+    def get_session_name(self) -> str:
+        """Return the name of the cluster: the id of its scheduler, the same in all processes.
+
+        It tells a cluster from one that had the same address before. In Ray it is also a label of each
+        metric and the name of a folder; here it is neither.
+
+        Examples
+        --------
+        >>> context.get_session_name() == context.get_session_name()
+        True
+        """
+        return self._session.rpc(SessionName())
 
     @property
     def gcs_address(self) -> str:

@@ -36,7 +36,7 @@ from raycompat._messages.groups import (
     RemoveGroup,
 )
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
-from raycompat._messages.nodes import Amounts, ClusterState, Resources
+from raycompat._messages.nodes import Amounts, ClusterState, Resources, SessionName
 from raycompat._messages.objects import Pin, ReleaseKeys, Sync
 from raycompat._messages.watching import Measured, Timeline, Tracked
 from raycompat._protocol import failures, ids
@@ -118,6 +118,7 @@ class LocalSession(Session):
         self._answerers = dict(
             [
                 ClusterState.answered(lambda _: self._state()),
+                SessionName.answered(lambda _: f"local-{os.getpid()}"),
                 Resources.answered(lambda _: self._all_resources()),
                 FindActor.answered(lambda it: self.actors.find(it.name, it.namespace)),
                 NamedActors.answered(lambda it: self.actors.named(it.namespace)),

@@ -117,6 +117,10 @@ class Resources(Request[Amounts]):
     """Give the resources of all nodes together: programs ask for them often."""
 
 
+class SessionName(Request[str]):
+    """Give the name that tells this cluster from others."""
+
+
 #: Why a node may be drained: the names are Ray's. Only an idle node is drained for the first reason.
 IDLE_TERMINATION = "DRAIN_NODE_REASON_IDLE_TERMINATION"
 PREEMPTION = "DRAIN_NODE_REASON_PREEMPTION"

@@ -73,6 +73,7 @@ from raycompat._messages.nodes import (
     Pulse,
     Resign,
     Resources,
+    SessionName,
     Unfit,
 )
 from raycompat._messages.objects import (
@@ -291,6 +292,7 @@ class Parts:
                 AwaitNodes.answered(lambda it: nodes.wait_for_nodes(it.count, it.timeout_s)),
                 Fetch.answered(nodes.fetch),
                 ClusterState.answered(lambda _: nodes.current_state()),
+                SessionName.answered(lambda _: self.dask.id),
                 Resources.answered(lambda _: nodes.current_resources()),
                 DrainNode.answered(lambda it: self.draining.begin(it)),
                 Detach.answered(lambda it: self.guest.detach(it.text)),
