@@ -45,10 +45,6 @@ WITHOUT = {
             for name in ("metadata", "trial_dir", "trial_id", "trial_name", "trial_resources")
         ),
     ),
-    "they need a library that the documentation is built without": (
-        "raycompat.data.read_audio",
-        "raycompat.data.read_avro",
-    ),
     "only the library calls them": (
         "raycompat.data.Schema.texts",
         *(
