@@ -46,8 +46,20 @@ def is_owner(session: Session) -> bool:
 def describe(session: Session, most: int) -> dict[str, Any]:
     """Return the unfinished calls of this process, and the objects that it refers to.
 
-    It counts all of them, and lists `most` calls and the `most` largest objects.
+    It counts all of them, and lists `most` calls and the `most` largest objects. With `most` of 0 it
+    says only who it is, and how many bytes it has.
     """
+    about = {
+        "pid": os.getpid(),
+        "ip": session.home.ip if session.shares_home_memory else "",
+        "job": session.setup.job,
+        "is_driver": session.setup.is_driver,
+        # Objects in its node's shared memory that Dask does not know of.
+        "home": session.home.address if session.shares_home_memory else None,
+        "own_bytes": session.table.own_bytes,
+    }
+    if not most:
+        return about
     calls = list(itertools.islice(session.calls.copy().values(), _MOST_COUNTED))
     entries = session.table.entries.copy()
     used = {
@@ -62,18 +74,12 @@ def describe(session: Session, most: int) -> dict[str, Any]:
     if len(objects) > most:
         shown = heapq.nlargest(most, objects[:_MOST_COUNTED], key=lambda each: _size(each[1]))
     return {
-        "pid": os.getpid(),
-        "ip": session.home.ip if session.shares_home_memory else "",
-        "job": session.setup.job,
-        "is_driver": session.setup.is_driver,
+        **about,
         "num_calls": len(session.calls),
         "counts": Counter(call.name for call in calls),
         "by_actor": Counter(each.key for each in senders if isinstance(each, Channel)),
         "calls": [_call(call) for call in calls[:most]],
         "num_objects": len(objects),
-        # Objects in its node's shared memory that Dask does not know of.
-        "home": session.home.address if session.shares_home_memory else None,
-        "own_bytes": session.table.own_bytes,
         "objects": [_object(key, entry, is_used=key in used) for key, entry in shown],
     }
 

@@ -2,8 +2,9 @@
 
 A record is a file of msgpack maps. The first is the header; each other is an event: its time, and
 either a member of the cluster that came or left, or a message or request with its fields. Values are
-left out: of errors the type stays, of other bytes nothing. What only pages and logs show is left out,
-too, and so are graphs of Dask, because they are pickled; the record says where.
+left out: texts stay only in fields that are listed here, and of bytes only the type of an error. What
+only pages and logs show is left out, too, and so are graphs of Dask, because they are pickled; the
+record says where.
 """
 
 from __future__ import annotations
@@ -57,8 +58,60 @@ _NOT_NEEDED = {
     ),
 }
 
-#: What the record has in place of texts with values in them.
-_TEXTS = {"runtime_env": runtime_env.EMPTY, "exception_text": "", "traceback_text": ""}
+#: The fields whose texts stay: names, ids and addresses. Others may have values in them.
+_NAMES = frozenset(
+    [
+        "actor",
+        "besides",
+        "carrier",
+        "class_name",
+        "client",
+        "deps",
+        "driver_host",
+        "function",
+        "functions",
+        "gpu_ids",
+        "group",
+        "handed_over",
+        "home",
+        "host",
+        "how",
+        "ip",
+        "item",
+        "job",
+        "key",
+        "keys",
+        "kind",
+        "label_selectors",
+        "labels",
+        "lost_by",
+        "name",
+        "namespace",
+        "node",
+        "node_id",
+        "op",
+        "owner",
+        "party",
+        "place",
+        "reason",
+        "socket",
+        "source",
+        "status",
+        "stimulus_id",
+        "strategy",
+        "submission",
+        "topic",
+        "typename",
+        "values",
+        "version",
+        "wire",
+        "wires",
+        "worker",
+    ]
+)
+
+#: Of these, dictionaries with any keys.
+_TABLES = {"handed_over", "label_selectors", "labels", "lost_by", "strategy"}
 
 _Handlers = Mapping[str, Callable[..., Any]]
 
@@ -71,7 +124,11 @@ class Recorder(distributed.SchedulerPlugin):
     def __init__(self, folder: str) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.path = Path(folder) / f"scheduler-{time.time_ns()}-{os.getpid()}.record"
-        self._file = self.path.open("xb", buffering=0)
+        only_for_me = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
+        )  # it has names
+        self._file = os.fdopen(only_for_me, "wb", buffering=0)
+        self._goes_on = True
         self._began = time.monotonic()
         self._packer = msgpack.Packer(default=lambda value: None)
         #: The turn of the event loop: what is in one turn is replayed without a pause.
@@ -87,10 +144,21 @@ class Recorder(distributed.SchedulerPlugin):
         logger.info("The scheduler records what it hears in %s", self.path)
 
     def _write(self, event: dict[str, Any]) -> None:
-        self._file.write(self._packer.pack(event))
+        """Write an event. The scheduler goes on without a record if that fails, as on a full disk."""
+        try:
+            self._file.write(self._packer.pack(event))
+        except (OSError, OverflowError, TypeError, ValueError) as error:
+            logger.error("The record %s ends here: %s", self.path, error)
+            self._end()
+
+    def _end(self) -> None:
+        self._goes_on = False
+        self._file.close()
 
     def note(self, kind: str, **fields: Any) -> None:
         """Record an event that happens now."""
+        if not self._goes_on:
+            return
         if not self._turn_ends:
             self._turn_ends = True
             asyncio.get_running_loop().call_soon(self._end_turn)
@@ -115,11 +183,11 @@ class Recorder(distributed.SchedulerPlugin):
         """Record no more, because raycompat is taken off the cluster."""
         self._scheduler.stream_handlers.update(self._before)
         self._scheduler.remove_plugin(name=self.name)
-        self._file.close()
+        self._end()
 
     async def close(self) -> None:
         """Close the file, because the scheduler ends."""
-        self._file.close()
+        self._end()
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Record a worker that has joined, with what a scheduler needs to know of it."""
@@ -163,13 +231,27 @@ class Recorder(distributed.SchedulerPlugin):
 
 def without_values(thing: Any, name: str = "") -> Any:
     """Return a field of a message without the values in it."""
-    if isinstance(thing, dict):
-        return {key: without_values(each, str(key)) for key, each in thing.items()}
-    if isinstance(thing, list | tuple):
-        return [without_values(each, name) for each in thing]
-    if isinstance(thing, bytes | bytearray | memoryview):
-        return {"error": _only_type, "program": _no_program}.get(name, _nothing)(bytes(thing))
-    return _TEXTS.get(name, thing) if isinstance(thing, str) else thing
+    match thing:
+        case dict():
+            return {
+                key: without_values(each, name if name in _TABLES else str(key))
+                for key, each in thing.items()
+            }
+        case list() | tuple() | set() | frozenset():
+            return [without_values(each, name) for each in thing]
+        case bytes() if name == "error":
+            return _only_type(thing)
+        case bytes() if name == "program":
+            return _NO_PROGRAM
+        case bytes() | bytearray() | memoryview():
+            return b""
+        case str() if name not in _NAMES:
+            return runtime_env.EMPTY if name == "runtime_env" else ""
+    return thing
+
+
+#: The settings of a program without its command line.
+_NO_PROGRAM = pickle.dumps({"argv": [], "metadata": {}})
 
 
 def _only_type(error: bytes) -> bytes:
@@ -179,21 +261,16 @@ def _only_type(error: bytes) -> bytes:
     return pickle.dumps((b"", f"{kind}: (left out)"))
 
 
-def _no_program(settings: bytes) -> bytes:
-    """Return the settings of a program without its command line."""
-    return pickle.dumps({"argv": [], "metadata": {}})
-
-
-def _nothing(value: bytes) -> bytes:
-    return b""
-
-
 def begin(scheduler: Scheduler) -> Recorder | None:
     """Begin to record, if this process is to."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
-    recorder = Recorder(folder)
+    try:
+        recorder = Recorder(folder)
+    except OSError as error:
+        logger.error("Nothing is recorded in %s: %s", folder, error)
+        return None
     scheduler.add_plugin(recorder)
     recorder.start(scheduler)
     return recorder

@@ -301,10 +301,10 @@ class Nodes:
 
     async def current_state(self) -> dict[str, Any]:
         """Return the same as `state`, with the bytes of objects as they are now."""
-        await self._parts.surveys.renew()
+        await self._parts.surveys.renew_own()
         return self.state()
 
     async def current_resources(self) -> Amounts:
         """Return the same as `resources`, with the bytes of objects as they are now."""
-        await self._parts.surveys.renew()
+        await self._parts.surveys.renew_own()
         return self.resources()

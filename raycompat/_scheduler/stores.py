@@ -25,7 +25,7 @@ def stored(parts: Parts) -> dict[str, Stored]:
 
     The callers' part is from the last survey, so a requester asks for a survey first.
     """
-    own = parts.surveys.last.own_bytes()
+    own = parts.surveys.own.by_node()
     found = {}
     for address in parts.ledger.nodes:
         memory, disk = parts.dask.stored_bytes(address)

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +51,6 @@ class Findings:
         executors = found["executors"] if found is not None and pid else ()
         return next((each for each in executors if each["pid"] == pid), {})
 
-    def own_bytes(self) -> Counter[str]:
-        """Return the bytes that callers keep in the memory of each node and Dask does not know."""
-        own: Counter[str] = Counter()
-        for found in self.callers.values():
-            if found["home"] is not None:
-                own[found["home"]] += found["own_bytes"]
-        return own
-
     @property
     def warning(self) -> str:
         """Return a text that names the processes that did not answer; empty if all did."""
@@ -70,6 +63,38 @@ class Findings:
             f"{', '.join(missing)}. A process that is stopped, or whose code holds Python's "
             "interpreter lock, cannot answer."
         )
+
+
+class OwnBytes:
+    """The bytes that each caller keeps in the memory of its node, and that Dask does not know.
+
+    A caller that does not answer, for example because its code holds Python's interpreter lock, has
+    what it had when it last answered.
+    """
+
+    def __init__(self) -> None:
+        #: By driver or node, and by pid: the node with the memory, and the bytes.
+        self._of: dict[str, dict[int, tuple[str | None, int]]] = {}
+
+    def note(self, who: str, callers: list[dict[str, Any]], silent: Sequence[int] = ()) -> None:
+        """Take note of the callers of a driver or a node; others than these and `silent` are gone."""
+        before = self._of.get(who, {})
+        self._of[who] = {pid: before[pid] for pid in silent if pid in before} | {
+            each["pid"]: (each["home"], each["own_bytes"]) for each in callers
+        }
+
+    def lose(self, who: str) -> None:
+        """Forget a driver, or a node with its executors."""
+        self._of.pop(who, None)
+
+    def by_node(self) -> Counter[str]:
+        """Return the bytes in the memory of each node."""
+        sums: Counter[str] = Counter()
+        for callers in self._of.values():
+            for home, size in callers.values():
+                if home is not None:
+                    sums[home] += size
+        return sums
 
 
 @dataclass(slots=True)
@@ -97,20 +122,23 @@ class Surveys:
         #: Surveys in progress, by the number of calls and objects that each caller lists at most.
         self._asking: dict[int, asyncio.Task[Findings]] = {}
         #: The last findings, and the time of their request, by the monotonic clock.
-        self.last, self._asked = Findings(), 0.0
+        self.last, self._last_began = Findings(), 0.0
+        #: The bytes of callers, and the time of the last request for them.
+        self.own, self._asked = OwnBytes(), 0.0
 
     def refresh(self) -> Findings:
         """Return the last findings, for pages; if they are old, ask again for the next update."""
-        if not self._asking and time.monotonic() - self._asked > _FRESH_S:
+        if not self._asking.keys() - {0} and time.monotonic() - self._last_began > _FRESH_S:
             self._begin(MOST_ON_PAGES)
         return self.last
 
-    async def renew(self) -> None:
-        """Ask if the last findings are old, for programs that want figures often.
+    async def renew_own(self) -> None:
+        """Ask for the bytes of callers if they are old, for programs that want figures often.
 
         A process that does not answer at once does not delay them: its last answer counts.
         """
-        self.refresh()
+        if not self._asking and time.monotonic() - self._asked > _FRESH_S:
+            self._begin(0)
         left_s = self._asked + _PROMPT_S - time.monotonic()
         if self._asking and left_s > 0:
             await asyncio.wait(self._asking.values(), timeout=left_s)
@@ -125,13 +153,13 @@ class Surveys:
 
     def _begin(self, most: int) -> asyncio.Task[Findings]:
         if most not in self._asking:
+            self._asked = time.monotonic()
             self._asking[most] = asyncio.get_running_loop().create_task(self._ask(most))
         return self._asking[most]
 
     async def _ask(self, most: int) -> Findings:
         token, drivers = next(self._tokens), self._drivers()
-        self._asked = time.monotonic()
-        nodes = set(self._parts.nodes.info)
+        nodes, began = set(self._parts.nodes.info), time.monotonic()
         survey = self._under_way[token] = _Survey(nodes | drivers, Findings())
         try:
             for node in nodes:
@@ -146,7 +174,8 @@ class Surveys:
         finally:
             del self._asking[most]
             del self._under_way[token]
-        self.last = survey.findings
+        if most and began >= self._last_began:
+            self.last, self._last_began = survey.findings, began
         return survey.findings
 
     def _drivers(self) -> set[str]:
@@ -158,7 +187,9 @@ class Surveys:
         """Handle a node's answer: the calls that run there, and the calls of its executors."""
         survey, found = self._under_way.get(message.token), message.found
         if survey is not None:
-            for caller in found.pop("callers"):
+            callers = found.pop("callers")
+            self.own.note(worker, callers, found["silent"])
+            for caller in callers:
                 survey.findings.callers[f"{worker} {caller['pid']}"] = caller
             survey.findings.nodes[worker] = found
             survey.note(worker)
@@ -167,10 +198,12 @@ class Surveys:
         """Handle a driver's answer: its calls and the objects that it refers to."""
         survey = self._under_way.get(message.token)
         if survey is not None:
+            self.own.note(client, [message.found])
             survey.findings.callers[client] = message.found
             survey.note(client)
 
     def lose(self, who: str) -> None:
         """Stop waiting for a node or driver that is gone."""
+        self.own.lose(who)
         for survey in self._under_way.values():
             survey.note(who)

@@ -119,5 +119,6 @@ RACES: dict[str, tuple[Mutation, int]] = {
         4605,
     ),
     "a paused worker goes on": (_without(SchedulerPlugin, "log_event"), 7),
+    "a value was given to a node that has left": (_without(Objects, "node_left"), 1125),
     "a node leaves before it has stored results": (_without(Calls, "node_left"), 10),
 }
