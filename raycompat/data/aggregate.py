@@ -354,6 +354,7 @@ class Std(Aggregation):
         self.ignores_nulls = ignore_nulls
         self.name = alias_name or f"std({on or ''})"
 
+    @np.errstate(invalid="ignore", over="ignore")  # with infinity the result is NaN
     def states(self, table: Block, groups: Groups) -> list[pa.Array]:
         """Return the numbers of values and of nulls, the means, the sums of squared deviations."""
         column = self.values(table)
@@ -369,6 +370,7 @@ class Std(Aggregation):
         nulls = np.bincount(groups.ids, is_null, groups.num)
         return [pa.array(each) for each in (counts, nulls, means, squares)]
 
+    @np.errstate(invalid="ignore", over="ignore")
     def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
         """Merge: deviations from the common mean are those from the own, and the means' own."""
         counts, nulls, means, squares = (np.asarray(tensor.to_numpy(state)) for state in states)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import numbers
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+import numpy as np
 
 from raycompat._surface import era
 from raycompat._surface.modules import names_of
@@ -105,6 +108,44 @@ _FIXED: dict[str, Any] = {
 }
 
 
+#: The settings that are whole numbers, with the least ones that are possible.
+_LEAST = {
+    "target_max_block_size": 1,
+    "target_min_block_size": 1,
+    "read_op_min_num_blocks": 1,
+    "max_errored_blocks": -1,
+}
+
+#: The settings that are true or false.
+_SWITCHES = {
+    "enable_progress_bars",
+    "enable_arrow_backed_pandas_conversion",
+    "raise_original_map_exception",
+}
+
+
+def _whole_number(name: str, value: Any) -> int:
+    if value is None and name == "target_max_block_size":
+        raise UnsupportedRayFeatureError(
+            f"DataContext.{name} = None",
+            "tasks stream their output in blocks of a limited size",
+            "set a large number of bytes, 2**40 for example",
+        )
+    if isinstance(value, float) and value.is_integer():  # 1e9, say
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"DataContext.{name} = {value!r}: expected a whole number.")
+    if value < _LEAST[name]:
+        raise ValueError(f"DataContext.{name} = {value!r}: expected {_LEAST[name]} or more.")
+    return int(value)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if isinstance(value, numbers.Integral | np.bool_) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"DataContext.{name} = {value!r}: expected True or False.")
+
+
 @dataclass
 class DataContext:
     """Settings of the data sets of this process; each data set keeps a copy.
@@ -172,6 +213,12 @@ class DataContext:
                 f"it changes results or errors, and is always {_FIXED[name]!r} here",
                 f"the settings here are {', '.join(settings)}",
             )
+        if name in _LEAST:
+            value = _whole_number(name, value)
+        elif name in _SWITCHES:
+            value = _truth(name, value)
+        elif name == "execution_options" and not isinstance(value, ExecutionOptions):
+            raise TypeError(f"DataContext.{name} = {value!r}: expected an ExecutionOptions.")
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:

@@ -229,7 +229,8 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Numbers and booleans have count, mean, min, max, std, the median, and the percentages of missing
         values and zeros; times have count, min, max and the percentage of missing values; other columns
-        have count, that percentage, and the ten most frequent values.
+        have count, that percentage, and the ten most frequent values. Structs, maps and tensors, and
+        lists of them, have no most frequent values.
 
         Parameters
         ----------
@@ -243,6 +244,8 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         ------
         ValueError
             When a column does not exist.
+        TypeError
+            When `columns` is a text.
 
         Examples
         --------
@@ -256,6 +259,10 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         Ray source: ``Dataset.summary``, 2.60.0. Differs from Ray: the median and the most frequent
         values are exact.
         """
+        if isinstance(columns, str):
+            raise TypeError(
+                f"summary(columns={columns!r}): expected a list of names, [{columns!r}]."
+            )
         schema = self.schema()
         base = pa.schema([]) if schema is None else schema.base_schema
         if columns is not None:

@@ -497,11 +497,25 @@ def _take_error(future: Future[Any]) -> None:
 
 def _budget(context: DataContext) -> Budget:
     options = context.execution_options
+    options.validate()
     limits, excluded = options.resource_limits, options.exclude_resources
     resources = ray.cluster_resources()
-    num_cpus = min(limits.cpu, resources.get("CPU", 1.0)) if limits.cpu else 0.0
-    num_cpus = max(num_cpus - excluded.cpu, 0.0) or resources.get("CPU", 1.0)
+    present = resources.get("CPU", 1.0)
+    num_cpus = min(limits.cpu, present) - excluded.cpu
+    if num_cpus <= 0:
+        _warn_of_no_cpu(present, limits.cpu, excluded.cpu)
+        num_cpus = 1.0
     if limits.object_store_memory != math.inf:
         return Budget(num_cpus, limits.object_store_memory)
     store = resources.get("object_store_memory", 2**30) - excluded.object_store_memory
     return Budget(num_cpus, max(store, 0) * _SHARE_OF_STORE, context.target_max_block_size)
+
+
+@functools.cache
+def _warn_of_no_cpu(present: float, limit: float, excluded: float) -> None:
+    """Say once that an execution has no CPU."""
+    _logger.warning(
+        "No CPU is left for data sets: the cluster has %s, resource_limits allows %s, and "
+        "exclude_resources takes %s. Their tasks run on one CPU. Raise the limit, or exclude fewer.",
+        *(f"{each:g}" for each in (present, limit, excluded)),
+    )

@@ -14,6 +14,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 #: Decimal places to which amounts of CPUs and GPUs are compared and shown.
 _PLACES = 5
 
+#: The resources, in the order of the amounts.
+_NAMES = ("cpu", "gpu", "object_store_memory", "memory")
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -40,8 +43,8 @@ class ExecutionResources:
 
     Notes
     -----
-    Ray source: ``ray.data.ExecutionResources``, 2.60.0. Differs from Ray: ``gpu`` and ``memory`` limit
-    nothing; tasks wait for them as all tasks do.
+    Ray source: ``ray.data.ExecutionResources``, 2.60.0. Differs from Ray: tasks that ask for GPUs or
+    memory cannot be limited to less of it than the cluster has.
     """
 
     _cpu: float | None
@@ -434,6 +437,19 @@ def _with_unit(num_bytes: float) -> str:
     return f"{value:.1f}{_UNITS[-1]}"
 
 
+def _as_resources(name: str, value: Any) -> ExecutionResources:
+    """Return the amounts of an option that was given as such, as a dictionary, or as None."""
+    if value is None:
+        return ExecutionResources()
+    if isinstance(value, Mapping):
+        return ExecutionResources.from_resource_dict(value)
+    if not isinstance(value, ExecutionResources):
+        raise TypeError(
+            f"{name}={value!r}: expected ExecutionResources, for example ExecutionResources(cpu=2)."
+        )
+    return value
+
+
 class ExecutionOptions:
     """The limits with which plans are executed.
 
@@ -483,12 +499,6 @@ class ExecutionOptions:
         verbose_progress: bool | None = None,
         label_selector: dict[str, str] | None = None,
     ) -> None:
-        if label_selector is not None:
-            raise UnsupportedRayFeatureError(
-                "ExecutionOptions(label_selector=...)",
-                "the tasks of one data set may have different labels",
-                "pass label_selector to map_batches and to the functions that read",
-            )
         self.resource_limits = resource_limits or ExecutionResources.inf()
         self.exclude_resources = exclude_resources or ExecutionResources.zero()
         self.preserve_order = preserve_order
@@ -499,9 +509,15 @@ class ExecutionOptions:
         self.locality_with_output: bool | list[str] = False
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "label_selector" and value is not None:
+            raise UnsupportedRayFeatureError(
+                "ExecutionOptions.label_selector",
+                "the tasks of one data set may have different labels",
+                "pass label_selector to map_batches and to the functions that read",
+            )
+        if name in ("resource_limits", "exclude_resources"):
+            value = _as_resources(name, value)
         if name == "resource_limits":
-            if isinstance(value, Mapping):
-                value = ExecutionResources.from_resource_dict(value)
             value = value._as_limits()
         super().__setattr__(name, value)
 
@@ -532,7 +548,7 @@ class ExecutionOptions:
         Raises
         ------
         ValueError
-            When a resource has a limit and is also excluded.
+            When a resource has a limit and is also excluded, or an amount is negative or NaN.
 
         Examples
         --------
@@ -540,6 +556,10 @@ class ExecutionOptions:
         ...     exclude_resources=ray.data.ExecutionResources(cpu=1)
         ... ).validate()
         """
+        for option in ("resource_limits", "exclude_resources"):
+            for name, value in zip(_NAMES, getattr(self, option)._amounts, strict=True):
+                if not value >= 0:  # also for NaN
+                    raise ValueError(f"{option} has {name}={value}: expected 0 or more.")
         for name in ("cpu", "gpu", "object_store_memory"):
             limit, excluded = (
                 getattr(each, name) for each in (self.resource_limits, self.exclude_resources)

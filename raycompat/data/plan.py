@@ -34,6 +34,7 @@ from raycompat.data.operators import (
     UnionOperator,
 )
 from raycompat.data.transform import Step, Transform
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 _TASKS = TaskPoolStrategy()
 
@@ -215,9 +216,29 @@ def _first_rows(num_rows: int, table: Any) -> Any:
     return table.slice(0, num_rows)
 
 
+def _refuse_limits(name: str, fixed: Mapping[str, Any], context: DataContext) -> None:
+    """Raise an error where limits leave less GPUs or memory than the cluster has to tasks that ask."""
+    limits = context.execution_options
+    for option, resource, key in (("num_gpus", "gpu", "GPU"), ("memory", "memory", "memory")):
+        if not fixed.get(option):
+            continue
+        limit, excluded = (
+            getattr(each, resource) for each in (limits.resource_limits, limits.exclude_resources)
+        )
+        present = ray.cluster_resources().get(key, 0.0)
+        if min(limit, present) - excluded < present:
+            raise UnsupportedRayFeatureError(
+                f"A limit of {resource} in ExecutionOptions, for {name} with {option}={fixed[option]}",
+                f"executions can only be limited in CPUs and object_store_memory, not in {resource}",
+                "remove the limit, and pass concurrency to the method to say how many tasks or actors "
+                "run at a time",
+            )
+
+
 def _map(node: Map, context: DataContext, execution: int) -> Operator:
     transform = ray.put(Transform(node.steps, context.target_max_block_size, execution))
     fixed, of_each = options.split(node.remote_args)
+    _refuse_limits(node.name, fixed, context)
     if isinstance(node.compute, ActorPoolStrategy):
         retries = {"max_restarts": 4, "max_task_retries": 4}
 
@@ -244,6 +265,7 @@ def _map(node: Map, context: DataContext, execution: int) -> Operator:
 def _read(node: Read, context: DataContext, execution: int) -> Operator:
     transform = ray.put(Transform(node.steps, context.target_max_block_size, execution))
     fixed, of_each = options.split(node.remote_args)
+    _refuse_limits(node.name, fixed, context)
     function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
     calls = [
         functools.partial(function.remote, each, transform, number)

@@ -1041,7 +1041,7 @@ def read_avro(
     Raises
     ------
     ImportError
-        When executed, if fastavro is not installed.
+        When fastavro is not installed.
     FileNotFoundError
         When a path names nothing.
     ValueError
@@ -1149,7 +1149,7 @@ def read_audio(
     Raises
     ------
     ImportError
-        When executed, if soundfile is not installed.
+        When soundfile is not installed.
     FileNotFoundError
         When a path names nothing.
     ValueError

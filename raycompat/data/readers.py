@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import io
 import itertools
 import posixpath
@@ -324,16 +325,27 @@ class Image:
         yield pa.table({"image": tensor.from_list([np.asarray(image)])})
 
 
+def _imported(function: str, library: str) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise ImportError(f"{function} needs {library}: pip install {library}") from error
+
+
 @dataclass(frozen=True)
 class Avro:
     """Records of Avro files, by fastavro."""
 
+    def __post_init__(self) -> None:
+        self._library()  # so that the call fails, and not a task
+
+    @staticmethod
+    def _library() -> Any:
+        return _imported("read_avro", "fastavro")
+
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield tables."""
-        try:
-            import fastavro
-        except ImportError as error:
-            raise ImportError("read_avro needs fastavro: pip install fastavro") from error
+        fastavro = self._library()
         with _opened(filesystem, path, opening) as stream:
             records = iter(fastavro.reader(stream))
             while rows := list(itertools.islice(records, _ROWS)):
@@ -344,12 +356,16 @@ class Avro:
 class Audio:
     """Sound, by soundfile: an array of (channels, samples) for each file."""
 
+    def __post_init__(self) -> None:
+        self._library()
+
+    @staticmethod
+    def _library() -> Any:
+        return _imported("read_audio", "soundfile")
+
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield one row."""
-        try:
-            import soundfile
-        except ImportError as error:
-            raise ImportError("read_audio needs soundfile: pip install soundfile") from error
+        soundfile = self._library()
         with _opened(filesystem, path, opening) as stream:
             data = io.BytesIO(stream.read())
         samples, rate = soundfile.read(data, dtype="float32", always_2d=True)

@@ -72,8 +72,16 @@ def aggregations(
         return _of_numbers(field.name)
     if type_.is_temporal_type() and not pa.types.is_duration(field.type):
         return _of_times(field.name)
-    has_frequent = not (type_.is_struct_type() or type_.is_map_type())
+    has_frequent = _has_frequent(field.type)
     return _of_others(field.name) if has_frequent else _of_others(field.name)[:2]
+
+
+def _has_frequent(kind: pa.DataType) -> bool:
+    """Return whether equal values of a type can be counted."""
+    while DataType.from_arrow(kind).is_list_type():
+        kind = kind.value_type
+    type_ = DataType.from_arrow(kind)
+    return not (type_.is_struct_type() or type_.is_map_type() or type_.is_tensor_type())
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import datetime
 import importlib.util
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -78,6 +79,7 @@ def test_every_type_has_a_summary(cluster):
         "bool": [True, False],
         "list": [[1, 2], [3]],
         "struct": [{"a": 1}] * 2,
+        "structs": [[{"a": 1}], []],
         "bytes": [b"x", b"y"],
         "null": pa.nulls(2),
     }
@@ -86,6 +88,18 @@ def test_every_type_has_a_summary(cluster):
     assert found["time"]["missing_pct"] == 50 and found["null"]["missing_pct"] == 100
     assert found["date"]["min"] == day and found["bool"]["mean"] == 0.5
     assert found["list"]["approx_topk[0]"]["count"] == 1
+
+
+def test_tensors_have_no_frequent_values(cluster):
+    same = ray.data.range_tensor(4, shape=(2, 2)).summary().statistics["data"]
+    assert same == {"count": 4, "missing_pct": 0}
+    other = ray.data.from_items([{"t": np.zeros((size, 2))} for size in (1, 2)])
+    assert other.summary().statistics["t"] == {"count": 2, "missing_pct": 0}
+
+
+def test_columns_are_a_list(people):
+    with pytest.raises(TypeError, match=r"expected a list of names, \['age'\]"):
+        people.summary(columns="age")
 
 
 def test_a_data_set_without_columns(cluster):
@@ -101,4 +115,4 @@ def test_a_library_is_missing(cluster, tmp_path, function, library, name):
         pytest.skip(f"{library} is installed")
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(ImportError, match=f"pip install {library}"):
-        getattr(ray.data, function)(str(tmp_path / name)).take_all()
+        getattr(ray.data, function)(str(tmp_path / name))

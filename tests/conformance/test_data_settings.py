@@ -77,6 +77,19 @@ def test_excluded_resources_are_left_to_others(data, resources):
         assert data.range(20, override_num_blocks=4).map(lambda row: row).count() == 20
 
 
+@pytest.mark.parametrize("cpu", [4, 100])
+def test_a_data_set_runs_when_all_cpus_are_excluded(data, resources, cpu):
+    options = data.ExecutionOptions(exclude_resources=resources(cpu=cpu))
+    with setting(data, execution_options=options):
+        assert data.range(4, override_num_blocks=2).map(lambda row: row).count() == 4
+
+
+def test_a_limit_and_an_exclusion_of_one_resource(data, resources):
+    options = data.ExecutionOptions(resources(cpu=2), resources(cpu=2))
+    with setting(data, execution_options=options), pytest.raises(ValueError, match="cpu"):
+        data.range(4).map(lambda row: row).take_all()
+
+
 def test_settings_of_a_block_of_code(data):
     before = data.DataContext.get_current()
     with setting(data, target_max_block_size=10**6) as context:

@@ -148,3 +148,11 @@ def test_nan_in_lists_is_one_value_across_blocks():
     assert len(aggregated(aggregate.Unique("v"), values, ids=IN_BLOCKS)) == 2
     assert aggregated(aggregate.ValueCounter("v"), values, ids=IN_BLOCKS)["counts"] == [3, 1]
     assert aggregated(aggregate.ApproximateTopK("v", 1), values, ids=IN_BLOCKS)[0]["count"] == 3
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("values", [[np.inf, 1.0], [1.0, -np.inf, np.inf], [1e200, -1e200]])
+def test_a_deviation_without_bound_gives_no_warning(values):
+    found = aggregated(aggregate.Std("v", ddof=0), values, ids=list(range(len(values))))
+    assert not np.isfinite(found)
+    assert not np.isfinite(aggregated(aggregate.Std("v", ddof=0), values))
