@@ -5,6 +5,7 @@ All tables are bounded: long curves are thinned; old experiments and curves of o
 
 from __future__ import annotations
 
+import math
 import time
 from array import array
 from collections import OrderedDict
@@ -82,10 +83,16 @@ class Experiment:
     figures: dict[str, None] = field(default_factory=dict)
     version: int = 0
 
+    def rank(self, value: float | None) -> tuple[bool, float]:
+        """Return what to sort trials by for the best first; NaN and None are last."""
+        if value is None or math.isnan(value):
+            return True, 0.0
+        return False, value if self.mode == "min" else -value
+
     def best(self, figure: str) -> list[Trial]:
-        """Return the trials that have a figure, the best first."""
+        """Return the trials that have a figure, the best first; those where it is NaN are last."""
         found = [trial for trial in self.trials.values() if figure in trial.figures]
-        return sorted(found, key=lambda t: t.figures[figure], reverse=self.mode != "min")
+        return sorted(found, key=lambda trial: self.rank(trial.figures[figure]))
 
 
 class Experiments:

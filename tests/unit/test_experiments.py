@@ -13,6 +13,7 @@ from raycompat._messages.watching import Tracked
 from raycompat._protocol import tracked
 from raycompat._scheduler import experiments
 from raycompat._scheduler.experiments import Curve, Experiments
+from raycompat._scheduler.pages import experiments as pages
 from raycompat._scheduler.pages.experiments import Axis
 from raycompat.util import tracking
 
@@ -47,6 +48,34 @@ def test_trials_are_ordered_by_the_figure_and_the_mode(kept):
     assert [trial.name for trial in smallest.best("score")] == ["y", "z", "x"]
     assert smallest.trials["without"].parameters == {"lr": 0.1}
     assert smallest.version == 4
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("min", "ywxz"), ("max", "xwyz")])
+def test_trials_whose_figure_is_nan_are_last(kept, mode, expected):
+    experiment = kept.add("a", mode)
+    for trial, score in zip("xzyw", (3.0, math.nan, 1.0, 2.0), strict=True):
+        report(kept.table, "a", trial, 1, score=score)
+    enter(kept.table, (tracked.TRIAL, "a", "without", "PENDING", {}, ""))
+    assert "".join(trial.name for trial in experiment.best("score")) == expected
+    page = pages.Experiments(SimpleNamespace(experiments=kept.table))
+    page.update()
+    rows = page._rows()
+    assert [row["name"] for row in rows] == [*expected, "without"]
+    assert [row["best"] for row in rows] == ["\u2605", "", "", "", ""]
+
+
+def test_a_trial_whose_figure_is_nan_is_not_the_best(kept):
+    kept.add("a")
+    report(kept.table, "a", "x", 1, score=math.nan)
+    page = pages.Experiments(SimpleNamespace(experiments=kept.table))
+    page.update()
+    assert [row["best"] for row in page._rows()] == [""]
+
+
+def test_an_axis_has_no_height_for_nan():
+    axis = Axis("loss", [math.nan, 1.0, 3.0])
+    assert math.isnan(axis.heights[0]) and axis.heights[1:] == [0.0, 1.0]
+    assert [text for _, text in axis.marks] == ["1", "3"]
 
 
 def test_a_job_that_ends_ends_its_experiments(kept):

@@ -158,7 +158,7 @@ class Experiments:
             select.value = value
 
     def _rows(self) -> list[Row]:
-        """Return a row for each trial: the best first, those without the figure last."""
+        """Return a row for each trial: the best first, those without the figure, or with NaN, last."""
         name, experiment, other = (
             self._figure.value,
             self._all.get(self._chosen.value),
@@ -166,6 +166,14 @@ class Experiments:
         )
         if experiment is None:
             return []
+
+        def ranked(pair: tuple[Experiment, Trial]) -> tuple[bool, float]:
+            return experiment.rank(pair[1].figures.get(name))
+
+        shown = (each for each in (experiment, other) if each is not None)
+        trials = sorted(
+            ((each, trial) for each in shown for trial in each.trials.values()), key=ranked
+        )
         rows = [
             {
                 "best": "",
@@ -181,13 +189,10 @@ class Experiments:
                 "traceback": trial.error,
                 "is_failed": trial.state == "ERROR",
             }
-            for each in (experiment, other)
-            if each is not None
-            for trial in each.trials.values()
+            for each, trial in trials
         ]
-        sign = 1 if experiment.mode == "min" else -1
-        rows.sort(key=lambda row: math.inf if row["score"] is None else sign * row["score"])
-        if rows and rows[0]["score"] is not None:
+        is_last, _ = ranked(trials[0]) if trials else (True, 0.0)
+        if not is_last:
             rows[0]["best"] = _STAR
         return rows
 
@@ -344,7 +349,7 @@ class Axis:
 
     def __init__(self, title: str, values: Sequence[Any]) -> None:
         self.title = title
-        there = [value for value in values if value is not None]
+        there = [value for value in values if value is not None and value == value]
         self.differs = len(set(map(str, there))) > 1
         if all(isinstance(value, (int, float)) for value in there):
             low, high = min(there, default=0.0), max(there, default=0.0)
