@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.episode import EpisodeRecord
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,24 @@ class EndedEpisode:
         In steps of the environment.
     agents : tuple of AgentReturn
         Empty for an environment of one agent.
+    record : EpisodeRecord, optional
+        What callbacks have left, where they see episodes.
     """
 
     value: float
     length: int
     agents: tuple[AgentReturn, ...] = ()
+    record: EpisodeRecord | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def custom_metrics(self) -> dict[str, Any]:
+        """The metrics that callbacks have set."""
+        return {} if self.record is None else self.record.custom_metrics
+
+    @property
+    def hist_data(self) -> dict[str, list[Any]]:
+        """The lists that callbacks have set."""
+        return {} if self.record is None else self.record.hist_data
 
     @property
     def episode_reward(self) -> float:

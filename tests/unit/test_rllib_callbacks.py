@@ -1,10 +1,18 @@
 """Callbacks of episodes: what they see in a runner, and what they leave for results."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from raycompat._old.rllib.execution import WorkersOfPlan
+from raycompat._old.rllib.workers import (
+    FRAGMENT,
+    WorkerOfProgram,
+    collect_metrics,
+    summarize_episodes,
+)
 from raycompat._surface.missing import MissingName
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
@@ -41,14 +49,14 @@ class Count:
         return observation, 0.5, self.place == 3, False, {"place": self.place}
 
 
-def runner_with(*hooks, num_envs=1):
+def runner_with(*hooks, num_envs=1, env_class=Count):
     heads = (Head("policy", 2), Head("value", 1))
     network = NetworkSpec((1,), heads)
-    env = Count({})
+    env = env_class({})
     plan = PolicyPlan(StochasticPolicy, network, env.observation_space, env.action_space)
     spec = EnvRunnerSpec(
-        Count,
-        "Count",
+        env_class,
+        env_class.__name__,
         {},
         num_envs,
         0,
@@ -228,3 +236,82 @@ def test_callbacks_see_the_steps_that_go_into_a_sample():
     assert [record.custom_metrics for record in sample.left.records] == [{"batches": 1}]
     runner.sample(2)
     assert seen[2] == ("agent0", "default_policy", [1.0, 2.0], [False, True])
+
+
+def test_metrics_of_callbacks_are_in_the_metrics_that_programs_collect():
+    class Number(RLlibCallback):
+        num_episodes = 0
+
+        def on_episode_end(self, *, episode, **kwargs):
+            Number.num_episodes += 1
+            episode.custom_metrics["number"] = Number.num_episodes
+            episode.hist_data["twice"] = [2 * Number.num_episodes]
+
+    runner, state = runner_with(Number())
+    runner.set_state(state)
+    worker = WorkerOfProgram(runner, fragment=9)
+    worker.sample()
+    found = collect_metrics(worker)
+    assert found["custom_metrics"] == {"number_mean": 2.0, "number_min": 1.0, "number_max": 3.0}
+    assert found["hist_stats"]["twice"] == [2, 4, 6]
+    assert found["hist_stats"]["episode_reward"] == [1.5] * 3
+    worker.sample()
+    found = collect_metrics(worker, keep_custom_metrics=True)
+    assert found["custom_metrics"] == {"number": [4, 5, 6]}
+    worker.sample()
+    episodes = worker.get_metrics()
+    assert [each.custom_metrics for each in episodes] == [
+        {"number": 7},
+        {"number": 8},
+        {"number": 9},
+    ]
+    assert summarize_episodes(episodes)["custom_metrics"]["number_max"] == 9.0
+
+
+def test_episodes_without_callbacks_have_no_metrics():
+    runner, state = runner_with()
+    runner.set_state(state)
+    worker = WorkerOfProgram(runner, fragment=3)
+    worker.sample()
+    (episode,) = worker.get_metrics()
+    assert (episode.custom_metrics, episode.hist_data) == ({}, {})
+    assert summarize_episodes([episode], keep_custom_metrics=True)["custom_metrics"] == {}
+
+
+@pytest.mark.parametrize(("horizon", "expected"), [(None, 200), (5, 5)])
+def test_a_sample_of_an_evaluation_ends_where_the_environment_does_not(caplog, horizon, expected):
+    class Endless(Count):
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.5, False, False, {}
+
+    runner, state = runner_with(env_class=Endless)
+    runner.set_state(state)
+    runner.spec = replace(runner.spec, horizon=horizon)
+    worker = WorkerOfProgram(runner, fragment=2, is_evaluation=True)
+    assert worker.sample().count == expected
+    assert worker.get_metrics() == []
+    (record,) = caplog.records
+    assert f"'Endless' ended within {expected} steps" in record.message
+    assert "set the option 'horizon'" in record.message
+
+
+def test_a_sample_of_an_evaluation_is_one_episode(caplog):
+    runner, state = runner_with()
+    runner.set_state(state)
+    worker = WorkerOfProgram(runner, fragment=1, is_evaluation=True)
+    assert [worker.sample().count, worker.sample().count] == [3, 3]
+    assert not caplog.records
+
+
+def test_a_plan_and_a_worker_have_the_same_fragment_by_default():
+    asked = []
+    algorithm = SimpleNamespace(
+        config=SimpleNamespace(rollout_fragment_length="auto", num_envs_per_env_runner=3),
+        env_runner_group=["a", "b"],
+        sample=lambda num_steps: asked.append(num_steps) or [],
+    )
+    assert WorkersOfPlan(algorithm).batches(together=False) == []
+    assert asked == [FRAGMENT * 3 * 2]
+    runner, state = runner_with()
+    runner.set_state(state)
+    assert WorkerOfProgram(runner).sample().count == FRAGMENT

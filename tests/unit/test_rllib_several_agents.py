@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces
 
 from raycompat.rllib.acting import PolicyPlan
+from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.env.agent_groups import GroupedAgents
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv, call_mapping, make_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
@@ -284,3 +285,14 @@ def test_returns_are_of_agents_modules_and_policies():
     assert found["policy_reward_mean"] == {"left": 1.0, "right": 2.5}
     assert found["policy_reward_max"] == {"left": 1.0, "right": 3.0}
     assert describe_agents([EndedEpisode(1.0, 1)]) == {}
+
+
+def test_an_episode_of_several_agents_has_what_callbacks_have_left():
+    class Length(RLlibCallback):
+        def on_episode_end(self, *, episode, **kwargs):
+            episode.custom_metrics["length"] = len(episode)
+
+    env = Script({"a": 1}, [({"a": 2}, {"a": 1.0}, {}, {}), ({}, {}, {"__all__": True}, {})])
+    runner, state = runner_of(env, make_hooks=lambda: [Length()])
+    (episode,) = runner.sample(2, state).episodes
+    assert episode.custom_metrics == {"length": 2}

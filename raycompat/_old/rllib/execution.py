@@ -24,6 +24,7 @@ from raycompat._old.rllib.sample_batch import (
     columns_of_batch,
     concat_samples,
 )
+from raycompat._old.rllib.workers import FRAGMENT
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import Agent, defaults_of_trainers
 from raycompat.rllib.algorithms.a3c import ActorCriticLearner
@@ -39,8 +40,6 @@ from raycompat.util.iter_metrics import MetricsContext, SharedMetrics
 
 STEPS_SAMPLED_COUNTER = "num_steps_sampled"
 STEPS_TRAINED_COUNTER = "num_steps_trained"
-#: Steps of each environment in a sample, where the options say "auto".
-_FRAGMENT = 200
 
 
 class WorkersOfPlan:
@@ -72,7 +71,7 @@ class WorkersOfPlan:
         """Let all runners sample, and return a batch of each, or one of all."""
         algorithm = self.algorithm
         given = algorithm.config.rollout_fragment_length
-        fragment = _FRAGMENT if isinstance(given, str) else given
+        fragment = FRAGMENT if isinstance(given, str) else given
         num_envs = algorithm.config.num_envs_per_env_runner
         samples = algorithm.sample(fragment * num_envs * len(algorithm.env_runner_group))
         found = [self._batch(sample) for sample in samples]

@@ -6,6 +6,7 @@ Functions that programs give to ``foreach_worker``, and evaluations of programs,
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,12 +17,18 @@ from raycompat.rllib.acting import ActingPolicy, PolicyPlan
 from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
+from raycompat.rllib.env.episode import describe_records
 from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, Runner
 from raycompat.rllib.fixed_policies import is_rule
 from raycompat.rllib.results import EndedEpisode, describe, describe_agents
 
 #: Steps of each environment in a sample, where the options say "auto".
-_FRAGMENT = 200
+FRAGMENT = 200
+
+#: Fragments after which a sample of an evaluation ends without an episode, where there is no horizon.
+_MOST_FRAGMENTS = 100
+
+logger = logging.getLogger(__name__)
 
 
 class WorkerOfProgram:
@@ -41,7 +48,7 @@ class WorkerOfProgram:
     def __init__(
         self,
         runner: Runner,
-        fragment: int = _FRAGMENT,
+        fragment: int = FRAGMENT,
         is_evaluation: bool = False,
         explores: bool = True,
     ) -> None:
@@ -65,13 +72,30 @@ class WorkerOfProgram:
         Returns
         -------
         SampleBatch, or MultiAgentBatch of an environment of several agents
+
+        Notes
+        -----
+        A sample of an evaluation ends with an episode; without one, after ``horizon`` steps, or after
+        100 fragments where the options have no horizon. It then logs a warning, and the next sample
+        goes on with the episode.
         """
         draws = self._explores if explore is None else explore
         if not self._is_evaluation:
             return self._batch(self._fragment, draws)
         batches, ended = [], len(self._runner.metrics)
-        while len(self._runner.metrics) == ended:
+        most = self._runner.spec.horizon or _MOST_FRAGMENTS * self._fragment
+        for _ in range(most):
             batches.append(self._batch(1, draws))
+            if len(self._runner.metrics) > ended:
+                break
+        else:
+            logger.warning(
+                "No episode of the environment %r ended within %d steps of an evaluation's sample. "
+                "The sample ends without one. Expected an environment that says when an episode is "
+                "over: let its step() do so, or set the option 'horizon'.",
+                self._runner.spec.described,
+                most,
+            )
         return concat_samples(batches)
 
     def _batch(self, num_steps: int, explore: bool) -> Any:
@@ -323,7 +347,8 @@ def _spec_of(
 def _episodes_of(local: Any, remotes: Any, timeout_s: float) -> list[EndedEpisode]:
     found = [] if local is None else list(local.get_metrics())
     calls = [each.get_metrics.remote() for each in remotes or ()]
-    return found + [episode for each in ray.get(calls, timeout=timeout_s) for episode in each]
+    answers = ray.get(calls, timeout=timeout_s) if calls else []
+    return found + [episode for each in answers for episode in each]
 
 
 def collect_episodes(
@@ -379,10 +404,12 @@ def summarize_episodes(
         What `collect_episodes` returned.
     new_episodes : list, optional
         Those that are counted as the iteration's. Default: all.
-    keep_custom_metrics : bool
-        Has no effect: metrics of callbacks are in the results of the algorithm.
+    keep_custom_metrics : bool, default False
+        ``custom_metrics`` has the values of all episodes, in place of mean, minimum and maximum.
     """
     described, of_agents = describe(episodes), describe_agents(episodes)
+    records = [each.record for each in episodes if each.record is not None]
+    of_callbacks = describe_records(records, keep_custom_metrics)
     means = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
     return {
         **described,
@@ -393,8 +420,9 @@ def summarize_episodes(
         "episode_reward_max": described["episode_return_max"],
         "episodes_this_iter": len(episodes if new_episodes is None else new_episodes),
         **{name: of_agents.get(name, {}) for name in means},
-        "custom_metrics": {},
+        "custom_metrics": of_callbacks["custom_metrics"],
         "hist_stats": {
+            **of_callbacks["hist_stats"],
             "episode_reward": [each.value for each in episodes],
             "episode_lengths": [each.length for each in episodes],
         },
@@ -419,11 +447,12 @@ def collect_metrics(
     to_be_collected : optional
         Has no effect.
     timeout_seconds : float, default 180
-    keep_custom_metrics : bool
-        Has no effect.
+    keep_custom_metrics : bool, default False
+        See `summarize_episodes`.
     """
     found = collect_episodes(local_worker, remote_workers, timeout_seconds=timeout_seconds)
-    return summarize_episodes(found[0] if isinstance(found, tuple) else found)
+    episodes = found[0] if isinstance(found, tuple) else found
+    return summarize_episodes(episodes, keep_custom_metrics=keep_custom_metrics)
 
 
 __all__ = [

@@ -226,7 +226,9 @@ class EnvRunner(Runner):
             return None
         row.terminateds[place], row.truncateds[place] = terminated, truncated and not terminated
         row.finals[place] = observation
-        episode = EndedEpisode(float(self._returns[place]), int(self._lengths[place]))
+        record = None if self._watch is None else self._watch.record_of(place)
+        length = int(self._lengths[place])
+        episode = EndedEpisode(float(self._returns[place]), length, record=record)
         self._returns[place], self._lengths[place] = 0, 0
         self._raw[place] = self._reset(place)
         return episode

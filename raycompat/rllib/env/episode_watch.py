@@ -98,7 +98,12 @@ class EpisodeWatch:
         if episode.is_done:
             self._show_batches(place)
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
-            self._records.append(EpisodeRecord(episode.custom_metrics, episode.hist_data))
+            self._records.append(self.record_of(place))
+
+    def record_of(self, place: int) -> EpisodeRecord:
+        """Return what callbacks have left in the episode of an environment so far."""
+        episode = self._episodes[place]
+        return EpisodeRecord(episode.custom_metrics, episode.hist_data)
 
     @property
     def sees_batches(self) -> bool:

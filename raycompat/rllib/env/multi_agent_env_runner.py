@@ -469,7 +469,8 @@ class MultiAgentEnvRunner(Runner):
             for track in playing.tracks.values()
         )
         total = sum(each.value for each in agents)
-        self._ended.append(EndedEpisode(total, playing.length, agents))
+        record = None if self._watch is None else self._watch.record_of(place)
+        self._ended.append(EndedEpisode(total, playing.length, agents, record))
         try:
             self._begin(place, update=update)
         except EnvError:
