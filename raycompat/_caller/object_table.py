@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
@@ -325,11 +325,10 @@ class ObjectTable:
                     self._own_segment(entry)
             elif own_segment and isinstance(value, SegmentLink) and not _is_at(entry, value):
                 self._remove_segment(value)  # the call has failed in the meantime, or was run again
-            callbacks = tuple(entry.callbacks.items()) if entry.callbacks else ()
             if released:
                 self._release(released)
-        if callbacks:
-            self._call_back(entry, callbacks)
+        if entry.callbacks:
+            self._call_back(entry)
         if self._num_watching:
             with self._settled:
                 self._settled.notify_all()
@@ -380,16 +379,21 @@ class ObjectTable:
             del self.own[entry.key]
             self.own_bytes -= entry.value.size
 
-    def _call_back(
-        self, entry: Entry, callbacks: Sequence[tuple[Callable[[Entry], None], int]]
-    ) -> None:
-        for callback, number in callbacks:
-            for _ in range(number):
-                try:
-                    callback(entry)
-                except Exception:  # the other callbacks must run too
-                    logger.exception("raycompat could not report the end of %s", entry.key)
-        entry.callbacks = None
+    def _call_back(self, entry: Entry) -> None:
+        """Run each callback once, also if another thread settles the object at the same time."""
+        while True:
+            with interrupts.deferred():  # a callback that was taken is called
+                with self._lock:
+                    if not entry.callbacks:
+                        entry.callbacks = None
+                        return
+                    callback = next(iter(entry.callbacks))
+                    number = entry.callbacks.pop(callback)
+                for _ in range(number):
+                    try:
+                        callback(entry)
+                    except Exception:  # the other callbacks must run too
+                        logger.exception("raycompat could not report the end of %s", entry.key)
 
     def keep_alone(self, entry: Entry) -> None:
         """Let Dask forget a small value, or an error, that only this process knows."""

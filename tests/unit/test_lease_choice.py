@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+from _plugin_parts import RecordedDask
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,7 +130,7 @@ def test_requests_are_looked_at_again_when_a_reservation_ends():
     async def reserve() -> None:
         looked = asyncio.Event()
         parts = SimpleNamespace(
-            scheduler=None,
+            dask=RecordedDask([]),
             ledger=SimpleNamespace(fits_without=lambda *_: True),
             dispatcher=SimpleNamespace(soon=looked.set),
         )

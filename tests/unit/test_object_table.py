@@ -110,3 +110,29 @@ def test_an_interrupt_loses_no_dropped_reference(table, removed):
         assert removed == links, interruption.where
         assert not table.entries
         removed.clear()
+
+
+def test_a_callback_runs_once_when_two_threads_settle_an_object(table):
+    """An answer may come while the end of its process fails the calls without an answer."""
+    entry, called = table.add("key"), []
+
+    def first(entry):
+        other = threading.Thread(target=table.settle, args=(entry,), kwargs={"error": b"died"})
+        other.start()
+        other.join()
+        called.append("first")
+
+    table.when_settled(entry, first)
+    table.when_settled(entry, lambda entry: called.append("second"))
+    table.settle(entry, value=InlineValue(b""))
+    assert sorted(called) == ["first", "second"]
+
+
+def test_an_interrupt_loses_no_callback(table):
+    for number, interruption in enumerate(interruptions(step=1)):
+        entry, called = table.add(f"key-{number}"), []
+        for each in range(3):
+            table.when_settled(entry, lambda entry, each=each: called.append(each))
+        interruption.run(lambda: table.settle(entry, value=InlineValue(b"")))
+        table.settle(entry, value=InlineValue(b""))
+        assert called == [0, 1, 2], interruption.where

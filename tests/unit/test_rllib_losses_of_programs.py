@@ -14,7 +14,7 @@ from raycompat._old.rllib.action_distributions import (
     distribution_class,
 )
 from raycompat._old.rllib.algorithms import PG
-from raycompat._old.rllib.builders import build_policy_class, build_trainer, trainer_with
+from raycompat._old.rllib.builders import build_policy_class, trainer_with
 from raycompat._old.rllib.losses import learner_with
 from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
@@ -198,8 +198,6 @@ def test_algorithms_with_another_loss_refuse():
         made(policy).options(0)
     with pytest.raises(UnsupportedRayFeatureError, match="optimizer_fn"):
         PPOTFPolicy.with_updates(optimizer_fn=lambda *given: None)
-    with pytest.raises(UnsupportedRayFeatureError, match="execution_plan"):
-        build_trainer("Mine", execution_plan=lambda *given: None)
 
 
 def test_batches_keep_tensors():

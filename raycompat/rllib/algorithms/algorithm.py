@@ -592,8 +592,9 @@ class Algorithm(Trainable):
     def _cpus_of_evaluation(self, count: int) -> float:
         """Return how many CPUs each runner of an evaluation asks for: none where there is no room."""
         wanted = self.config.num_cpus_per_env_runner
-        has_room = count * wanted <= self._cpus_left()
-        return float(wanted) if has_room or self.config.custom_evaluation_function is None else 0.0
+        if not count or self.config.custom_evaluation_function is None:
+            return float(wanted)
+        return float(wanted) if count * wanted <= self._cpus_left() else 0.0
 
     def _evaluation_class(self) -> type[Any]:
         return MultiAgentEnvRunner if self.is_multi_agent else EnvRunner
