@@ -235,7 +235,7 @@ nightly: setup  ## run the long tests: 2,000 random programs, new ones each time
 
 # The same order of sets in each process makes a seed the same history.
 replay: setup  ## show a history of the simulated cluster step by step: make replay SEED=17, or RECORD=FILE
-	@test -n "$(SEED)$(RECORD)" || { echo "SEED is missing, for example: make replay SEED=17"; exit 1; }
+	@test -n "$(SEED)$(RECORD)" || { echo "SEED or RECORD is missing, for example: make replay SEED=17"; exit 1; }
 	PYTHONHASHSEED=0 .venv/bin/python tests/simulation/simulate.py $(if $(RECORD),--record $(RECORD),--replay $(SEED))
 
 chaos: setup  ## kill processes and nodes for two minutes and see that every value is right

@@ -124,10 +124,9 @@ class Recorder(distributed.SchedulerPlugin):
     def __init__(self, folder: str) -> None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.path = Path(folder) / f"scheduler-{time.time_ns()}-{os.getpid()}.record"
-        only_for_me = os.open(
-            self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
-        )  # it has names
-        self._file = os.fdopen(only_for_me, "wb", buffering=0)
+        # Only this user may read it: it has names.
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
         self._goes_on = True
         self._began = time.monotonic()
         self._packer = msgpack.Packer(default=lambda value: None)
@@ -208,7 +207,10 @@ class Recorder(distributed.SchedulerPlugin):
         self.note("client left", client=client)
 
     def recorded(self, kind: str, handlers: _Handlers) -> dict[str, Callable[..., Any]]:
-        """Return handlers that record each message, or request, before they handle it."""
+        """Return handlers that record each message, or request, before they handle it.
+
+        Handlers of what changes no state of the scheduler stay as they are.
+        """
         return {
             op: each if op in _NOT_NEEDED else self._recorded(kind, op, each)
             for op, each in handlers.items()

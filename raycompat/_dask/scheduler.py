@@ -43,7 +43,7 @@ _order = itertools.count()
 
 
 def is_our_client(client: str) -> bool:
-    """Return whether a client is a process of raycompat: `_dask_client.DaskClient` names it so."""
+    """Return whether a client is a process of raycompat: `client_class.DaskClient` names it so."""
     return client.startswith("DaskClient-")
 
 
@@ -405,7 +405,7 @@ class DaskScheduler:
                 logger.exception("A plugin of the scheduler could not handle the restart.")
 
     def forget_client(self, client: str) -> None:
-        """Release everything that a client wants which is only a name."""
+        """Forget a client that is only a name, and release what it wants."""
         if client in self._scheduler.clients:
             self._scheduler.remove_client(client)
 
