@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import raycompat as ray
-from raycompat.exceptions import RayActorError
+from raycompat.exceptions import RayActorError, RayTaskError
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._health import Health
 from raycompat.train._meetings import Meetings
@@ -37,13 +37,17 @@ class WorkersFailed(Exception):
     Parameters
     ----------
     failures : dict of int to Exception
-        Why, by rank.
+        Why, by rank. The attribute has the errors of the training function themselves, not as
+        `RayTaskError`; their tracebacks are in the text.
     group : WorkerGroup
         The workers, for where they were.
     """
 
     def __init__(self, failures: dict[int, Exception], group: WorkerGroup) -> None:
-        self.failures = failures
+        self.failures = {
+            rank: error.cause if isinstance(error, RayTaskError) else error
+            for rank, error in failures.items()
+        }
         self.text = "\n\n".join(
             f"{group.workers[rank]}: {error}" for rank, error in sorted(failures.items())
         )

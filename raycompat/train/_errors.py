@@ -23,7 +23,7 @@ class TrainingFailedError(RayError):
     ...     ).fit()
     ... except train.TrainingFailedError as error:
     ...     print(type(error).__name__, error.worker_failures)
-    WorkerGroupError {0: RayTaskError(ValueError)(ValueError('no rows'))}
+    WorkerGroupError {0: ValueError('no rows')}
 
     Notes
     -----
@@ -53,13 +53,12 @@ class WorkerGroupError(TrainingFailedError):
     ...     DataParallelTrainer(fail, run_config=run_config).fit()
     ... except train.WorkerGroupError as error:
     ...     for rank, cause in error.worker_failures.items():
-    ...         print(rank, isinstance(cause, ValueError), str(cause).splitlines()[-1])
-    0 True ValueError: no such file
+    ...         print(rank, repr(cause))
+    0 ValueError('no such file')
 
     Notes
     -----
-    Ray source: ``ray.train.WorkerGroupError``, 2.60.0. Differs: errors of the training function are of
-    the user's type.
+    Ray source: ``ray.train.WorkerGroupError``, 2.60.0. No known difference.
     """
 
     def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:

@@ -61,5 +61,11 @@ EXPR_PARAM_FILE = "params.json"
 EXPR_PARAM_PICKLE_FILE = "params.pkl"
 EXPR_ERROR_FILE = "error.txt"
 EXPR_ERROR_PICKLE_FILE = "error.pkl"
+
+#: What reporters and the command line show of a trial by default.
+DEFAULT_EXPERIMENT_INFO_KEYS = ("trainable_name", EXPERIMENT_TAG, TRIAL_ID)
+DEFAULT_RESULT_KEYS = (TRAINING_ITERATION, TIME_TOTAL_S, MEAN_ACCURACY, MEAN_LOSS)
+DEBUG_METRICS = (TRIAL_ID, "experiment_id", DATE, TIMESTAMP, PID, HOSTNAME, NODE_IP, "config")
+
 #: Names of older Rays.
 __getattr__ = names_of(__name__)

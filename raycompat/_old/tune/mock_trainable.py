@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from raycompat.tune.registry import register_trainable
 from raycompat.tune.trainable import Trainable
+
+#: The name under which `register_mock_trainable` registers the class.
+MOCK_TRAINABLE_NAME = "mock_trainable"
 
 
 class MyTrainableClass(Trainable):
@@ -31,3 +35,8 @@ class MyTrainableClass(Trainable):
     def load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Continue from it."""
         self.timestep = checkpoint["timestep"]
+
+
+def register_mock_trainable() -> None:
+    """Let experiments name the class as `MOCK_TRAINABLE_NAME`."""
+    register_trainable(MOCK_TRAINABLE_NAME, MyTrainableClass)

@@ -46,6 +46,22 @@ def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, A
     return nested
 
 
+def unflatten_list_dict(flat: Mapping[str, Any], delimiter: str = "/") -> Any:
+    """Return the nested form of what `flatten_dict` returned with ``flatten_list``.
+
+    A level whose keys are 0, 1, ... becomes a list.
+    """
+    return _with_lists(unflatten_dict(flat, delimiter))
+
+
+def _with_lists(nested: Any) -> Any:
+    if not isinstance(nested, dict):
+        return nested
+    inner = {key: _with_lists(value) for key, value in nested.items()}
+    is_list = inner and list(inner) == [str(number) for number in range(len(inner))]
+    return list(inner.values()) if is_list else inner
+
+
 def merge_dicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the first with the second's values, level by level."""
     merged = dict(first)
