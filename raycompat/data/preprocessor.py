@@ -6,12 +6,26 @@ import abc
 import base64
 import enum
 import pickle
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import cloudpickle
 import pandas as pd
 
 if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
+
+
+#: Begins the bytes of a preprocessor.
+_MARK = b"CPKL:"
+
+
+class BatchFormat(enum.StrEnum):
+    """The formats in which a preprocessor can take batches."""
+
+    PANDAS = "pandas"
+    NUMPY = "numpy"
 
 
 class PreprocessorNotFittedException(RuntimeError):
@@ -34,7 +48,9 @@ class Preprocessor(abc.ABC):
 
     Examples
     --------
-    A preprocessor of your own states what it learns and how it changes a batch:
+    A preprocessor of your own states what it learns and how it changes a batch: a DataFrame in
+    ``_transform_pandas``, or a dict of arrays in ``_transform_numpy``. With both,
+    `preferred_batch_format` chooses.
 
     >>> from raycompat.data import Preprocessor
     >>> class Centre(Preprocessor):
@@ -102,6 +118,11 @@ class Preprocessor(abc.ABC):
         Preprocessor
             Itself.
         """
+        if self.fit_status() is Preprocessor.FitStatus.FITTED:
+            warnings.warn(
+                f"{type(self).__name__} was fitted before: fit() replaces what it has learned.",
+                stacklevel=2,
+            )
         if self._is_fittable:
             self._fit(ds)
         return self
@@ -149,9 +170,10 @@ class Preprocessor(abc.ABC):
             When it has to be fitted first.
         """
         self._require_fit()
+        function, batch_format = self._transformation()
         return ds.map_batches(
-            self._transform_pandas,
-            batch_format="pandas",
+            function,
+            batch_format=batch_format,
             batch_size=batch_size,
             num_cpus=num_cpus,
             memory=memory,
@@ -170,13 +192,33 @@ class Preprocessor(abc.ABC):
         {'x': array([0.5])}
         """
         self._require_fit()
-        from raycompat.data import block, frames
+        from raycompat.data import batch, block, frames
 
-        if isinstance(data, pd.DataFrame):
-            return self._transform_pandas(data.copy())
-        table = block.to_table(data)
-        made = block.to_table(self._transform_pandas(frames.to_pandas(table)))
+        function, wanted = self._transformation()
+        is_frame = isinstance(data, pd.DataFrame)
+        if is_frame and wanted == BatchFormat.PANDAS:
+            return function(data.copy())
+        made = block.to_table(function(batch.formatted(block.to_table(data), wanted)))
+        if is_frame:
+            return frames.to_pandas(made)
         return block.to_numpy(made) if isinstance(data, dict) else made
+
+    def _transformation(self) -> tuple[Callable[[Any], Any], str]:
+        """Return the method that transforms batches, and their format."""
+        formats = {
+            str(each): getattr(self, f"_transform_{each}")
+            for each in BatchFormat
+            if getattr(type(self), f"_transform_{each}")
+            is not getattr(Preprocessor, f"_transform_{each}")
+        }
+        if not formats:
+            raise NotImplementedError(
+                f"{type(self).__name__} defines neither _transform_pandas nor _transform_numpy: "
+                "define one of them."
+            )
+        preferred = str(self.preferred_batch_format())
+        chosen = preferred if preferred in formats else next(iter(formats))
+        return formats[chosen], chosen
 
     def _require_fit(self) -> None:
         status = self.fit_status()
@@ -188,8 +230,11 @@ class Preprocessor(abc.ABC):
     def _fit(self, ds: Dataset) -> None:
         raise NotImplementedError
 
-    @abc.abstractmethod
-    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame: ...
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
+        raise NotImplementedError
+
+    def _transform_numpy(self, np_data: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
 
     def has_stats(self) -> bool:
         """Return whether it has learned something."""
@@ -211,41 +256,67 @@ class Preprocessor(abc.ABC):
         """Return the columns that it writes."""
         return list(getattr(self, "output_columns", None) or self.get_input_columns())
 
-    @staticmethod
-    def preferred_batch_format() -> str:
-        """Return the format of the batches that it transforms.
+    @classmethod
+    def preferred_batch_format(cls) -> BatchFormat:
+        """Return the format of the batches that it transforms, if it can take several.
 
         Examples
         --------
-        >>> Centre.preferred_batch_format()
-        'pandas'
+        >>> Centre.preferred_batch_format().name
+        'PANDAS'
         """
-        return "pandas"
+        return BatchFormat.PANDAS
 
-    def serialize(self) -> str:
-        """Return it as text; see `deserialize`.
+    def serialize(self) -> bytes | str:
+        """Return it as bytes; one of your own class as text. See `deserialize`.
 
         Examples
         --------
         A fitted preprocessor goes with the model that was trained on its results:
 
-        >>> from raycompat.data import Preprocessor
         >>> from raycompat.data.preprocessors import MinMaxScaler
         >>> scaler = MinMaxScaler(["x"]).fit(ray.data.from_items([{"x": 0.0}, {"x": 10.0}]))
-        >>> text = scaler.serialize()
-        >>> Preprocessor.deserialize(text).stats_ == scaler.stats_
+        >>> stored = scaler.serialize()
+        >>> MinMaxScaler.deserialize(stored).stats_ == scaler.stats_
         True
         """
-        return base64.b64encode(pickle.dumps(self)).decode()
+        stored = cloudpickle.dumps(self)
+        is_ours = type(self).__module__.startswith(f"{__name__}s.")
+        return _MARK + stored if is_ours else base64.b64encode(stored).decode()
 
     @staticmethod
-    def deserialize(serialized: str) -> Preprocessor:
-        """Return the preprocessor from trusted text of `serialize`: the text can run code."""
-        loaded: Preprocessor = pickle.loads(base64.b64decode(serialized))
+    def deserialize(serialized: bytes | str) -> Preprocessor:
+        """Return the preprocessor from trusted data of `serialize`: the data can run code.
+
+        Raises
+        ------
+        ValueError
+            When the data is not from `serialize`.
+        """
+        try:
+            if isinstance(serialized, str):
+                stored = base64.b64decode(serialized)
+            else:
+                stored = serialized.removeprefix(_MARK)
+            loaded: Preprocessor = pickle.loads(stored)
+        except (ValueError, AttributeError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError(
+                f"{serialized[:40]!r}... is not a preprocessor: expected what serialize() has returned."
+                if isinstance(serialized, bytes | str)
+                else f"deserialize({serialized!r}): expected what serialize() has returned."
+            ) from error
         return loaded
 
+    #: What `repr` shows, in this order. By default the attributes in the order of their assignment.
+    _shown: ClassVar[tuple[str, ...]] = ()
+
     def __repr__(self) -> str:
-        given = ", ".join(
-            f"{name}={value!r}" for name, value in vars(self).items() if name[-1] != "_"
-        )
+        names = self._shown or [name for name in vars(self) if "_" not in (name[0], name[-1])]
+        values = ((name, getattr(self, name)) for name in names)
+        given = ", ".join(f"{name}={_text(value)}" for name, value in values)
         return f"{type(self).__name__}({given})"
+
+
+def _text(value: Any) -> str:
+    is_function = callable(value) and not isinstance(value, type)
+    return getattr(value, "__name__", repr(value)) if is_function else repr(value)

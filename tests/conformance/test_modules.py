@@ -8,7 +8,7 @@ import pytest
 PLACES = [
     ("train.v2.api.callback", "train", "UserCallback"),
     ("train.v2.api.config", "train", "CheckpointConfig FailureConfig RunConfig ScalingConfig"),
-    ("train.v2.api.data_parallel_trainer", "train.data_parallel_trainer", "DataParallelTrainer"),
+    ("train.v2.api.data_parallel_trainer", "train", "DataConfig RunConfig"),
     ("train.v2.api.exceptions", "train", "ControllerError TrainingFailedError WorkerGroupError"),
     ("train.v2.api.preemption", "train", "PreemptionInfo"),
     ("train.v2.api.report_config", "train", "CheckpointConsistencyMode CheckpointUploadMode"),

@@ -27,8 +27,6 @@ def counted(ds: Dataset, column: str, items: Callable[[Any], Iterable[Any]]) -> 
 
 def outputs(columns: Sequence[str], output_columns: Sequence[str] | None) -> list[str]:
     """Return the columns for the results; by default the columns themselves."""
-    if not columns:
-        raise ValueError("columns is empty: name at least one column.")
     if output_columns is None:
         return list(columns)
     if len(output_columns) != len(columns):

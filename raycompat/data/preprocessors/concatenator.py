@@ -81,6 +81,16 @@ class Concatenator(Preprocessor):
         """Return the column that it writes."""
         return [self.output_column_name]
 
+    def __repr__(self) -> str:
+        usual = {"output_column_name": "concat_out", "dtype": None}
+        usual |= {"raise_if_missing": False, "flatten": False}
+        given = [
+            f"{name}={value!r}"
+            for name, value in vars(self).items()
+            if name not in usual or value != usual[name]
+        ]
+        return f"Concatenator({', '.join(given)})"
+
 
 def _matrix(series: pd.Series) -> np.ndarray[Any, Any]:
     if series.dtype == object and len(series):
@@ -134,7 +144,7 @@ class Chain(Preprocessor):
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         for each in self.preprocessors:
-            df = each._transform_pandas(df)
+            df = each.transform_batch(df)
         return df
 
     def get_input_columns(self) -> list[str]:

@@ -31,13 +31,24 @@ def _numbers(
     for column in columns:
         counts = counted(ds, column, items)
         if any(not isinstance(item, tuple) and pd.isna(item) for item in counts):
-            raise ValueError(
-                f"Column {column!r} has missing values, which have no number. Fill them first, with "
-                "SimpleImputer for example."
-            )
+            raise _missing(column)
         found = sorted(item for item, _ in counts.most_common(limits.get(column)))
         stats[f"unique_values({column})"] = {item: number for number, item in enumerate(found)}
     return stats
+
+
+def _missing(column: str) -> ValueError:
+    return ValueError(
+        f"Column {column!r} has missing values, which have no number. Fill them first, with "
+        "SimpleImputer for example."
+    )
+
+
+def _require_values(values: pd.Series[Any], column: str) -> pd.Series[Any]:
+    """Return the values of a column; raise where one is missing."""
+    if values.isna().any():
+        raise _missing(column)
+    return values
 
 
 def _items(value: Any) -> list[Any]:
@@ -97,6 +108,7 @@ class OrdinalEncoder(Preprocessor):
         return df.assign(**{output: self._encoded(df[name], name) for name, output in names})
 
     def _encoded(self, values: pd.Series[Any], column: str) -> pd.Series[Any]:
+        _require_values(values, column)
         numbers = self.stats_[f"unique_values({column})"]
         if not any(map(_is_list, values)):
             return values.map(numbers)
@@ -140,7 +152,8 @@ class LabelEncoder(Preprocessor):
         return found
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        return df.assign(**{self.output_column: df[self.label_column].map(self._labels())})
+        labels = _require_values(df[self.label_column], self.label_column)
+        return df.assign(**{self.output_column: labels.map(self._labels())})
 
     def inverse_transform(self, ds: Dataset) -> Dataset:
         """Return a data set in which numbers are labels again.
@@ -217,13 +230,16 @@ class OneHotEncoder(Preprocessor):
         self.output_columns = outputs(self.columns, output_columns)
 
     def _fit(self, ds: Dataset) -> None:
-        self.stats_ = _numbers(ds, self.columns, self.max_categories)
+        self.stats_ = _numbers(ds, self.columns, self.max_categories, _whole)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {}
         for column, output in zip(self.columns, self.output_columns, strict=True):
             numbers = self.stats_[f"unique_values({column})"]
-            codes = df[column].map(numbers).to_numpy(dtype=float, na_value=np.nan)
+            values = _require_values(df[column], column)
+            if any(map(_is_list, values)):
+                values = values.map(lambda value: _whole(value)[0])
+            codes = values.map(numbers).to_numpy(dtype=float, na_value=np.nan)
             known = ~np.isnan(codes)
             encoded = np.zeros((len(df), len(numbers)), np.uint8)
             encoded[np.flatnonzero(known), codes[known].astype(int)] = 1
@@ -275,7 +291,7 @@ class MultiHotEncoder(Preprocessor):
         made = {}
         for column, output in zip(self.columns, self.output_columns, strict=True):
             known = self.stats_[f"unique_values({column})"]
-            counted = (Counter(_items(value)) for value in df[column])
+            counted = (Counter(_items(value)) for value in _require_values(df[column], column))
             values = [[counts[item] for item in known] for counts in counted]
             made[output] = pd.Series(values, index=df.index, dtype=object)
         return df.assign(**made)
@@ -393,5 +409,10 @@ class SimpleImputer(Preprocessor):
                 value = self.stats_[f"{self.strategy}({column})"]
             if value is None:
                 raise ValueError(f"Column {column!r} has no values to fill missing ones with.")
-            made[output] = df[column].fillna(value)
+            made[output] = self._filled(df, column, value)
         return df.assign(**made)
+
+    def _filled(self, df: pd.DataFrame, column: str, value: Any) -> pd.Series[Any]:
+        if column not in df.columns and not self._is_fittable:
+            return pd.Series(value, index=df.index)
+        return df[column].fillna(value)

@@ -161,6 +161,8 @@ class RobustScaler(_Scaler):
     `quantile_precision`. A column whose quantiles are equal becomes 0, one without values NaN.
     """
 
+    _shown = ("columns", "quantile_range", "output_columns")
+
     def __init__(
         self,
         columns: Sequence[str],

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 Tokenize = Callable[[str], Sequence[str]]
 
 
-def split_at_spaces(text: str) -> list[str]:
+def simple_split_tokenizer(text: str) -> list[str]:
     """Return the parts of a text between spaces."""
     return text.split(" ")
 
 
-def _hashed(value: object, num_features: int) -> int:
+def simple_hash(value: object, num_features: int) -> int:
     """Return a number below `num_features`, the same in all processes and in Ray."""
     return int(hashlib.sha256(str(value).encode()).hexdigest(), 16) % num_features
 
@@ -39,7 +39,7 @@ class _OfText(Preprocessor):
         output_columns: Sequence[str] | None,
     ) -> None:
         self.columns = list(columns)
-        self.tokenization_fn = tokenization_fn or split_at_spaces
+        self.tokenization_fn = tokenization_fn or simple_split_tokenizer
         self.output_columns = outputs(self.columns, output_columns)
 
     def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
@@ -124,6 +124,7 @@ class HashingVectorizer(_OfText):
     """
 
     _is_fittable = False
+    _shown = ("columns", "num_features", "tokenization_fn", "output_columns")
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class HashingVectorizer(_OfText):
 
     def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
         def count(tokens: Sequence[str]) -> list[int]:
-            counted = Counter(_hashed(token, self.num_features) for token in tokens)
+            counted = Counter(simple_hash(token, self.num_features) for token in tokens)
             return [counted[number] for number in range(self.num_features)]
 
         return count
@@ -169,6 +170,8 @@ class CountVectorizer(_OfText):
     -----
     Ray source: ``ray.data.preprocessors.CountVectorizer``, 2.60.0. No known difference.
     """
+
+    _shown = ("columns", "tokenization_fn", "max_features", "output_columns")
 
     def __init__(
         self,
@@ -240,7 +243,7 @@ class FeatureHasher(Preprocessor):
         kinds = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
         rows = np.zeros((len(df), self.num_features), np.result_type(*kinds))
         for column in self.columns:
-            rows[:, _hashed(column, self.num_features)] += df[column].to_numpy()
+            rows[:, simple_hash(column, self.num_features)] += df[column].to_numpy()
         values = pd.Series(list(rows), index=df.index, dtype=object)
         return df.assign(**{self.output_column: values})
 
