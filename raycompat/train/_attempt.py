@@ -44,14 +44,18 @@ class WorkersFailed(Exception):
     """
 
     def __init__(self, failures: dict[int, Exception], group: WorkerGroup) -> None:
-        self.failures = {
-            rank: error.cause if isinstance(error, RayTaskError) else error
-            for rank, error in failures.items()
-        }
+        self.failures = {rank: _own(error) for rank, error in failures.items()}
         self.text = "\n\n".join(
             f"{group.workers[rank]}: {error}" for rank, error in sorted(failures.items())
         )
         super().__init__(self.text)
+
+
+def _own(error: Exception) -> Exception:
+    """Return the error of the training function of a remote error; others as they are."""
+    if isinstance(error, RayTaskError) and isinstance(error.cause, Exception):
+        return error.cause
+    return error
 
 
 class RoomForMore(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -195,10 +197,19 @@ class CallbackList:
         for callback in self.callbacks:
             getattr(callback, method)(**info)
 
-    def get_state(self) -> list[dict[str, Any] | None]:
-        return [callback.get_state() for callback in self.callbacks]
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        """Return the function that calls a method of each: ``on_trial_start`` and others."""
+        if method != "setup" and not method.startswith("on_"):
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {method!r}")
+        return functools.partial(self, method)
 
-    def set_state(self, states: list[dict[str, Any] | None]) -> None:
-        for callback, state in zip(self.callbacks, states, strict=False):
-            if state is not None:
-                callback.set_state(state)
+    def get_state(self) -> dict[int, dict[str, Any]]:
+        """Return the states of the callbacks that have one, by position."""
+        states = enumerate(callback.get_state() for callback in self.callbacks)
+        return {number: state for number, state in states if state is not None}
+
+    def set_state(self, state: dict[int, dict[str, Any]]) -> None:
+        """Give the callbacks the states of `get_state`."""
+        for number, each in state.items():
+            if number < len(self.callbacks):
+                self.callbacks[number].set_state(each)

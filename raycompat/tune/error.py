@@ -27,6 +27,14 @@ class NoExperimentError(TuneError, ValueError):
     """A folder is not that of an experiment; Ray raises a `ValueError` there."""
 
 
+class InvalidModeError(ValueError, AssertionError):
+    """A mode that is neither "min" nor "max"; Ray raises an AssertionError."""
+
+
+class InvalidRangeError(ValueError, AssertionError):
+    """A parameter of a scheduler or searcher is out of its range; Ray raises an AssertionError."""
+
+
 class NoMetricError(TuneError, ValueError):
     """A result lacks the metric that decides."""
 

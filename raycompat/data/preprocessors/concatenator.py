@@ -82,7 +82,7 @@ class Concatenator(Preprocessor):
         return [self.output_column_name]
 
     def __repr__(self) -> str:
-        usual = {"output_column_name": "concat_out", "dtype": None}
+        usual: dict[str, Any] = {"output_column_name": "concat_out", "dtype": None}
         usual |= {"raise_if_missing": False, "flatten": False}
         given = [
             f"{name}={value!r}"

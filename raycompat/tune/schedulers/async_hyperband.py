@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from raycompat._surface import forms
+from raycompat.tune.error import InvalidRangeError
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
     Result,
@@ -238,10 +239,6 @@ class Bracket:
         """Return the rungs' cutoffs in one line."""
         shown = [f"{r.milestone:g}: {r.cutoff(self._reduction_factor)}" for r in self.rungs]
         return "Bracket (time: cutoff): " + " | ".join(shown)
-
-
-class InvalidRangeError(ValueError, AssertionError):
-    """A parameter of a scheduler is out of its range; Ray raises an AssertionError."""
 
 
 def check_ranges(**values: Any) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
+from raycompat.tune.error import InvalidModeError
 from raycompat.tune.result import DEFAULT_METRIC
 
 if TYPE_CHECKING:
@@ -249,9 +250,4 @@ class ScoredScheduler(FIFOScheduler):
 def check_mode(mode: str | None) -> None:
     """Raise when a mode is neither "min" nor "max"."""
     if mode is not None and mode not in ("min", "max"):
-        # An AssertionError, too: Ray raises one.
         raise InvalidModeError(f"mode={mode!r}: expected 'min' or 'max'.")
-
-
-class InvalidModeError(ValueError, AssertionError):
-    """A mode that is neither "min" nor "max"."""

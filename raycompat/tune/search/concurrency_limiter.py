@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat.tune.error import InvalidRangeError
 from raycompat.tune.search.searcher import Searcher
 
 
@@ -54,13 +55,12 @@ class ConcurrencyLimiter(Searcher):
 
     Notes
     -----
-    Ray source: ``ray.tune.search.ConcurrencyLimiter``, 2.60.0. Differs from Ray: a limit below 1 is a
-    ValueError, not an AssertionError.
+    Ray source: ``ray.tune.search.ConcurrencyLimiter``, 2.60.0. No known difference.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:
         if not isinstance(max_concurrent, int) or max_concurrent < 1:
-            raise ValueError(
+            raise InvalidRangeError(
                 f"max_concurrent={max_concurrent!r}: expected an integer of 1 or more."
             )
         if not isinstance(searcher, Searcher):

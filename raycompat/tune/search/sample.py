@@ -246,7 +246,7 @@ class Float(Domain):
             raise ValueError(f"uniform{self.domain_str}: expected two finite bounds.")
         return self._with(Uniform())
 
-    def loguniform(self) -> Float:
+    def loguniform(self, base: object = None) -> Float:
         _check_positive(self)
         return self._with(LogUniform())
 
@@ -279,7 +279,7 @@ class Integer(Domain):
     def uniform(self) -> Integer:
         return self._with(Uniform())
 
-    def loguniform(self) -> Integer:
+    def loguniform(self, base: object = None) -> Integer:
         _check_positive(self)
         return self._with(LogUniform())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from raycompat._surface.modules import names_of
+from raycompat.tune.error import InvalidModeError
 from raycompat.tune.search.variant_generator import parse_spec_vars
 
 #: A metric, or several for more than one objective.
@@ -105,11 +107,13 @@ class Searcher:
 
     Notes
     -----
-    Ray source: ``ray.tune.search.Searcher``, 2.60.0. Differs from Ray: a wrong mode is a ValueError.
+    Ray source: ``ray.tune.search.Searcher``, 2.60.0. No known difference.
     """
 
     #: What `suggest` returns when there will be no more configs.
     FINISHED = "FINISHED"
+    #: The name of a file of `save_to_dir`, for a session.
+    CKPT_FILE_TMPL = "searcher-state-{}.pkl"
 
     def __init__(self, metric: Names = None, mode: Names = None) -> None:
         self._metric: Any = metric
@@ -201,6 +205,27 @@ class Searcher:
         with open(checkpoint_path, "rb") as file:
             self.set_state(pickle.load(file))
 
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Write the state into a folder, as the file of a session."""
+        unfinished = Path(checkpoint_dir, f".{self.CKPT_FILE_TMPL.format(session_str)}")
+        self.save(str(unfinished))
+        unfinished.replace(unfinished.with_name(unfinished.name[1:]))
+
+    def restore_from_dir(self, checkpoint_dir: str) -> None:
+        """Continue from the newest file of `save_to_dir`.
+
+        Raises
+        ------
+        RuntimeError
+            When the folder has none.
+        """
+        files = list(Path(checkpoint_dir).glob(self.CKPT_FILE_TMPL.format("*")))
+        if not files:
+            raise RuntimeError(
+                f"{checkpoint_dir!r} has no state of a searcher: write it by save_to_dir()."
+            )
+        self.restore(str(max(files, key=lambda file: file.stat().st_mtime_ns)))
+
     def on_pause(self, trial_id: str) -> None:
         """Take note that a trial was paused."""
 
@@ -216,7 +241,7 @@ def _check_objectives(metric: Any, mode: Any) -> None:
         )
     for each in modes:
         if each not in ("min", "max", "obs") or (each == "obs" and isinstance(mode, str)):
-            raise ValueError(f"mode={each!r}: expected 'min' or 'max'.")
+            raise InvalidModeError(f"mode={each!r}: expected 'min' or 'max'.")
 
 
 def has_search_space(config: dict[str, Any]) -> bool:

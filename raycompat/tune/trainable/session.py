@@ -58,6 +58,7 @@ class FunctionSession:
         self._function = function
         self._results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._may_go_on = threading.Semaphore(0)
+        self._reporting = threading.Lock()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="train", daemon=True)
 
@@ -95,13 +96,19 @@ class FunctionSession:
 
         A checkpoint is copied into the trial's folder, unless `is_kept` says that it stays where it is.
         """
-        if threading.current_thread() is not self._thread:
-            raise RuntimeError("Call tune.report from the thread that runs the training function.")
-        result = dict(metrics)
+        with self._reporting:  # threads of the training function report one at a time
+            if self._stopped:
+                raise TrialStopped
+            self._pass_on(dict(metrics), checkpoint, is_kept)
+
+    def _pass_on(
+        self, result: dict[str, Any], checkpoint: Checkpoint | None, is_kept: bool
+    ) -> None:
         if checkpoint is None:
             checkpoint = self.unreported
         self.unreported = None
         self.has_new_checkpoint = checkpoint is not None
+        result.setdefault(CHECKPOINT_DIR_NAME, None)
         if checkpoint is not None:
             assert self.place is not None
             self.checkpoint = checkpoint if is_kept else self.place.keep_checkpoint(checkpoint)

@@ -267,27 +267,60 @@ class Trainable:
         if self._episodes_total is not None:
             result.setdefault(keys.EPISODES_TOTAL, self._episodes_total)
         result.setdefault(keys.TRAINING_ITERATION, self._iteration)
-        now = datetime.now()
         result.update(
-            {
-                keys.TRIAL_ID: self.trial_id,
-                keys.DATE: now.strftime("%Y-%m-%d_%H-%M-%S"),
-                keys.TIMESTAMP: result.get(keys.TIMESTAMP) or int(now.timestamp()),
-                keys.TIME_THIS_ITER_S: this_iter,
-                keys.TIME_TOTAL_S: self._time_total,
-                keys.PID: os.getpid(),
-                keys.HOSTNAME: platform.node(),
-                keys.NODE_IP: self._place.node_ip if self._place else "127.0.0.1",
-                "config": self.config,
-                "time_since_restore": self._time_since_restore,
-                "iterations_since_restore": self._iterations_since_restore,
-            }
+            self.get_auto_filled_metrics(
+                time_this_iter=this_iter, timestamp=result.get(keys.TIMESTAMP)
+            )
         )
         if self._timesteps_since_restore:
             result["timesteps_since_restore"] = self._timesteps_since_restore
         self.log_result(result)
         self._last_result = result
         return result
+
+    def get_auto_filled_metrics(
+        self,
+        now: datetime | None = None,
+        time_this_iter: float | None = None,
+        timestamp: int | None = None,
+        debug_metrics_only: bool = False,
+    ) -> dict[str, Any]:
+        """Return what `train` adds to each result: the trial, its process, and times.
+
+        Parameters
+        ----------
+        now : datetime.datetime, optional
+            The time of the result. By default the present.
+        time_this_iter : float, optional
+            Duration of the step, in seconds.
+        timestamp : int, optional
+            The time in seconds since 1970, if it is not that of `now`.
+        debug_metrics_only : bool, default False
+            Leave the durations out.
+        """
+        now = now or datetime.now()
+        address, pid = self.get_current_ip_pid()
+        filled = {
+            keys.TRIAL_ID: self.trial_id,
+            keys.DATE: now.strftime("%Y-%m-%d_%H-%M-%S"),
+            keys.TIMESTAMP: timestamp or int(now.timestamp()),
+            keys.PID: pid,
+            keys.HOSTNAME: platform.node(),
+            keys.NODE_IP: address,
+            "config": self.config,
+        }
+        if not debug_metrics_only:
+            filled |= {
+                keys.TIME_THIS_ITER_S: time_this_iter,
+                keys.TIME_TOTAL_S: self._time_total,
+                "time_since_restore": self._time_since_restore,
+                "iterations_since_restore": self._iterations_since_restore,
+            }
+        return filled
+
+    def get_current_ip_pid(self) -> tuple[str, int]:
+        """Return the address of the node, and the id of the process."""
+        return self._place.node_ip if self._place else "127.0.0.1", os.getpid()
 
     def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Any]:
         """Make steps for a time, or until training is done, and return their results."""
@@ -425,9 +458,10 @@ class Trainable:
         """Become another trial in the same process; False when `reset_config` says so."""
         if storage is not None:
             self._place, self._logdir = storage, storage.logdir
-        if not self.reset_config(new_config):
-            return False
+        has_changed = self.reset_config(new_config)
         self.config = new_config
+        if not has_changed:
+            return False
         self._set_state({})
         return True
 
