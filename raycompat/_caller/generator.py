@@ -37,6 +37,8 @@ class Stream:
         self.completed = completed
         completed._entry.is_asked_for = True  # its error is also the last item
         self.session = session
+        #: Where the program made the call, if this process records that.
+        self.site: str | None = None
         self._ready: deque[ObjectRef[Any]] = deque()
         self._ended = False
         #: Whether the handle that takes items still exists.
@@ -87,6 +89,8 @@ class Stream:
     def add(self, entry: Entry) -> None:
         """Add the next item."""
         self.num_items += 1
+        if self.site is not None:
+            entry.site = self.site
         ref = ObjectRef._from_key(entry.key, self.session)
         with self._news:
             if not self._is_wanted:

@@ -57,6 +57,7 @@ def describe(session: Session, most: int) -> dict[str, Any]:
         # Objects in its node's shared memory that Dask does not know of.
         "home": session.home.address if session.shares_home_memory else None,
         "own_bytes": session.table.own_bytes,
+        "records_sites": session.records_sites,
     }
     if not most:
         return about
@@ -106,7 +107,7 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:
-    if len(ids.object_hex(key)) < 2 * ids.OBJECT_ID_BYTES:
+    if ids.is_of_actor(key):
         kind = "ACTOR_HANDLE"
     elif is_used:
         kind = "USED_BY_PENDING_TASK"
@@ -114,7 +115,8 @@ def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:
         kind = "PINNED_IN_MEMORY"
     else:
         kind = "LOCAL_REFERENCE"
-    return {"key": key, "size": _size(entry), "state": entry.state.name, "kind": kind}
+    about = {"key": key, "size": _size(entry), "state": entry.state.name, "kind": kind}
+    return about if entry.site is None else {**about, "site": entry.site}
 
 
 def _size(entry: Entry) -> int:

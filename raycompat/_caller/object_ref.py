@@ -290,14 +290,18 @@ class ObjectRef(Generic[T_co]):
         return self.hex() == "ff" * ids.OBJECT_ID_BYTES
 
     def call_site(self) -> str:
-        """Return an empty text: call sites are not recorded, as by default in Ray.
+        """Return the lines of the program that made the object; empty if this process does not know.
+
+        The text is ``(put object)  | file:function:line | …``, the innermost function first, with at
+        most three functions. Processes record it if the environment variable
+        ``RAY_record_ref_creation_sites`` is 1 when they start, as in Ray.
 
         Examples
         --------
         >>> ray.put("value").call_site()
         ''
         """
-        return ""
+        return (self._entry.site or "") if self._session is not _NO_SESSION else ""
 
     def __copy__(self) -> ObjectRef[T_co]:
         return self

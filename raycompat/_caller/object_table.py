@@ -90,6 +90,8 @@ class Entry:
     tensor_transport: str | None = None
     #: Whether its call has been sent: then the channel brings the end, or closes.
     is_on_wire = False
+    #: Where the program made it, if this process records that (`_caller.call_sites`).
+    site: str | None = None
     #: What to call when it ends, and how often. Many calls can wait for one object.
     callbacks: dict[Callable[[Entry], None], int] | None = None
 

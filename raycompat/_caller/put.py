@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
+from raycompat._caller import call_sites
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import interrupts
 from raycompat._pickling.serialization import (
@@ -63,6 +64,8 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
         folders = " or ".join(session.home.place.directories)
         raise not_stored(f"An object of {block.size} bytes", folders, error) from error
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
+    if session.records_sites:
+        entry.site = call_sites.here("put object")
     ref = ObjectRef._from_key(entry.key, session)
     is_large = not isinstance(value, InlineValue)
     session.table.settle(entry, value=value, holds=holds, own_segment=is_large)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller import call_sites
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import is_near
 from raycompat._caller.calls import Call
@@ -41,15 +42,19 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
         keys = [call.key]
     else:
         keys = [ids.return_key(call.key, index) for index in range(int(call.num_returns))]
+    site = _site(call) if session.records_sites else None
     try:
         refs: Any = []
         for key in keys:
             entry = table.add(key)
+            if site is not None:
+                entry.site = site
             call.returns.append(entry)
             refs.append(ObjectRef._of_new(entry, session))
         if call.num_returns == "streaming":
             is_limited = call.max_items is not None
             call.stream = Stream(session, call.key, refs[0], is_limited=is_limited)
+            call.stream.site = site
             refs = ObjectRefGenerator(call.stream)
         sender.submit(call)
     except BaseException:  # the caller gets no references; an interrupt may have come earlier
@@ -57,6 +62,11 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
         table.remove_unreferenced(keys)
         raise
     return refs[0] if call.num_returns in (1, "dynamic") else refs or None
+
+
+def _site(call: Call) -> str:
+    is_actor = isinstance(call.sender, Channel) or ids.is_of_actor(call.key)
+    return call_sites.here("actor call" if is_actor else "task call")
 
 
 def sender_of(session: Session, call: Call, *, lease_kind: LeaseKind | None) -> Sender:

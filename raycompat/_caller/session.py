@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from raycompat import exceptions
-from raycompat._caller import look, tensors
+from raycompat._caller import call_sites, look, tensors
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
@@ -124,6 +124,8 @@ class Session:
         self.table = ObjectTable(
             self.lock, self._release, self._remove_segment, self._unhandled.tell_soon
         )
+        #: Whether objects know which line of the program made them.
+        self.records_sites = call_sites.are_recorded()
         self.calls: dict[str, Call] = {}
         #: The channels to the actors that were called, by the actors' keys.
         self.channels: dict[str, Channel] = {}

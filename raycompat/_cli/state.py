@@ -275,7 +275,9 @@ def memory(connect: Connect) -> click.Command:
     @click.command(
         "memory", cls=StateCommand, short_help="Show which process refers to which objects."
     )
-    @click.option("--group-by", type=click.Choice(["process", "type"]), default="process")
+    @click.option(
+        "--group-by", type=click.Choice(["process", "type", "call-site"]), default="process"
+    )
     @click.option(
         "-n",
         "--num-entries",
@@ -289,6 +291,9 @@ def memory(connect: Connect) -> click.Command:
     def command(group_by: str, num_entries: int, form: str, timeout: int, **given: Any) -> None:
         """Show the objects of each process, the largest first, and their holders.
 
+        The call site of an object is the lines of the program that made it. Processes record it if they
+        start with RAY_record_ref_creation_sites=1 in their environment.
+
         Example: raycompat memory --group-by type --num-entries 5
         """
         options = ListApiOptions(_MANY_ROWS, timeout, detail=True)
@@ -296,7 +301,8 @@ def memory(connect: Connect) -> click.Command:
         groups: dict[str, list[Any]] = defaultdict(list)
         for each in found:
             place = f"{each.type.lower()} {each.pid} on {each.ip or 'a host without a node'}"
-            groups[place if group_by == "process" else each.reference_type].append(each)
+            names = {"process": place, "type": each.reference_type, "call-site": each.call_site}
+            groups[names[group_by]].append(each)
         by_size = sorted(groups.items(), key=lambda item: -_sum(item[1]))
         described = [_describe_group(*each, num_entries) for each in by_size]
         if form != "default":
@@ -314,13 +320,17 @@ def memory(connect: Connect) -> click.Command:
 
 def _describe_group(name: str, objects: list[Any], num_entries: int) -> dict[str, Any]:
     largest = sorted(objects, key=lambda each: -each.object_size)[:num_entries]
-    fields = ("object_id", "object_size", "reference_type", "task_status")
+    fields = ("object_id", "object_size", "call_site", "reference_type", "task_status")
     return {
         "group": name,
         "num_objects": len(objects),
         "num_bytes": _sum(objects),
-        "largest": [{name: each[name] for name in fields} for each in largest],
+        "largest": [{name: _shown(name, each[name]) for name in fields} for each in largest],
     }
+
+
+def _shown(field: str, value: Any) -> Any:
+    return None if field == "call_site" and value == "disabled" else value
 
 
 def _sum(objects: list[Any]) -> int:

@@ -286,7 +286,9 @@ class ObjectState(StateSchema):
     Ray source: ``ray.util.state.common.ObjectState``, 2.60.0. There is a row for each process that
     refers to an object. `object_size` is -1 when it is not known. `reference_type` is
     LOCAL_REFERENCE, USED_BY_PENDING_TASK, PINNED_IN_MEMORY (it is mapped there) or ACTOR_HANDLE.
-    `call_site` is "disabled".
+    `call_site` is "disabled" unless processes start with ``RAY_record_ref_creation_sites=1`` in their
+    environment; see `ObjectRef.call_site`. A process that did not make an object has the place from the
+    process that made it, while that one refers to it, and else "<unknown>".
     """
 
     object_id: str = field(metadata=_FILTERABLE)

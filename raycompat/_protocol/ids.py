@@ -85,6 +85,11 @@ def call_of(key: str) -> str:
     return key[:-_INDEX_DIGITS] if len(digits) == 2 * OBJECT_ID_BYTES else key
 
 
+def is_of_actor(key: str) -> bool:
+    """Return whether a key is that of an actor, and not of a call or a value."""
+    return len(key.rpartition("-")[2]) == 2 * ACTOR_ID_BYTES
+
+
 def object_hex(key: str) -> str:
     """Return the 56 hexadecimal digits that identify the object behind `key`."""
     digits = key.rpartition("-")[2]

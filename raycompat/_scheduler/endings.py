@@ -42,7 +42,7 @@ class Endings:
         ended = [Span.from_wire(each) for each in message.spans]
         self._parts.run_times.show(worker, key, pid, ended, message.job)
         party = self._parts.calls.by_key.get(key)
-        is_actor = len(key.rpartition("-")[2]) == 2 * ids.ACTOR_ID_BYTES
+        is_actor = ids.is_of_actor(key)
         resources: dict[str, float] = {}
         if party is not None and not is_actor:
             resources = party.request.amounts()
@@ -185,7 +185,9 @@ class Endings:
 
     def actor_left(self, row: ActorRow) -> None:
         """Record an actor that is about to be forgotten, as the state API describes it."""
-        self.history.actors.append(self._parts.state.actors.describe(row))
+        is_expected = row.error is None or failures.is_expected(row.error)
+        described = self._parts.state.actors.describe(row)
+        self.history.actors.append({**described, "is_expected": is_expected})
         self.calls_of_actors.pop(row.key, None)
 
     def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:

@@ -56,6 +56,8 @@ class EndedCalls:
     calls: bytes
     #: The name of the function, if the call had another name.
     function: str = ""
+    #: When the scheduler got to know it, in seconds since 1970.
+    reported: float = field(default_factory=time.time)
 
 
 @dataclass(slots=True)
@@ -198,18 +200,18 @@ class History:
         """Return the number of failed attempts of a task in the table."""
         return self._failures.get(bytes.fromhex(task), 0) if self._failures else 0
 
-    def finished_among(self, tasks: Iterable[str]) -> set[str]:
-        """Return those of these tasks that have succeeded."""
+    def finished_among(self, tasks: Iterable[str], since: float) -> set[str]:
+        """Return those of these tasks that have succeeded, as was reported since a time."""
         wanted = set(map(bytes.fromhex, tasks))
         if not wanted:
             return set()
-        return {
-            task.hex()
-            for ended in self._ended
-            if ended.failure is None
-            for task in tasks_of(ended.calls)
-            if task in wanted
-        }
+        found: set[str] = set()
+        for ended in reversed(self._ended):
+            if ended.reported < since:
+                break
+            if ended.failure is None:
+                found.update(each.hex() for each in tasks_of(ended.calls) if each in wanted)
+        return found
 
     @property
     def functions(self) -> dict[str, Function]:

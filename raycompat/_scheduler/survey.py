@@ -44,6 +44,8 @@ class Findings:
     callers: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: Nodes and drivers that have not answered.
     silent: list[str] = field(default_factory=list)
+    #: When they were asked, in seconds since 1970.
+    began: float = field(default_factory=time.time)
 
     def executor(self, address: str | None, pid: int | None) -> dict[str, Any]:
         """Return the description of a process of a node; empty if it does not run."""

@@ -19,7 +19,7 @@ PAGES = [
     "ray",
     *(
         f"individual-ray-{part}"
-        for part in "cluster jobs tasks actors waiting groups objects nodes experiments logs gpus".split()
+        for part in "cluster jobs tasks calls actors waiting groups objects nodes experiments logs gpus".split()
     ),
 ]
 
@@ -122,7 +122,7 @@ def test_the_pages_follow_actors_groups_gpus_and_what_waits(page, wait_until):
     assert [row["kind"] for row in running] == ["actor", "actor"]
     assert [row["name"] for row in running] == ["Learner (left)", "Learner (right)"]
     assert all(row["caller"].startswith("driver of job ") for row in running)
-    usage = {row["label"].split("  ")[1]: row["text"] for row in rows(now, "usage")}
+    usage = {row["label"]: row["text"] for row in rows(now, "usage")}
     assert usage["CPU"] == "2 of 2"
     assert usage["GPU"] == "1 of 1"
 
@@ -259,32 +259,33 @@ def test_the_timeline_has_a_bar_for_each_call(page, wait_until):
     assert (first["length"] >= 300, second["length"] >= 100) == (True, True)
     assert first["right"] <= second["left"]
     assert first["process"] == failed["process"]
-    assert first["process"].endswith(f"  {pid}  Sleeps")
+    assert first["process"] == f"{pid}  Sleeps"
     assert failed["about"] == "failed"
     assert first["process"] in now("processes").factors
 
 
 def test_failed_actors_are_first_and_those_that_were_killed_are_last(page, wait_until):
-    failed, living, killed, left = [
-        Learner.options(name=each, num_cpus=0, num_gpus=0).remote()
-        for each in ("failed", "living", "killed", "left")
+    names = ("failed", "living", "killed", "ended")
+    failed, living, killed, ended = [
+        Learner.options(name=each, num_cpus=0, num_gpus=0).remote() for each in names
     ]
-    ray.get([each.ready.remote() for each in (failed, living, killed, left)])
+    ray.get([each.ready.remote() for each in (failed, living, killed, ended)])
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(failed.fail.remote())
     ray.kill(killed)
-    left.__ray_terminate__.remote()
+    ended.__ray_terminate__.remote()
     shown = page("individual-ray-actors")
 
     def order():
-        return [(row["name"], row["state"]) for row in rows(shown, "actors") if row["name"]]
+        found = [row for row in rows(shown, "actors") if row["name"] in names]
+        return [(row["name"], row["state"]) for row in found]
 
     def is_in_order():
         first, *rest = order()
         return (first, *sorted(rest)) == (
             ("failed", "DEAD"),
+            ("ended", "DEAD"),
             ("killed", "DEAD"),
-            ("left", "DEAD"),
             ("living", "ALIVE"),
         ) and rest[0] == ("living", "ALIVE")
 
@@ -301,7 +302,7 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
         return [row for row in rows(shown, "actors") if "exit code 1" in row["error"]]
 
     wait_until(died)
-    found = died()[-1]
+    (found,) = [row for row in died() if row["id"] == learner._ray_actor_id.hex()]
     assert found["is_failed"]
     assert found["traceback"].endswith(found["error"])
     assert found["log"].endswith(f"%20{found['pid']}")
@@ -311,6 +312,11 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     wait_until(lambda: [row["id"] for row in rows(shown, "actors")] == [found["id"]])
     linked = page("individual-ray-actors", **{"actors.id": found["id"]})
     assert [row["id"] for row in rows(linked, "actors")] == [found["id"]]
+    del learner  # its row stays
+    wait_until(lambda: rows(linked, "actors")[0]["waiting"] is None)
+    forgotten = rows(linked, "actors")[0]
+    for field in ("state", "error", "traceback", "log", "is_failed", "pid"):
+        assert forgotten[field] == found[field]
 
 
 @ray.remote

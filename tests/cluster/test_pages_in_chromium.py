@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -22,7 +23,7 @@ from raycompat.util.tracking import Experiment
 
 pytestmark = pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 
-PARTS = "cluster jobs tasks actors waiting groups objects nodes experiments logs gpus".split()
+PARTS = "cluster jobs tasks calls actors waiting groups objects nodes experiments logs gpus".split()
 
 #: All text in view, also in the shadow roots of Bokeh.
 TEXT_JS = """deep().filter(shown).flatMap((each) => [...each.childNodes])
@@ -109,6 +110,7 @@ def test_every_page_shows_what_the_state_api_says(url, program, tmp_path):
         "jobs": ("RUNNING", "driver", str(os.getpid())),
         "nodes": ("ALIVE", " of 4", str(ray.nodes()[0]["NodeID"])[:8]),
         "tasks": ("counted", "48", "Learner.step", "20", "ValueError: no"),
+        "calls": ("counted", "FAILED", "ValueError: no", "PENDING_NODE_ASSIGNMENT"),
         "actors": (actor.actor_id[:8], "\u25cf", "ALIVE", str(actor.pid), " MiB"),
         "waiting": ("counted", "GPU: 2", "hold it: 1 of the actor Learner ({GPU: 1}). End"),
         "groups": (group.placement_group_id[:8], "\u25cf", "CREATED"),
@@ -168,7 +170,7 @@ async def look_at_the_page_with_tabs(browser, base):
         "rgb(24, 24, 24)"
     )
     await browser.evaluate("deep().find((each) => each.matches('.bk-tab')).focus()")
-    for key, code in (*[("Tab", 9)] * 3, ("Enter", 13)):
+    for key, code in (*[("Tab", 9)] * 4, ("Enter", 13)):
         for kind in ("rawKeyDown", "keyUp"):
             await browser.send(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code
@@ -308,6 +310,90 @@ def test_html_in_names_of_resources_and_in_printed_lines_is_shown_as_text(url):
     ray.cancel(waits)
     ray.util.remove_placement_group(group)
     ray.kill(printer)
+
+
+@pytest.fixture
+def hostile():
+    """What users name is HTML: an actor with a GPU and its class, calls, a group, a job, an experiment."""
+
+    def keep(self):
+        self.kept = ray.put(bytes(3_000_000))
+        print(HOSTILE)
+
+    actor = ray.remote(num_cpus=0, num_gpus=1)(type(HOSTILE, (), {"keep": keep}))
+    actor = actor.options(name=HOSTILE).remote()
+    ray.get(actor.keep.options(name=HOSTILE).remote())
+    ray.wait([counted.options(name=HOSTILE).remote(True)])
+    waits = counted.options(name=HOSTILE, num_gpus=2).remote(False)
+    group = ray.util.placement_group([{"CPU": 1}], name=HOSTILE)
+    experiment = Experiment(HOSTILE, metric=HOSTILE, mode="min")
+    experiment.trial(HOSTILE, parameters={HOSTILE: 1})
+    experiment.report(HOSTILE, 1, {HOSTILE: 0.5})
+    client = JobSubmissionClient()
+    job = client.submit_job(entrypoint=f"echo '{HOSTILE}'; exit 3", metadata={"by": HOSTILE})
+    deadline = time.monotonic() + 60
+    while client.get_job_status(job) != "FAILED":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    yield
+    client.delete_job(job)
+    experiment.end()
+    ray.kill(actor)
+    ray.util.remove_placement_group(group)
+    ray.get(waits)
+
+
+def test_html_in_what_users_name_is_text_on_every_tab(url, hostile):
+    base = url.partition("/status")[0]
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            for part in PARTS:
+                if part == "nodes":
+                    continue  # it has nothing that a program names
+                await pictures.open_page(browser, f"{base}/individual-ray-{part}")
+                await text_of(browser, HOSTILE)
+                row = "deep().find((each) => each.matches('tr.row td') && shown(each))?.click()"
+                await browser.evaluate(row)
+                await text_of(browser, HOSTILE)
+                assert await browser.evaluate("document.title") != "hit", part
+                assert await browser.evaluate("deep().every((each) => !each.onerror)"), part
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+
+
+def test_a_function_leads_to_its_calls_and_a_call_to_its_output(url):
+    ray.wait(
+        [counted.options(name="leads").remote(number == 1) for number in range(4)], num_returns=4
+    )
+    ray.get(shouts.options(name="shouts here").remote())
+    base = url.partition("/status")[0]
+    link = "deep().find((each) => each.search?.includes({!r}) && shown(each)).href"
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-tasks")
+            await text_of(browser, "leads", "shouts here")
+            calls = await browser.evaluate(link.format("calls.name=leads"))
+            await pictures.open_page(browser, calls)
+            text = await text_of(browser, "leads", "FAILED", "ValueError: no", "4 found")
+            assert "shouts" not in text
+            await browser.evaluate("deep().find((each) => each.matches('tr.failed td')).click()")
+            await text_of(browser, "The whole error")
+            await pictures.open_page(browser, await browser.evaluate(link.format("calls.id=")))
+            await text_of(browser, "1 found", "FAILED", "The whole error")
+            await pictures.open_page(browser, calls.replace("leads", "shouts%20here"))
+            await text_of(browser, "FINISHED")
+            await pictures.open_page(browser, await browser.evaluate(link.format("task=")))
+            await text_of(browser, "from shouts", "ERROR: it broke")
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
 
 
 @ray.remote

@@ -230,6 +230,41 @@ def test_all_commands_have_one_number_for_the_memory_of_objects(cluster, session
 
 
 @pytest.mark.skipif(shutil.which("py-spy") is not None, reason="py-spy shows the stacks here")
+def test_memory_names_the_lines_that_made_the_objects(no_cluster, monkeypatch):
+    monkeypatch.setenv("RAY_record_ref_creation_sites", "1")
+    ray.init(num_cpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False)
+
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def keep(self):
+            self.kept = ray.put(bytes(3_000_000))
+
+    @ray.remote(num_returns="streaming")
+    def yields():
+        yield 1
+
+    def put_one():
+        return ray.put(bytes(2_000_000))
+
+    keeper = Keeper.remote()
+    ray.get(keeper.keep.remote())
+    refs = [put_one(), put_one()]
+    refs += list(yields.remote())
+    groups = {
+        each["group"]: each
+        for each in json.loads(
+            Commands().must("memory", "--group-by", "call-site", "--format", "json")
+        )["groups"]
+    }
+    of_driver = next(site for site in groups if ":put_one:" in site)
+    assert of_driver.startswith(f"(put object)  | {__file__}:put_one:")
+    assert groups[of_driver]["num_objects"] == 2
+    assert groups[of_driver]["num_bytes"] >= 4_000_000
+    assert any(":keep:" in site and "_executor" not in site for site in groups)
+    assert refs[-1].call_site().startswith(f"(task call)  | {__file__}:test_memory_names")
+    assert ":put_one:" in Commands().must("memory")
+
+
 def test_stacks_and_memory_of_actors(cluster, tmp_path, wait_until):
     actor, path = Waits.options(name="waits").remote(), tmp_path / "running"
     ref = actor.in_user_code.remote(str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -310,3 +311,39 @@ def test_an_anonymous_namespace_is_a_random_uuid(cluster):
 def test_the_context_repeats_the_address_when_the_second_init_is_ignored(cluster):
     context = cluster.init(ignore_reinit_error=True)
     assert context.address_info["gcs_address"] == cluster.get_runtime_context().gcs_address
+
+
+PLACES = """
+import os
+os.environ["RAY_record_ref_creation_sites"] = WANTED
+
+@ray.remote
+def called():
+    return 1
+
+@ray.remote
+class Actor:
+    def method(self):
+        return 1
+
+def call_both(actor):
+    return called.remote(), actor.method.remote()
+
+ray.init(num_cpus=1)
+of_task, of_actor = call_both(Actor.remote())
+ray.get([of_task, of_actor])
+print([of_task.call_site(), of_actor.call_site()])
+"""
+
+
+def test_references_know_the_lines_that_made_them_if_the_environment_says_so(drive, tmp_path):
+    line = 1 + next(
+        number for number, text in enumerate(PLACES.splitlines(), 1) if "return called" in text
+    )
+    done = drive(PLACES.replace("WANTED", "'1'"))
+    place = f"{tmp_path}/driver.py:call_both:{line}"
+    of_task, of_actor = ast.literal_eval(done.stdout.splitlines()[-1])
+    assert of_task.startswith(f"(task call)  | {place} | "), done.stderr
+    assert of_actor.startswith(f"(actor call)  | {place} | ")
+    done = drive(PLACES.replace("WANTED", "'0'"))
+    assert done.stdout.splitlines()[-1] == "['', '']", done.stderr

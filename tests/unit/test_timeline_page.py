@@ -25,7 +25,15 @@ def shown():
 def page(shown):
     actor = SimpleNamespace(pid=3, class_name="Scaler")
     actors = SimpleNamespace(rows={"a": actor})
-    return timeline.Timeline(SimpleNamespace(run_times=shown, actors=actors))
+    nodes = SimpleNamespace(info={"tcp://10.0.0.1:7000": {}, "tcp://10.0.0.1:7001": {}})
+    return timeline.Timeline(SimpleNamespace(run_times=shown, actors=actors, nodes=nodes))
+
+
+def test_the_only_node_has_no_name_on_the_rows(shown, page):
+    del page._parts.nodes.info["tcp://10.0.0.1:7000"]
+    shown.ran(ran(3))
+    page.update()
+    assert page.source.data["process"] == ["3  Scaler"]
 
 
 def test_only_what_is_new_is_returned(shown):

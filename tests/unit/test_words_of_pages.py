@@ -82,6 +82,8 @@ def static_words(parts):
 
 def all_words(parts):
     found = words_of_sources() | static_words(parts) | {*table_widget._WORDS.values()}
+    found |= {*table_widget._TITLES.values(), *table_widget._EMPTY.values()}
+    found |= {hint for _, hint in table_widget._HINTS.values()}
     for columns in table_widget._COLUMNS.values():
         found |= {title for _, title, *_ in columns}
     for one, several in tables._FAILURES.values():
@@ -135,8 +137,8 @@ def test_the_first_language_of_the_browser_decides(monkeypatch, languages, is_ch
         assert ("All is well on 1 node:" in text) is not is_chinese
         legends = [each.label.value for each in doc.models if isinstance(each, LegendItem)]
         assert ("等待的请求" in legends) is is_chinese
-        assert ("行数：0" in doc.get_model_by_name("running-below").text) is is_chinese
-        assert (timeline.root.title.text == "Calls by process (times are UTC)") is not is_chinese
+        assert ("没有什么占用资源。" in doc.get_model_by_name("running-below").text) is is_chinese
+        assert (timeline.root.title.text == "Calls by process") is not is_chinese
         assert ("RAY_WORDS = {};" in words.script(doc)) is not is_chinese
 
     run(monkeypatch, 1, test)

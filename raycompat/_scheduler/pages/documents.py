@@ -18,6 +18,7 @@ from dask.utils import format_bytes
 
 from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages import tables, words
+from raycompat._scheduler.pages.calls import Calls
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
 from raycompat._scheduler.pages.overview import LastHour, Summary
@@ -66,6 +67,7 @@ class Usage:
             text="text",
             source=self.source,
             text_baseline="middle",
+            x_offset=4,
             text_font_size="13px",
         )
         self._figure.xaxis.visible = False
@@ -76,7 +78,11 @@ class Usage:
         """Show the resources in use now."""
         rows = tables.usage(self._parts)
         name = partial(words.word, self._figure)
-        labels = [f"{row['node']}  {name(row['resource'])}" for row in rows]
+        nodes = {row["node"] for row in rows}
+        labels = [
+            f"{row['node'] if len(nodes) > 1 else ''}  {name(row['resource'])}".strip()
+            for row in rows
+        ]
         data = {
             "label": labels,
             "share": [row["share"] for row in rows],
@@ -153,9 +159,10 @@ TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "cluster": ("Overview", Cluster),
     "jobs": ("Jobs", partial(Table, name="jobs", read=tables.jobs)),
     "tasks": ("Tasks", Tasks),
+    "calls": ("Calls", Calls),
     "actors": (
         "Actors",
-        partial(Table, name="actors", read=tables.actors),
+        partial(Table, name="actors", read=tables.all_actors),
     ),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
@@ -248,16 +255,11 @@ def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
     """
     if job := asked.get("job"):
         show_job(shown, job)
+    if isinstance(shown, Logs):
+        _show_lines(shown, asked)
+        return
     wishes: dict[str, dict[str, Any]] = {}
     for name, value in asked.items():
-        if isinstance(shown, Logs):
-            if name == "process":
-                shown.choose(value)
-            elif name == "stream":
-                shown.choose_stream(value)
-            elif name == "function":
-                shown.function = value
-            continue
         table, _, field = name.partition(".")
         wish = wishes.setdefault(table, {"search": "", "exact": {}, "open": True})
         if field:
@@ -268,6 +270,16 @@ def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
         source = shown.root.select_one({"name": table})
         if isinstance(source, ColumnDataSource):
             source.tags = [{**wish, "job": job}]
+
+
+def _show_lines(logs: Logs, asked: Mapping[str, str]) -> None:
+    """Show the lines that an address asks for: those of a process, a function, or a task."""
+    if process := asked.get("process"):
+        logs.choose(process)
+    if stream := asked.get("stream"):
+        logs.choose_stream(stream)
+    logs.function = asked.get("function", "")
+    logs.task = asked.get("task", "")
 
 
 def applications(parts: Parts) -> dict[str, Callable[..., None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from bokeh.layouts import column, row
 from bokeh.models.glyphs import Text
@@ -16,7 +17,6 @@ from bokeh.models.widgets.markups import Div
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
-from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ _NOTHING = (
 
 #: In a narrow window, elements that do not fit beside each other are below each other.
 _WRAP = {"flex-wrap": "wrap"}
+
+#: Colours of trials, neither dark nor light: a dark page inverts them.
+_COLOURS = Viridis256[40:175]
 
 #: Marks the best trial.
 _STAR = "\u2605"
@@ -237,7 +240,7 @@ class _Curves:
         others = other.best(name)[:_MANY_CURVES] if other is not None else []
         compared = [trial for trial in others if name in trial.curves]
         drawn = [*own, *compared]
-        colours = [adapter.colour_of(trial.name) for trial in drawn]
+        colours = [_COLOURS[crc32(trial.name.encode()) % len(_COLOURS)] for trial in drawn]
         widths = [_BEST_WIDTH if trial is best[0] else _WIDTH for trial in own]
         widths += [_OTHER_WIDTH] * len(compared)
         self.source.data = {
@@ -316,13 +319,13 @@ class _Parameters:
         titles = [axis.title for axis in axes]
         if titles != self._axes.factors:
             self._axes.factors = titles
-        last = len(Viridis256) - 1
+        last = len(_COLOURS) - 1
         places = [place / max(1, len(shown) - 1) for place in range(len(shown))]
         self.source.data = {
             "axes": [titles] * len(shown),
             "heights": list(map(list, zip(*(axis.heights for axis in axes), strict=True))),
             "trial": [trial.name for trial in shown],
-            "colour": [Viridis256[round(last * place)] for place in places],
+            "colour": [_COLOURS[round(last * place)] for place in places],
             "width": [1.5] * (len(shown) - _MANY_BEST) + [4.0] * min(_MANY_BEST, len(shown)),
         }
         self._marks.data = {

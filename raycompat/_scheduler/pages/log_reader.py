@@ -18,7 +18,8 @@ from raycompat._scheduler.pages.tables import actor_name, node_name
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
-#: Lines of one file that are read; for one function many more, because others print between them.
+#: Lines of one file that are read; for one function or task many more, because others print between
+#: them.
 _MANY_LINES, _MANY_MORE_LINES = 500, 20_000
 
 #: Files that are shown together, and the last lines of each.
@@ -195,15 +196,17 @@ class LogReader:
         assert of is not None
         return f"{self._of_submitted(of['id'])}, {clock}"
 
-    async def of_process(self, address: str, pid: int, streams: Iterable[str]) -> list[Part]:
-        """Return the last lines of the output of an executor."""
+    async def of_process(
+        self, address: str, pid: int, streams: Iterable[str], task: str
+    ) -> list[Part]:
+        """Return the last lines of the output of an executor, or those of one of its tasks."""
         node = self._parts.nodes.info[address]["node_id"]
         parts = []
         for stream in streams:
             found = await self._ask(LogNames(node, f"worker-*-{pid}.{stream}"))
             lines = [found["error"]] if "error" in found else []
             for name in found.get("names", ())[:1]:
-                lines = await self._lines(address, name)
+                lines = await self._lines(address, name, task=task)
             if lines:
                 parts.append(Part(stream, lines))
         return parts
@@ -216,12 +219,15 @@ class LogReader:
             return []
         return [Part("", await self._lines(address, submission.log_name(id)))]
 
-    async def _lines(self, address: str, name: str, function: str = "") -> list[str]:
-        tail = _MANY_MORE_LINES if function else _MANY_LINES
+    async def _lines(
+        self, address: str, name: str, function: str = "", task: str = ""
+    ) -> list[str]:
+        tail = _MANY_MORE_LINES if function or task else _MANY_LINES
         node = self._parts.nodes.info.get(address)
         if node is None:  # it has left meanwhile
             return []
-        found = await self._ask(ReadLog(node["node_id"], name, position=-1, tail=tail))
+        asked = ReadLog(node["node_id"], name, position=-1, tail=tail, task=task)
+        found = await self._ask(asked)
         data = found["data"] if "data" in found else found["error"].encode()
         if function:
             data = output_marks.of_name(data, function)

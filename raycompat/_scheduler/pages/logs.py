@@ -58,6 +58,8 @@ class Logs:
         self._parts = parts
         #: The job whose processes are offered, and the function whose lines are shown; empty for all.
         self.job = self.function = ""
+        #: The task of the chosen process whose lines are shown; empty for all.
+        self.task = ""
         nothing: list[Any] = [""]
         self._process = Select(
             title="Process", name="process", options=nothing, value="", width=360
@@ -189,4 +191,4 @@ class Logs:
         if info is None or info["pid"] == int(pid):
             return [Part("", [self._say(_ELSEWHERE)])]
         streams = (stream,) if stream in STREAMS else STREAMS
-        return await self._reader.of_process(address, int(pid), streams)
+        return await self._reader.of_process(address, int(pid), streams, self.task)

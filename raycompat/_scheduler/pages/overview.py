@@ -29,7 +29,7 @@ _SHARES = (
     ("gpu", "GPU", "#d55e00", "dashed"),
 )
 _COUNTS = (
-    ("waiting", "requests that wait", "#e69f00", "solid"),
+    ("waiting", "requests that wait", "#009e73", "solid"),
     ("failed", "failed calls in 10 s", "#d55e00", "dashed"),
 )
 

@@ -9,23 +9,27 @@ const RAY_TABLE_CSS = `
   :host { display: block; font: 13px/1.35 Helvetica, Arial, sans-serif; color: #111; }
   input { font: inherit; padding: 3px 6px; margin: 4px 0; width: 22em; max-width: 100%;
     box-sizing: border-box; border: 1px solid #aaa; border-radius: 4px; background: white; }
-  table { border-collapse: collapse; width: 100%; }
+  table { border-collapse: collapse; max-width: 100%; }
+  h2 { font-size: 14px; margin: 10px 0 2px; }
   th { text-align: left; vertical-align: bottom; padding: 0; border-bottom: 1px solid #999; }
-  th button { all: unset; cursor: pointer; display: block; padding: 4px 6px; font-weight: bold; }
+  th button { all: unset; cursor: pointer; display: block; padding: 4px 8px; font-weight: bold; }
   th button:focus-visible, tr:focus-visible, a:focus-visible { outline: 2px solid #0072b2; }
   [hidden] { display: none !important; }
-  td { padding: 4px 6px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
+  td { padding: 4px 8px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
   tr.row { cursor: pointer; }
   tr.row:hover { background: #f2f6fa; }
   tr.failed { background: #fdf0e8; }
   tr.open { background: #e3eef8; }
   .number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+  th.number { white-space: normal; }
   .nowrap { white-space: nowrap; }
   .zero { color: #888; }
   .bad { color: #b34700; font-weight: bold; }
   .text { overflow-wrap: anywhere; }
+  .link { min-width: 6.5em; }
+  .link a { display: inline-block; margin-right: 4px; }
   .text > span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 4; overflow: hidden; }
-  .id { font-family: monospace; white-space: nowrap; }
+  .id > span { font-family: monospace; white-space: nowrap; }
   a { color: #0060a0; }
   dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 12px; margin: 4px 0; cursor: auto; }
   dt { color: #555; }
@@ -38,15 +42,16 @@ const RAY_TABLE_CSS = `
     td { display: flex; gap: 8px; border: 0; padding: 1px 4px; text-align: left; white-space: normal;
       min-width: 0 !important; }
     td > span { min-width: 0; }
-    td[data-title]::before { content: attr(data-title); flex: 0 0 8em; color: #555; text-align: left; }
+    td[data-title]::before { content: attr(data-title); flex: 0 0 8em; color: #555; text-align: left;
+      white-space: normal; font-weight: normal; }
     td.empty, td.zero { display: none; }
     dl { display: block; }
   }
 `;
 
 // Marks of states differ by shape and by colour. The colours are those of Okabe and Ito, which also people
-// who do not see all colours tell apart, on light and dark pages.
-const RAY_FAILED = ["\u25a0", "#d55e00"], RAY_WAITS = ["\u25b2", "#e69f00"], RAY_GOOD = ["\u25cf", "#009e73"];
+// who do not see all colours tell apart; a dark page inverts light and dark, so the orange is a darker one.
+const RAY_FAILED = ["\u25a0", "#d55e00"], RAY_WAITS = ["\u25b2", "#b87700"], RAY_GOOD = ["\u25cf", "#009e73"];
 const RAY_ENDED = ["\u25cb", "#767676"];  // a program or a user has ended it
 const RAY_MARKS = {
   DEAD: RAY_FAILED, ERROR: RAY_FAILED, FAILED: RAY_FAILED, LOST: RAY_FAILED, RESTARTING: RAY_FAILED,
@@ -54,7 +59,7 @@ const RAY_MARKS = {
   PAUSED: RAY_WAITS, DRAINING: RAY_WAITS, ALIVE: RAY_GOOD, READY: RAY_GOOD, CREATED: RAY_GOOD, RUNNING: RAY_GOOD, FINISHED: RAY_GOOD,
   TERMINATED: RAY_GOOD, SUCCEEDED: RAY_GOOD,
 };
-const RAY_SEARCH_MS = 250;
+const RAY_SEARCH_MS = 250, RAY_CHARACTER_PX = 7;
 
 // The word of the page's language; RAY_WORDS is before this script.
 const raySay = (text) => RAY_WORDS[text] || text;
@@ -97,21 +102,31 @@ function rayText(value, form, whole) {
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+// The least pixels of a cell: a word is broken only where it is wider than the column is meant to be.
+function rayLeastWidth(text, width) {
+  const longest = Math.max(0, ...text.split(/\s/).map((word) => word.length));
+  return Math.round(Math.min(width, Math.max(0.6 * width, RAY_CHARACTER_PX * longest)));
+}
+
 // What of each id is enough to tell it from the others: equal beginnings are left out.
 function rayShortIds(ids) {
-  const different = [...new Set(ids)];
-  let start = 0;
-  if (different.length > 1) {
-    while (different.every((id) => id[start] === different[0][start])) start += 1;
+  const whole = [...new Set(ids)], first = whole[0] || "";
+  let start = 0, end = 0;
+  if (whole.length > 1) {
+    while (whole.every((id) => id[start] === first[start])) start += 1;
+    while (whole.every((id) => id.at(-1 - end) === first.at(-1 - end))) end += 1;
   }
   start = start < 8 ? 0 : start;
+  // An object's id ends with the number of the result, which is 1 for most.
+  const cutEnd = (id) => end < 8 || id.length <= start + end + 8 ? id : id.slice(0, -end);
+  const tail = end < 8 ? "" : "\u2026", different = whole.map(cutEnd);
   const isUnique = (cut) => new Set(different.map(cut)).size === different.length;
   for (let length = 8; length <= 64; length++) {
     const begin = (id) => id.slice(start, start + length);
-    if (isUnique(begin)) return (id) => (start ? "\u2026" : "") + begin(id);
+    if (isUnique(begin)) return (id) => (start ? "\u2026" : "") + begin(cutEnd(id));
     // Ids of one process may differ only at their ends.
     const ends = (id) => `${id.slice(0, 4)}\u2026${id.slice(4 - length)}`;
-    if (isUnique(ends)) return ends;
+    if (isUnique(ends)) return (id) => ends(cutEnd(id)) + tail;
   }
   return (id) => id;
 }
@@ -121,18 +136,22 @@ class RayTable extends HTMLElement {
     const about = JSON.parse(this.dataset.about);
     Object.assign(this, about, { openKey: null, rows: new Map(), wish: {} });
     if (!this.shadowRoot) this.attachShadow({ mode: "open" });
-    this.shadowRoot.innerHTML = `<style>${RAY_TABLE_CSS}</style><input type="search">
+    this.shadowRoot.innerHTML = `<style>${RAY_TABLE_CSS}</style><h2></h2><input type="search">
       <table><thead><tr></tr></thead><tbody></tbody></table>`;
     this.input = this.shadowRoot.querySelector("input");
     this.body = this.shadowRoot.querySelector("tbody");
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.ask({ search: this.input.value }), RAY_SEARCH_MS);
+      this.timer = setTimeout(() => this.ask({}), RAY_SEARCH_MS);
     });
     for (const column of this.columns) column.title = raySay(column.title);
+    this.shadowRoot.querySelector("h2").textContent = raySay(this.heading);
     for (const name of Object.keys(this.words)) this.words[name] = raySay(this.words[name]);
     this.input.placeholder = this.input.ariaLabel = this.words.search;
-    this.shown = this.columns.filter((column) => column.form !== "detail");
+    // All links of a row are in one cell.
+    this.links = this.columns.filter((column) => column.form === "link");
+    this.shown = this.columns.filter((column) => column.form !== "detail"
+      && (column.form !== "link" || column === this.links[0]));
     for (const column of this.shown) this.addHead(column);
     this.source = Bokeh.documents.map((each) => each.get_model_by_name(this.table)).find(Boolean);
     this.onData = () => this.render();
@@ -150,7 +169,7 @@ class RayTable extends HTMLElement {
 
   addHead(column) {
     const head = document.createElement("th"), button = document.createElement("button");
-    button.textContent = column.title;
+    button.textContent = this.headOf(column);
     head.dataset.field = column.field;
     head.classList.toggle("number", this.isNumber(column));
     button.addEventListener("click", () => {
@@ -161,12 +180,17 @@ class RayTable extends HTMLElement {
     this.shadowRoot.querySelector("thead tr").append(head);
   }
 
+  headOf(column) {
+    return column.form === "link" && this.links.length > 1 ? this.words.links : column.title;
+  }
+
   isNumber(column) {
     return column.form.startsWith("0") || column.form === "bytes" || column.form === "seconds";
   }
 
   ask(change) {
-    this.source.tags = [{ ...this.wish, open: false, ...change }];
+    clearTimeout(this.timer);  // what was typed a moment ago is asked for now
+    this.source.tags = [{ ...this.wish, open: false, search: this.input.value, ...change }];
   }
 
   follow() {
@@ -177,7 +201,7 @@ class RayTable extends HTMLElement {
     for (const head of this.shadowRoot.querySelectorAll("th")) {
       const is_sorted = head.dataset.field === this.wish.sort;
       head.ariaSort = is_sorted ? (this.wish.down ? "descending" : "ascending") : "none";
-      const title = this.shown.find((each) => each.field === head.dataset.field).title;
+      const title = this.headOf(this.shown.find((each) => each.field === head.dataset.field));
       head.firstChild.textContent = title + (is_sorted ? (this.wish.down ? " \u2193" : " \u2191") : "");
     }
   }
@@ -186,6 +210,7 @@ class RayTable extends HTMLElement {
     const data = this.source.data, count = data[this.columns[0].field].length;
     this.input.hidden = count < 2 && !this.input.value;
     this.shadowRoot.querySelector("table").hidden = !count;
+    this.shadowRoot.querySelector("h2").hidden = !this.heading;
     this.short = {};
     for (const column of this.columns) {
       if (column.form === "id") this.short[column.field] = rayShortIds(Array.from(data[column.field]));
@@ -251,8 +276,7 @@ class RayTable extends HTMLElement {
     });
     const cells = this.shown.map((column) => {
       const cell = document.createElement("td");
-      cell.dataset.title = column.title;
-      cell.style.minWidth = column.form === "text" ? `${Math.round(0.6 * column.width)}px` : "";
+      cell.dataset.title = this.headOf(column);
       element.append(cell);
       return cell;
     });
@@ -266,12 +290,14 @@ class RayTable extends HTMLElement {
     shown.element.classList.toggle("failed", Boolean(row[this.failed]));
     this.shown.forEach((column, index) => {
       const value = row[column.field], cell = shown.cells[index];
-      const text = column.form === "id" && value ? this.short[column.field](value)
+      const text = column.form === "link" ? this.links.map((each) => row[each.field] || "").join("")
+        : column.form === "id" && value ? this.short[column.field](value)
         : rayText(value, column.form, false);
       if (shown.values[index] === text) return;
       shown.values[index] = text;
       cell.className = this.isNumber(column) ? "number" : column.form === "id" ? "id"
-        : ["text", "word"].includes(column.form) ? "text" : "nowrap";
+        : ["text", "link"].includes(column.form) ? column.form : "nowrap";
+      if (column.form === "text") cell.style.minWidth = `${rayLeastWidth(text, column.width)}px`;
       cell.classList.toggle("empty", text === "");
       cell.classList.toggle("zero", value === 0 && this.isNumber(column));
       cell.classList.toggle("bad", column.field === "failed" && value > 0);
@@ -281,8 +307,12 @@ class RayTable extends HTMLElement {
 
   parts(column, value, text, row) {
     const span = document.createElement("span");
+    if (column.form === "link") {
+      const given = this.links.filter((each) => row[each.field]);
+      span.append(...given.flatMap((each) => [this.link(row[each.field], each.title), " "]));
+      return [span];
+    }
     span.textContent = text;
-    if (column.form === "link" && value) return [this.link(value, column.title)];
     if (column.form === "text" || column.form === "id") span.title = value;
     if (column.form === "time") span.title = rayTime(value, true);
     if (column.form !== "state") return [span];

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bokeh.layouts import column
 from bokeh.models.sources import ColumnDataSource
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
 
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
-_SURVEYED = ("nodes", "functions", "actors", "keepers", "objects")
+_SURVEYED = ("nodes", "functions", "calls", "actors", "keepers", "objects")
 
 #: The columns that identify a row of a table; the chosen row is found by them after an update.
 _IDENTITY: dict[str, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ _IDENTITY: dict[str, tuple[str, ...]] = {
     "running": ("node", "kind", "name", "caller"),
     "actors": ("id",),
     "functions": ("name",),
+    "calls": ("id", "attempt"),
     "stores": ("node",),
     "keepers": ("process",),
     "objects": ("id",),
@@ -52,7 +53,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
     ],
     "jobs": [
         ("state", "State", 120, "state"),
-        ("program", "Program", 350, "text"),
+        ("program", "Program", 300, "text"),
         ("kind", "Kind", 90, "word"),
         ("start", "Since", 90, "time"),
         ("seconds", "Took so far", 90, "seconds"),
@@ -60,10 +61,10 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("holding", "Holding resources", 90, "0,0"),
         ("done", "Done", 80, "0,0"),
         ("failed", "Failed", 80, "0,0"),
-        ("message", "Why it failed", 300, "text"),
+        ("message", "Why it failed", 250, "text"),
         ("pid", "Process", 70, "text"),
         ("ip", "Host", 110, "text"),
-        ("metadata", "Metadata", 100, "text"),
+        ("metadata", "Metadata", 140, "text"),
         ("only", "Only this job", 60, "link"),
         ("log", "Log", 50, "link"),
         ("id", "Id", 120, "id"),
@@ -112,6 +113,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("rate", "Per second", 95, "0,0.0"),
         ("restarts", "Restarts", 75, "0,0"),
         ("resources", "Resources", 110, "text"),
+        ("calls", "Calls", 50, "link"),
         ("log", "Log", 50, "link"),
         ("stack", "Stack", 50, "link"),
         ("profile", "Profile", 50, "link"),
@@ -131,8 +133,25 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("longest", "Longest", 90, "seconds"),
         ("error", "Last error", 300, "text"),
         ("failed_at", "At", 90, "time"),
+        ("calls", "Calls", 50, "link"),
         ("log", "Log", 50, "link"),
         ("traceback", "Its traceback", 0, "detail"),
+    ],
+    "calls": [
+        ("name", "Function", 200, "text"),
+        ("state", "State", 120, "state"),
+        ("start", "Started", 90, "time"),
+        ("end", "Ended", 90, "time"),
+        ("seconds", "Took", 90, "seconds"),
+        ("attempt", "Failed before", 60, "0,0"),
+        ("error", "Error", 400, "text"),
+        ("node", "Node", 130, "text"),
+        ("pid", "Process", 70, "text"),
+        ("log", "Log", 50, "link"),
+        ("text", "The whole error", 0, "detail"),
+        ("actor", "Actor id", 0, "detail"),
+        ("job", "Job", 0, "detail"),
+        ("id", "Task id", 160, "id"),
     ],
     "stores": [
         ("node", "Node", 150, "text"),
@@ -141,7 +160,7 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("total", "Meant for objects", 150, "bytes"),
     ],
     "keepers": [
-        ("process", "Process that refers to objects", 300, "text"),
+        ("process", "Process", 300, "text"),
         ("count", "Objects", 90, "0,0"),
         ("size", "Size of the 200 largest", 180, "bytes"),
     ],
@@ -149,8 +168,12 @@ _COLUMNS: dict[str, list[tuple[str, str, int, str]]] = {
         ("id", "Object", 420, "id"),
         ("size", "Size", 100, "bytes"),
         ("state", "State", 110, "state"),
+        ("made_by", "Made by", 180, "text"),
+        ("place", "Line", 200, "text"),
         ("kind", "Kept by", 200, "text"),
         ("holders", "Processes", 400, "text"),
+        ("task", "Task id", 0, "detail"),
+        ("places", "Lines of the program", 0, "detail"),
     ],
     "waiting": [
         ("kind", "Kind", 110, "word"),
@@ -227,11 +250,58 @@ _READ_OF_JOB = ("functions", "failures")
 #: Tables whose rows have sentences in the language of the page.
 _SAID = ("waiting",)
 
+#: The titles of tables that share a page with others.
+_TITLES = {
+    "failures": "What has failed in the last minutes",
+    "running": "What holds resources",
+    "stores": "Memory for objects on each node",
+    "keepers": "Processes that refer to objects",
+    "objects": "The largest objects",
+}
+
+#: What is said of a table that has no rows.
+_EMPTY = {
+    "failures": "Nothing has failed in the last minutes.",
+    "jobs": "No program uses the cluster.",
+    "nodes": "The cluster has no nodes.",
+    "running": "Nothing holds resources.",
+    "actors": "There are no actors.",
+    "functions": "No call has been made.",
+    "calls": "No call has been made.",
+    "stores": "The cluster has no nodes.",
+    "keepers": "No process refers to objects.",
+    "objects": "No process refers to objects.",
+    "waiting": "Nothing waits.",
+    "groups": "There are no placement groups.",
+    "gpus": "No node has a GPU.",
+    "trials": "No trial has been reported.",
+}
+
+#: What is said of a table as long as no row has a value in a column.
+_HINTS = {
+    "objects": (
+        "place",
+        (
+            "The lines of the program that made the objects are shown if processes start with "
+            "RAY_record_ref_creation_sites=1 in their environment."
+        ),
+    )
+}
+
 _WORDS = {
     "search": "Search all rows",
+    "links": "Links",
     "address": "Address",
     "row": "this row, for a link or a bookmark",
 }
+
+
+class Selection(NamedTuple):
+    """The rows that a table shows, and how many there are and were found."""
+
+    rows: list[Row]
+    num_all: int
+    num_found: int
 
 
 class Table:
@@ -246,7 +316,8 @@ class Table:
     ) -> None:
         self._parts, self._read, self._most = parts, read, most
         self._fields = [field for field, *_ in _COLUMNS[name]]
-        self._page = _PAGES.get(name, name)
+        self._page, self._empty = _PAGES.get(name, name), _EMPTY[name]
+        self._hint = _HINTS.get(name, ("", ""))
         self._searched = [(field, form) for field, _, _, form in _COLUMNS[name]]
         empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED, _EXPECTED)}
         self.source = ColumnDataSource(empty, name=name)
@@ -258,6 +329,7 @@ class Table:
             "failed": _FAILED,
             "expected": _EXPECTED,
             "words": _WORDS,
+            "heading": _TITLES.get(name, ""),
             "columns": [
                 {"field": field, "title": title, "width": width, "form": form}
                 for field, title, width, form in _COLUMNS[name]
@@ -287,27 +359,37 @@ class Table:
             return rows
         return [row for row in rows if job in row.get("jobs", (row.get("job", job),))]
 
-    def update(self) -> None:
-        """Show what is there now."""
-        wish: dict[str, Any] = next(iter(self.source.tags), {})
+    def select(self, wish: Mapping[str, Any]) -> Selection:
+        """Return the rows that are wanted."""
         rows = self._rows(str(wish.get("job") or ""))
         exact = wish.get("exact") or {}
-        named = [row for row in rows if _has(row, exact)]
+        named = [row for row in rows if has(row, exact)]
         found = searched(named, self._searched, str(wish.get("search") or ""))
         if (field := wish.get("sort")) in self._fields:
             found = arranged(found, str(field), is_descending=bool(wish.get("down")))
-        shown = found[: self._most]
+        return Selection(found[: self._most], len(rows), len(found))
+
+    def update(self) -> None:
+        """Show what is there now."""
+        wish: dict[str, Any] = next(iter(self.source.tags), {})
+        shown, num_all, num_found = self.select(wish)
         data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
             self.source.data = data
         say = partial(words.say, self._below)
-        text = say("Rows: {count:,}", count=len(rows))
-        if len(found) < len(rows):
-            text += say(", ") + say("{count:,} found", count=len(found))
-        if len(shown) < len(found):
+        text = say("Rows: {count:,}", count=num_all) if num_all else ""
+        if num_found < num_all:
+            text += say(", ") + say("{count:,} found", count=num_found)
+        if len(shown) < num_found:
             text += say(", ") + say("{count} shown: search to see others", count=len(shown))
-        text += say(". ") + (say("Click on a row to read all of it.") if shown else "")
-        if exact:
+        if num_all:
+            text += say(". ") + (say("Click on a row to read all of it.") if shown else "")
+        else:
+            text = say(self._empty)
+        column, hint = self._hint
+        if hint and shown and not any(row.get(column) for row in shown):
+            text += f" {say(hint)}"
+        if wish.get("exact"):
             text += f' <a href="individual-ray-{self._page}">{say("Show all rows")}</a>.'
         if self.source.name in _SURVEYED:
             text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
@@ -346,7 +428,7 @@ def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
     return [*sorted(there, key=key, reverse=is_descending), *without]
 
 
-def _has(row: Row, exact: Mapping[str, str]) -> bool:
+def has(row: Row, exact: Mapping[str, str]) -> bool:
     """Return whether some fields of a row have exactly some values, which are texts of an address."""
     return all(
         str("" if row.get(field) is None else row[field]) == value for field, value in exact.items()

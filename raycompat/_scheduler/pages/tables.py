@@ -6,7 +6,7 @@ import heapq
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import Say, english, wanted, where
+from raycompat._scheduler.state.objects import sites_of
 from raycompat._scheduler.stores import STORE, available, stored
 
 if TYPE_CHECKING:
@@ -336,7 +337,7 @@ def running(parts: Parts) -> list[Row]:
             "node": node_name(call.address),
             "kind": _KINDS[call.spec["kind"]],
             "name": _name(parts, key),
-            "resources": str(call.holding.resources) if call.holding else "",
+            "resources": _amounts(call.holding.resources) if call.holding else "",
             "gpus": _gpus(call.holding.gpus) if call.holding else "",
             "caller": _caller(parts, call),
             "job": call.spec["job"],
@@ -398,10 +399,11 @@ def actors(parts: Parts) -> list[Row]:
                 "cpu": use.get("cpu_percent"),
                 "gpu_memory": gpu_bytes.get((actor.address, actor.pid)),
                 "restarts": actor.incarnation,
-                "resources": str(holding.resources) if holding is not None else "",
+                "resources": _amounts(holding.resources) if holding is not None else "",
                 "error": _last_line(actor.error),
                 "traceback": _whole(actor.error),
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
+                "calls": _address("calls", "calls", "actor", key.rpartition("-")[2]),
                 "log": _log_of(actor),
                 "stack": f"{_log_of(actor)}&stream=stack" if use else "",
                 "profile": f"{_log_of(actor)}&stream=profile" if use else "",
@@ -409,9 +411,52 @@ def actors(parts: Parts) -> list[Row]:
                 "id": key.rpartition("-")[2],
             }
         )
+    return _ranked(rows)
+
+
+def all_actors(parts: Parts) -> list[Row]:
+    """Return one row for each actor, and for each of the last ones to which nothing refers any more.
+
+    Rows of the latter have no figures.
+    """
+    return _ranked([*actors(parts), *_forgotten_actors(parts)])
+
+
+def _ranked(rows: list[Row]) -> list[Row]:
+    """Return the rows of actors in their order, each marked if it is that of a failure."""
     for row in rows:
         row["is_failed"] = _rank(row) == 0
     return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
+
+
+def _forgotten_actors(parts: Parts) -> Iterator[Row]:
+    """Iterate over the rows of the last actors that have ended and to which nothing refers."""
+    known = {actor.key.rpartition("-")[2]: actor for _, actor in parts.endings.deaths}
+    nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
+    for each in parts.endings.history.actors:
+        actor = known.get(each["actor_id"])
+        cause = each["death_cause"] or {}
+        text = "".join(cause.get("actor_died_error_context", {}).get("error_message", ""))
+        yield {
+            "class": each["class_name"],
+            "name": each["name"],
+            "state": each["state"],
+            "node": node_name(nodes.get(each["node_id"])),
+            "pid": each["pid"] or "",
+            "restarts": each["num_restarts"],
+            "error": failures.last_line(text),
+            "traceback": _whole(actor.error) if actor is not None else text,
+            "is_expected": each["is_expected"],
+            "calls": _address("calls", "calls", "actor", each["actor_id"]),
+            "log": _log_of_process(nodes.get(each["node_id"]), each["pid"]),
+            "job": each["job_id"],
+            "id": each["actor_id"],
+        }
+
+
+def _amounts(resources: ResourceSet) -> str:
+    """Return resources as a text; empty if there are none."""
+    return str(resources) if resources.units() else ""
 
 
 def _most(counts: Iterable[tuple[int, str]]) -> str:
@@ -432,9 +477,13 @@ def _gpu_bytes(parts: Parts) -> dict[tuple[str | None, int | None], int]:
 
 def _log_of(actor: ActorRow) -> str:
     """Return the address of the output of an actor's process; empty if it has none yet."""
-    if not actor.pid:
+    return _log_of_process(actor.address, actor.pid)
+
+
+def _log_of_process(address: str | None, pid: int | None) -> str:
+    if not pid or not address:
         return ""
-    return f"individual-ray-logs?process={quote(f'{node_name(actor.address)} {actor.pid}')}"
+    return f"individual-ray-logs?process={quote(f'{node_name(address)} {pid}')}"
 
 
 def _rank(actor: Row) -> int:
@@ -529,6 +578,7 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
             "error": known[name].last_error if name in known else "",
             "traceback": known[name].last_traceback if name in known else "",
             "failed_at": known[name].failed_at if name in known else 0.0,
+            "calls": _address("calls", "calls", "name", name),
             "log": _log_of_function(known.get(name), name),
             "is_failed": name in known and known[name].failed_at > now - RECENT_S,
         }
@@ -590,13 +640,11 @@ def keepers(parts: Parts) -> list[Row]:
 def objects(parts: Parts) -> list[Row]:
     """Return one row for each object, the largest first: its size, and its processes."""
     rows: dict[str, Row] = {}
-    classes = classes_of_processes(parts)
-    for found in parts.surveys.refresh().callers.values():
+    classes, findings = classes_of_processes(parts), parts.surveys.refresh()
+    sites = sites_of(findings)
+    for found in findings.callers.values():
         for each in found["objects"]:
-            row = rows.setdefault(
-                each["key"],
-                {"id": ids.object_hex(each["key"]), "size": -1, "holders": [], "jobs": set()},
-            )
+            row = rows.setdefault(each["key"], _new_object(each["key"], sites))
             row["jobs"].add(found["job"])
             row["size"] = max(row["size"], _size(parts, each))
             row["state"], row["kind"] = each["state"], each["kind"]
@@ -605,6 +653,30 @@ def objects(parts: Parts) -> list[Row]:
     for row in largest:
         row["holders"] = ", ".join(row["holders"])
     return largest
+
+
+def _new_object(key: str, sites: Mapping[str, str]) -> Row:
+    """Return the row of an object without its processes: what made it, and on which line."""
+    kind, is_actor = key.rpartition("-")[0], ids.is_of_actor(key)
+    place = sites.get(key, "").partition(" | ")[2]
+    return {
+        "id": ids.object_hex(key),
+        "size": -1,
+        "holders": [],
+        "jobs": set(),
+        "made_by": "ray.put" if kind == "put" else kind,
+        "task": "" if kind == "put" or is_actor else ids.task_hex(key),
+        "place": _short_place(place),
+        "places": place.replace(" | ", "\n"),
+    }
+
+
+def _short_place(places: str) -> str:
+    """Return the innermost place of a call site: the name of the file, the line, and the function."""
+    path, _, rest = places.partition(" | ")[0].rpartition("/")
+    file, _, place = rest.partition(":")
+    function, _, line = place.partition(":")
+    return f"{file}:{line} {function}" if line else f"{path}{rest}"
 
 
 def classes_of_processes(parts: Parts) -> dict[int | None, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bokeh.models.formatters import CustomJSTickFormatter
 from bokeh.models.ranges import DataRange1d, FactorRange
 from bokeh.models.sources import ColumnDataSource
-from bokeh.models.tools import HoverTool
+from bokeh.models.tools import CustomJSHover, HoverTool
 from bokeh.plotting import figure
 
 from raycompat._dask import pages as adapter
@@ -31,8 +32,23 @@ _LEAST_ROWS = 6
 _FAILED = "black"
 
 _HINT = """
-<div><b>@name</b> @about</div><div>@process</div><div>@length{0,0.000} ms, until @right{%T.%3N}</div>
+<div><b>@name</b> @about</div><div>@process</div><div>@length{0,0.000} ms, until @right{custom}</div>
 """
+
+#: Local times of the browser, which Bokeh's own formatters do not know. The first tick has the zone.
+_TIME_JS = """
+const two = (number) => String(number).padStart(2, "0");
+const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
+const parts = (at) => "." + String(at.getMilliseconds()).padStart(3, "0");
+"""
+_TICK_JS = """
+const time = new Date(tick), is_fine = ticks.length > 1 && ticks[1] - ticks[0] < 1000;
+const text = clock(time) + (is_fine ? parts(time) : "");
+const day = [time.getFullYear(), two(time.getMonth() + 1), two(time.getDate())].join("-");
+const zone = time.toTimeString().split(" ")[1];
+return index ? text : `${text}\\n${day} ${zone}`;
+"""
+_HOVER_JS = "const time = new Date(value); return clock(time) + parts(time);"
 
 
 class Timeline:
@@ -49,7 +65,7 @@ class Timeline:
         self.source = ColumnDataSource({field: [] for field in fields}, name="timeline")
         self._processes = FactorRange(factors=[], name="processes")
         self._figure = figure(
-            title="Calls by process (times are UTC)",
+            title="Calls by process",
             x_axis_type="datetime",
             x_range=DataRange1d(
                 follow="end",
@@ -74,11 +90,12 @@ class Timeline:
         hint = HoverTool(
             renderers=[bars],
             tooltips=_HINT,
-            formatters={"@right": "datetime"},
+            formatters={"@right": CustomJSHover(code=_TIME_JS + _HOVER_JS)},
             point_policy="follow_mouse",
         )
         self._figure.add_tools(hint)
         self._figure.grid.visible = False
+        self._figure.xaxis.formatter = CustomJSTickFormatter(code=_TIME_JS + _TICK_JS)
         self.root = self._figure
 
     def update(self) -> None:
@@ -92,7 +109,8 @@ class Timeline:
             if self.job and ran.job != self.job:
                 continue
             pid = ran.process
-            label = f"{node_name(ran.worker)}  {pid}  {actors.get(pid, '')}".strip()
+            node = node_name(ran.worker) if len(self._parts.nodes.info) > 1 else ""
+            label = f"{node}  {pid}  {actors.get(pid, '')}".strip()
             bars["process"].append(self._labels.setdefault((ran.worker, pid), label))
             bars["left"].append(1e3 * ran.start)
             bars["right"].append(1e3 * ran.stop)

@@ -9,6 +9,22 @@ from raycompat._scheduler.state.query import Absent, Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.survey import Findings
+
+
+#: What stands for the place in the program that made an object: the place is not known to the processes
+#: that refer to it, or they do not record it.
+UNKNOWN, DISABLED = "<unknown>", "disabled"
+
+
+def sites_of(findings: Findings) -> dict[str, str]:
+    """Return the places in programs that made objects, by the objects' keys, where they are known."""
+    return {
+        each["key"]: each["site"]
+        for found in findings.callers.values()
+        for each in found["objects"]
+        if each.get("site")
+    }
 
 
 class Objects:
@@ -22,13 +38,16 @@ class Objects:
         findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
+        sites = sites_of(findings)
         for found in findings.callers.values():
             if found["num_objects"] > len(found["objects"]):
                 yield Absent(found["num_objects"] - len(found["objects"]), is_forgotten=True)
             for each in found["objects"]:
-                yield self._describe(each, found)
+                yield self._describe(each, found, sites)
 
-    def _describe(self, found: dict[str, Any], holder: dict[str, Any]) -> Row:
+    def _describe(
+        self, found: dict[str, Any], holder: dict[str, Any], sites: dict[str, str]
+    ) -> Row:
         """Return the fields of `ObjectState`."""
         key, size = found["key"], found["size"]
         if size < 0:
@@ -39,7 +58,7 @@ class Objects:
             "task_status": self._status(key, found),
             "attempt_number": 1,
             "reference_type": found["kind"],
-            "call_site": "disabled",
+            "call_site": sites.get(key) or (UNKNOWN if holder["records_sites"] else DISABLED),
             "type": "DRIVER" if holder["is_driver"] else "WORKER",
             "pid": holder["pid"],
             "ip": holder["ip"],

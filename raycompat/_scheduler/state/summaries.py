@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from raycompat._scheduler.state.objects import DISABLED
 from raycompat._scheduler.state.query import Row
 
 _BYTES_PER_MB = 1024**2
@@ -45,7 +46,7 @@ def of_actors(rows: list[Row]) -> dict[str, Any]:
 
 
 def of_objects(rows: list[Row]) -> dict[str, Any]:
-    """Count objects by the place in the program that made them: unknown, so in one group."""
+    """Count objects by the place in the program that made them."""
     groups: dict[str, dict[str, Any]] = {}
     holders: dict[str, tuple[set[int], set[str]]] = {}
     for row in rows:
@@ -74,7 +75,7 @@ def of_objects(rows: list[Row]) -> dict[str, Any]:
         "summary": groups,
         "total_objects": len(rows),
         "total_size_mb": sum(group["total_size_mb"] for group in groups.values()),
-        "callsite_enabled": False,
+        "callsite_enabled": any(site != DISABLED for site in groups),
         "summary_by": "callsite",
     }
 

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: The most calls in lines that are listed.
 _MOST_IN_LINES = 10_000
 
+#: Seconds by which the report of a call's end may be earlier than the result that its caller gets.
+_EARLY_S = 10.0
+
 #: Ray's names for the states of a Dask task that is a call.
 _STATES = {
     "released": "PENDING_ARGS_AVAIL",
@@ -65,14 +68,14 @@ class Tasks:
                     failed[task] += 1
                 times = {"start_time_ms": milliseconds(start), "end_time_ms": milliseconds(stop)}
                 yield {**about, **times, "task_id": task, "attempt_number": attempt}
-        for row in self._unfinished(findings):
+        for row in self.unfinished(findings):
             yield {**row, "attempt_number": history.num_failures(row["task_id"])}
 
     async def summary(self) -> dict[str, Any]:
         """Return the counts of all tasks, by name and state."""
         findings, history = await self._parts.surveys.take(), self._parts.endings.history
         counted = [(self._ended(ended), ended.count) for ended in history.calls()]
-        counted += [(row, 1) for row in self._unfinished(findings)]
+        counted += [(row, 1) for row in self.unfinished(findings)]
         num_rows = sum(number for _, number in counted)
         return {
             "result": summaries.of_tasks(counted),
@@ -82,10 +85,15 @@ class Tasks:
             "warnings": [findings.warning] if findings.warning else [],
         }
 
-    def _unfinished(self, findings: Findings) -> list[Row]:
-        """Return the unfinished tasks, without those that ended while nodes were asked."""
-        rows = self._named(findings)
-        ended = self._parts.endings.history.finished_among(row["task_id"] for row in rows)
+    def unfinished(self, findings: Findings, most_in_lines: int = _MOST_IN_LINES) -> list[Row]:
+        """Return the unfinished tasks, without those that ended while nodes were asked.
+
+        Of those that only the scheduler knows, `most_in_lines` are listed.
+        """
+        rows = self._named(findings, most_in_lines)
+        history, tasks = self._parts.endings.history, [row["task_id"] for row in rows]
+        # Its end may have been reported before its caller got the result, and answered.
+        ended = history.finished_among(tasks, findings.began - _EARLY_S)
         return [row for row in rows if row["task_id"] not in ended]
 
     def _ended(self, ended: EndedCalls) -> Row:
@@ -109,7 +117,7 @@ class Tasks:
             "is_debugger_paused": False,
         }
 
-    def _named(self, findings: Findings) -> list[Row]:
+    def _named(self, findings: Findings, most_in_lines: int) -> list[Row]:
         """Return the unfinished tasks, as the scheduler, callers and nodes know them."""
         running = self._running(findings)
         rows: dict[str, Row] = {}
@@ -118,7 +126,7 @@ class Tasks:
                 row = self._of_caller(call, found, running)
                 if row is not None:
                     rows[row["task_id"]] = row
-        for key in self._held_or_in_line():
+        for key in self._held_or_in_line(most_in_lines):
             call = self._parts.calls.by_key[key]
             state = _STATES.get(self._parts.dask.state_of(key))
             if call.spec["kind"] == "task" and state is not None:
@@ -127,11 +135,11 @@ class Tasks:
             self._add_constructor(key, rows)
         return list(rows.values())
 
-    def _held_or_in_line(self) -> Iterator[str]:
+    def _held_or_in_line(self, most: int) -> Iterator[str]:
         """Iterate over the scheduler's calls, also those of callers that did not answer."""
         yield from self._parts.calls.holding
         lines = self._parts.dispatcher.lines()
-        yield from itertools.islice((key for line in lines for key in line.keys), _MOST_IN_LINES)
+        yield from itertools.islice((key for line in lines for key in line.keys), most)
 
     def _running(self, findings: Findings) -> dict[str, tuple[str, int | None, float]]:
         """Return the node, process and start of running calls of actors and leases, by key."""
