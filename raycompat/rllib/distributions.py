@@ -123,6 +123,32 @@ class DiagonalGaussian:
         return found
 
 
+class TanhGaussian(DiagonalGaussian):
+    """Numbers between -1 and 1: the hyperbolic tangents of normally distributed ones.
+
+    Parameters
+    ----------
+    parameters : array of float32, shape (rows, 2 * numbers)
+    """
+
+    def mode(self) -> NDArray[Any]:
+        """Return the tangents of the means."""
+        tangents: NDArray[Any] = np.tanh(self.mean)
+        return tangents
+
+    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+        """Return random actions."""
+        tangents: NDArray[Any] = np.tanh(super().sample(rng))
+        return tangents
+
+    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return the logarithms of the actions' densities."""
+        inner = np.arctanh(np.clip(actions, -1 + 1e-6, 1 - 1e-6))
+        stretched: NDArray[Any] = 2 * (np.log(2) - inner - np.logaddexp(0, -2 * inner))
+        found: NDArray[Any] = super().log_probability(inner) - stretched.sum(axis=-1)
+        return found
+
+
 class Independent:
     """Several parts, each independent of the others.
 
@@ -238,6 +264,42 @@ def tf_terms(layout: Layout, parameters: Any, actions: Any, played: Any = None) 
         tf_entropy(layout, parameters),
         None if played is None else tf_kl_divergence(layout, played, parameters),
     )
+
+
+def tf_tanh_gaussian(parameters: Any, noise: Any) -> tuple[Any, Any]:
+    """Return actions between -1 and 1, and the logarithms of their densities, of shape (rows,).
+
+    Parameters
+    ----------
+    parameters : tensor of shape (rows, 2 * numbers)
+    noise : tensor of shape (rows, numbers)
+        Of the standard normal distribution.
+
+    Notes
+    -----
+    arXiv 1812.05905, appendix C, in a form that stays finite.
+    """
+    import tensorflow as tf
+
+    mean, log_std = _tf_gaussian(parameters)
+    inner = mean + tf.exp(log_std) * noise
+    return tf.tanh(inner), _tf_log_of_tangent(inner, noise, log_std)
+
+
+def tf_tanh_gaussian_log_probability(parameters: Any, actions: Any) -> Any:
+    """Return the logarithms of the densities of actions between -1 and 1, of shape (rows,)."""
+    import tensorflow as tf
+
+    mean, log_std = _tf_gaussian(parameters)
+    inner = tf.atanh(tf.clip_by_value(actions, -1 + 1e-6, 1 - 1e-6))
+    return _tf_log_of_tangent(inner, (inner - mean) / tf.exp(log_std), log_std)
+
+
+def _tf_log_of_tangent(inner: Any, noise: Any, log_std: Any) -> Any:
+    import tensorflow as tf
+
+    stretched = 2 * (float(np.log(2)) - inner - tf.nn.softplus(-2 * inner))
+    return tf.reduce_sum(-0.5 * noise**2 - log_std - _HALF_LOG_2_PI - stretched, -1)
 
 
 def _sum_of_parts(function: Callable[..., Any], layout: Layout, *parameters: Any) -> Any:

@@ -123,7 +123,8 @@ class RLModuleSpec:
     Parameters
     ----------
     module_class : subclass of RLModule, optional
-        A policy that acts by a rule. Default: the network of the algorithm.
+        A network of a program, a `TorchRLModule`, or a policy that acts by a rule. Default: the network
+        of the algorithm.
     observation_space, action_space : gymnasium.Space, optional
         Default: those of the agents that are mapped to the policy.
     model_config : dict or DefaultModelConfig, optional
@@ -134,7 +135,7 @@ class RLModuleSpec:
     Notes
     -----
     Ray source: ``ray.rllib.core.rl_module.rl_module.RLModuleSpec``, 2.60.0. Differs from Ray:
-    `module_class` does not learn.
+    a `TorchRLModule` learns in PPO.
     """
 
     def __init__(
@@ -165,6 +166,38 @@ class RLModuleSpec:
         self.module_class, self.inference_only = module_class, inference_only
         self.observation_space, self.action_space = observation_space, action_space
         self.model_config = model_config if model_config_dict is None else model_config_dict
+
+    def build(self) -> Any:
+        """Return the module.
+
+        Raises
+        ------
+        ValueError
+            When the spec lacks a class or a space.
+        """
+        missing = [
+            name
+            for name in ("module_class", "observation_space", "action_space")
+            if getattr(self, name) is None
+        ]
+        if missing:
+            raise ValueError(
+                f"RLModuleSpec.build(): {', '.join(missing)} is None: expected a value for each of "
+                "module_class, observation_space and action_space."
+            )
+        if not is_torch_module(self):
+            return self.module_class(
+                self.observation_space, self.action_space, model_config=self.model_config
+            )
+        from raycompat.rllib.torch_module import made
+
+        return made(self.module_class, self.observation_space, self.action_space, self.model_config)
+
+
+def is_torch_module(spec: Any) -> bool:
+    """Return whether a spec names a network of a program in PyTorch."""
+    cls = getattr(spec, "module_class", None)
+    return cls is not None and getattr(cls, "framework", None) == "torch"
 
 
 class MultiRLModuleSpec:

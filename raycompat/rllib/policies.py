@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raycompat.rllib.distributions import Layout, distribution_of
+from raycompat.rllib.distributions import Categorical, Layout, TanhGaussian, distribution_of
 from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
 
 #: The columns that a policy needs of each step, by name; arrays of shape (rows, ...).
@@ -78,6 +78,39 @@ class StochasticPolicy:
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
         return self._forward(observations)["value"][:, 0] if self._has_critic else None
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._forward.set_weights(weights)
+
+    def set_exploration(self, epsilon: float) -> None:
+        """Do nothing: the distribution itself explores."""
+
+
+class SoftPolicy:
+    """Draw choices, or numbers between -1 and 1, from the distribution that the head ``policy`` gives.
+
+    Parameters
+    ----------
+    network : NetworkSpec
+    layout : tuple of Part
+        Of actions: one part.
+    """
+
+    def __init__(self, network: NetworkSpec, layout: Layout) -> None:
+        self._forward = make_forward(network)
+        self._distribution_of = Categorical if layout[0].is_discrete else TanhGaussian
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions; nothing needs to be remembered."""
+        distribution = self._distribution_of(self._forward(observations)["policy"])
+        return distribution.sample(rng) if explore else distribution.mode(), {}
+
+    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+        """Return None: this policy does not have a critic of states."""
+        return None
 
     def set_weights(self, weights: Weights) -> None:
         """Replace all weights."""

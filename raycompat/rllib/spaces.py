@@ -143,6 +143,32 @@ class ActionDecoder:
             begin += width
         return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
 
+    def learned(self, actions: Sequence[Any], is_normalized: bool = False) -> NDArray[Any]:
+        """Return the environment's actions as networks learn them: the other way of a call.
+
+        Parameters
+        ----------
+        actions : sequence
+            Of the space.
+        is_normalized : bool, default False
+            Whether numbers of bounded boxes are between -1 and 1 already.
+
+        Raises
+        ------
+        UnsupportedSpaceException
+            When an action consists of several parts.
+        """
+        if len(self.layout) != 1:
+            raise UnsupportedSpaceException(
+                f"Recorded actions of {self.space!r}: expected a Discrete or a Box space."
+            )
+        if self.is_choice:
+            start = int(self.space.start)  # type: ignore[attr-defined]
+            return np.asarray(actions, np.int32).reshape(len(actions)) - np.int32(start)
+        if is_normalized:
+            return np.asarray(actions, np.float32).reshape(len(actions), -1)
+        return np.stack([self.encoded(each) for each in actions])
+
     def encoded(self, action: Any) -> NDArray[Any]:
         """Return one action of the environment as numbers: choices are one-hot vectors.
 

@@ -138,7 +138,6 @@ def test_what_does_not_happen_here_is_refused():
     ("options", "message"),
     [
         ({"output": "/tmp/out"}, "recorded steps"),
-        ({"input": "/tmp/in"}, "recorded steps"),
         ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),
         ({"model": {"attention_use_n_prev_actions": 1}}, "Attention is on observations"),
         ({"opt_type": "rmsprop"}, "optimizer is Adam"),

@@ -113,11 +113,11 @@ def test_connectors_of_several_agents():
     env = around(Two(), Both(), PrevActionsPrevRewards(), FlattenObservations(multi_agent=True))
     assert env.possible_agents == ["a", "b"]
     observations, _ = env.reset()
-    assert observations["a"]["_orig_obs"].tolist() == [1.0, 3.0]
+    assert observations["a"].tolist() == [1.0, 3.0, 0.0, 0.0, 0.0]
     observations = env.step({"b": 1})[0]
     assert list(observations) == ["b"]
-    assert observations["b"]["_orig_obs"].tolist() == [6.0, 6.0]
-    assert observations["b"]["_prev_n_actions"].tolist() == [0.0, 1.0]
+    # The observation, the last action as a one-hot vector, and the last reward.
+    assert observations["b"][:4].tolist() == [6.0, 6.0, 0.0, 1.0]
     assert env.get_observation_space("b").contains(observations["b"])
 
 
@@ -125,8 +125,8 @@ def test_keys_are_removed():
     env = Count()
     env.observation_space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(3))
     flat = FlattenObservations(keys_to_remove=["b"])
-    assert around(env, flat).observation_space == spaces.Dict(a=spaces.Discrete(2))
-    assert flat.observe({"a": 1, "b": 2}, None) == {"a": 1}
+    assert around(env, flat).observation_space == spaces.Box(0.0, 1.0, (2,), np.float32)
+    assert flat.observe({"a": 1, "b": 2}, None).tolist() == [0.0, 1.0]
 
 
 def test_a_filter_is_the_last_connector():

@@ -92,13 +92,13 @@ def test_simple_q_is_of_2013():
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("algorithms.SAC", "It is an algorithm that raycompat does not have"),
-        ("algorithms.sac.SACConfig", "It is an algorithm that raycompat does not have"),
+        ("algorithms.dreamerv3.DreamerV3", "It is an algorithm that raycompat does not have"),
+        ("algorithms.dreamerv3.DreamerV3Config", "It is an algorithm that raycompat does not have"),
         ("env.ExternalMultiAgentEnv", "one agent"),
         ("models.tf.attention_net.GTrXLNet", "Keras"),
         ("policy.torch_policy.TorchPolicy", "machinery"),
         ("connectors.agent.pipeline.AgentConnectorPipeline", "functions of observations"),
-        ("offline.dataset_reader.DatasetReader", "recorded"),
+        ("offline.dataset_reader.DatasetReader", "machinery"),
         ("optimizers.SyncSamplesOptimizer", "machinery"),
         ("utils.exploration.EpsilonGreedy", "exploration"),
     ],
@@ -151,14 +151,14 @@ def test_frameworks_are_found_or_none(monkeypatch):
 
 
 def test_algorithms_that_are_not_here_say_which_are():
-    for lacking in ("TD3", "SAC", "contrib/MADDPG"):
-        with pytest.raises(UnsupportedRayFeatureError, match=f"{lacking}.*A2C, A3C, APPO, DQN, ES"):
+    for lacking in ("TD3", "DDPG", "contrib/MADDPG"):
+        with pytest.raises(UnsupportedRayFeatureError, match=f"{lacking}.*A2C, A3C, APPO, BC"):
             get_algorithm_class(lacking)
     from raycompat.tune.registry import get_trainable_cls
 
     assert get_trainable_cls("PG") is get_algorithm_class("PG")
-    with pytest.raises(UnsupportedRayFeatureError, match="MARWIL"):
-        get_trainable_cls("MARWIL")
+    with pytest.raises(UnsupportedRayFeatureError, match="QMIX"):
+        get_trainable_cls("QMIX")
 
 
 def test_functions_of_arrays():

@@ -22,6 +22,11 @@ class Columns:
     VF_PREDS = "vf_preds"
     ADVANTAGES = "advantages"
     VALUE_TARGETS = "value_targets"
+    EMBEDDINGS = "embeddings"
+    RETURNS_TO_GO = "returns_to_go"
+    LOSS_MASK = "loss_mask"
+    SEQ_LENS = "seq_lens"
+    INTRINSIC_REWARDS = "intrinsic_rewards"
 
 
 __all__ = ["Columns"]

@@ -17,14 +17,22 @@ _WHERE = {
     "APPOConfig": "appo",
     "Algorithm": "algorithm",
     "AlgorithmConfig": "algorithm_config",
+    "BC": "bc",
+    "BCConfig": "bc",
+    "CQL": "cql",
+    "CQLConfig": "cql",
     "DQN": "dqn",
     "DQNConfig": "dqn",
     "ES": "es",
     "ESConfig": "es",
     "IMPALA": "impala",
     "IMPALAConfig": "impala",
+    "MARWIL": "marwil",
+    "MARWILConfig": "marwil",
     "PPO": "ppo",
     "PPOConfig": "ppo",
+    "SAC": "sac",
+    "SACConfig": "sac",
 }
 
 __all__ = [*sorted(_WHERE)]  # noqa: PLE0604

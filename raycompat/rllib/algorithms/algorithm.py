@@ -31,7 +31,7 @@ from raycompat.rllib.callbacks.callbacks import overridden
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.env_to_module import refuse_learner_connectors
-from raycompat.rllib.env.construction import env_creator, make_env
+from raycompat.rllib.env.construction import SpacesAlone, env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
@@ -46,6 +46,7 @@ from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.filters import MeanStdFilter
+from raycompat.rllib.fixed_policies import is_torch_module
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.policy_of_algorithm import PolicyOfAlgorithm
@@ -200,9 +201,13 @@ class Algorithm(Trainable):
         }
         self._call_hooks("on_algorithm_init")
 
-    def _env_creator(self) -> Callable[[EnvContext], Any]:
+    def _env_creator(self, env: Any = None) -> Callable[[EnvContext], Any]:
         settings = self.config
-        create = _with_horizon(env_creator(settings.env), settings.horizon)
+        env = settings.env if env is None else env
+        spaces = settings.observation_space, settings.action_space
+        if env is None and settings.learns_from_records and None not in spaces:
+            return lambda context: SpacesAlone(*spaces)
+        create = _with_horizon(env_creator(env), settings.horizon)
         make = settings.env_to_module_connector
         return create if make is None else connected(create, make)
 
@@ -253,6 +258,10 @@ class Algorithm(Trainable):
         from raycompat._old.rllib.losses import learner_with
 
         base = self._learner_class_of(config)
+        if config.learner_class is not None or is_torch_module(config.rl_module_spec):
+            from raycompat.rllib.torch_learner import learner_for
+
+            base = learner_for(base)
         cls = self._learner_classes[name] = learner_with(
             base, policy_class, setup.custom_class(), setup.distribution()
         )
@@ -277,7 +286,8 @@ class Algorithm(Trainable):
 
     def can_train(self, learner_class: Any) -> bool:
         """Return whether this algorithm lets a learner learn: one of another algorithm acts only."""
-        return issubclass(learner_class, self.learner_class)
+        learns_as = getattr(learner_class, "learns_as", learner_class)
+        return issubclass(learns_as, self.learner_class)
 
     def is_trained(self, name: str) -> bool:
         """Return whether a policy learns."""
@@ -564,11 +574,15 @@ class Algorithm(Trainable):
     def _make_evaluation_group(self, changes: dict[str, Any]) -> RunnerGroup:
         changes = with_new_names(changes)
         same = {k for k, v in changes.items() if k != "explore" and self.config.get(k) == v}
-        unknown = sorted(set(changes) - same - {"explore", "env_config"})
+        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_"})
         if unknown:
-            raise ValueError(f"evaluation_config: {unknown}: expected 'explore' or 'env_config'.")
+            raise ValueError(
+                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore' or 'input_'."
+            )
         count = self._evaluation_runners()
         spec = self._runner_spec(count, 1)
+        if changes.get("env") is not None:
+            spec = replace(spec, create=self._env_creator(changes["env"]), described=changes["env"])
         spec.env_config.update(changes.get("env_config", {}))
         spec.for_programs.update(is_evaluation=True, explores=bool(changes.get("explore")))
         spec = replace(spec, seed=spec.seed + _SEED_OF_EVALUATION)
@@ -770,6 +784,11 @@ class Algorithm(Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Take the state from a folder, or a dict."""
         state = checkpoint if isinstance(checkpoint, dict) else _read_state(Path(checkpoint))
+        self._take_state(state)
+        self._call_hooks("on_checkpoint_loaded")
+
+    def _take_state(self, state: dict[str, Any]) -> None:
+        """Take what `_whole_state` returned."""
         try:
             if set(state["learners"]) != set(self.learners):
                 raise ValueError(
@@ -789,7 +808,6 @@ class Algorithm(Trainable):
         self.weights_changed()
         self._episodes.set_state(state["episodes"])
         self._rng.bit_generator.state = state["rng"]
-        self._call_hooks("on_checkpoint_loaded")
 
     def save_to_path(self, path: str | os.PathLike[str] | None = None) -> str:
         """Save the algorithm as a folder.

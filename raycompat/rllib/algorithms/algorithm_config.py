@@ -27,7 +27,7 @@ from raycompat.rllib.callbacks.callbacks import (
     overridden,
 )
 from raycompat.rllib.filters import FILTERS
-from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule, is_torch_module
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.schedules import check_schedule
 
@@ -42,6 +42,8 @@ GROUPS: dict[str, dict[str, Any]] = {
     "environment": {
         "env": None,
         "env_config": {},
+        "observation_space": None,
+        "action_space": None,
         "env_task_fn": None,
         "horizon": None,
         "clip_rewards": None,
@@ -68,6 +70,8 @@ GROUPS: dict[str, dict[str, Any]] = {
         "train_batch_size_per_learner": 4000,
         "model": {},
         "learner_connector": None,
+        "learner_class": None,
+        "learner_config_dict": {},
     },
     "evaluation": {
         "evaluation_interval": None,
@@ -103,7 +107,12 @@ GROUPS: dict[str, dict[str, Any]] = {
         "algorithm_config_overrides_per_module": {},
     },
     "rl_module": {"rl_module_spec": None},
-    "offline_data": {},
+    "offline_data": {
+        "input_": "sampler",
+        "input_config": {},
+        "actions_in_input_normalized": True,
+        "dataset_num_iters_per_learner": None,
+    },
     "checkpointing": {},
     "experimental": {},
     "python_environment": {},
@@ -183,14 +192,27 @@ _POSITIVE_INTEGERS = (
     "evaluation_duration",
     "metrics_num_episodes_for_smoothing",
     "n_step",
-    "target_network_update_freq",
     "episodes_per_batch",
     "noise_size",
     "min_updates_per_iteration",
+    "dataset_num_iters_per_learner",
 )
-_COUNTS = ("num_env_runners", "evaluation_num_env_runners", "max_num_env_runner_restarts")
+_COUNTS = (
+    "num_env_runners",
+    "evaluation_num_env_runners",
+    "max_num_env_runner_restarts",
+    "target_network_update_freq",
+)
 _FRACTIONS = ("gamma", "lambda_", "tau", "eval_prob")
-_SCHEDULES = ("lr", "entropy_coeff", "epsilon", "clip_param")
+_SCHEDULES = (
+    "lr",
+    "entropy_coeff",
+    "epsilon",
+    "clip_param",
+    "actor_lr",
+    "critic_lr",
+    "alpha_lr",
+)
 
 
 class AlgorithmConfig:
@@ -219,6 +241,8 @@ class AlgorithmConfig:
 
     #: Options of one algorithm's ``training``, with their defaults; they go before those of all.
     TRAINING: ClassVar[Mapping[str, Any]] = {}
+    #: Whether it learns from recorded steps, and does not play.
+    learns_from_records: ClassVar[bool] = False
     #: Under which name the table has options that this algorithm alone does not carry out.
     ROWS: ClassVar[str] = ""
 
@@ -249,7 +273,9 @@ class AlgorithmConfig:
             A name that gymnasium knows or `tune.register_env` was given, the path of a class, a class,
             or a function of the environment's config.
         **options
-            ``env_config`` (dict): what the environment is made with. ``env_task_fn`` (function of a
+            ``env_config`` (dict): what the environment is made with. ``observation_space`` and
+            ``action_space`` (gymnasium.Space): of an algorithm that learns from recorded steps, and has
+            no environment; others have the spaces of the environment. ``env_task_fn`` (function of a
             result, an environment and its config): returns the task that the environment, a
             `TaskSettableEnv`, has from then on. ``horizon`` (int): truncate episodes after so many
             steps. ``clip_rewards`` (bool or float): learn from the signs of rewards, or from rewards
@@ -336,7 +362,8 @@ class AlgorithmConfig:
             (``lstm_use_prev_action``, ``lstm_use_prev_reward``). ``use_attention`` (bool): a gated
             transformer in its place, which attends to ``attention_memory_inference`` (int, default 50)
             steps. Networks with a memory learn from sequences of ``max_seq_len`` (int, default 20)
-            steps.
+            steps. ``learner_class`` (subclass of `PPOTorchLearner` or `TorchLearner`): a loss of a
+            program in PyTorch, for PPO; ``learner_config_dict`` (dict): options that it reads.
         """
         return self._set("training", options)
 
@@ -348,7 +375,7 @@ class AlgorithmConfig:
         **options
             ``evaluation_interval`` (int): after how many iterations. ``evaluation_duration`` (int,
             episodes, default 10). ``evaluation_num_env_runners`` (int): actors for it.
-            ``evaluation_config`` (dict): ``explore`` and ``env_config`` of evaluations.
+            ``evaluation_config`` (dict): ``explore``, ``env`` and ``env_config`` of evaluations.
             ``custom_evaluation_function`` (function of the algorithm and the runners of evaluations):
             evaluates in its own way, and returns a dict of metrics.
         """
@@ -426,7 +453,8 @@ class AlgorithmConfig:
         ----------
         model_config : dict, optional
         rl_module_spec : RLModuleSpec or MultiRLModuleSpec, optional
-            Of one policy, or of several: their ``model_config``, or a class that acts by a rule.
+            Of one policy, or of several: their ``model_config``; a network of a program, a
+            `TorchRLModule`; or a class that acts by a rule.
         """
         self._refuse_unknown("rl_module", with_new_names(options), ())
         if rl_module_spec is not None:
@@ -483,6 +511,10 @@ class AlgorithmConfig:
         """
         module = self.rl_module_spec
         module = module.of_policy(name) if isinstance(module, MultiRLModuleSpec) else module
+        if is_torch_module(module):
+            config = self.copy(copy_frozen=False)
+            config.rl_module_spec = module
+            return config, None
         if module is not None and module.module_class is not None:
             return self, Rule(module.module_class, module.model_config)
         if is_rule(spec.policy_class):
@@ -516,12 +548,19 @@ class AlgorithmConfig:
         return config
 
     def offline_data(self, **options: Any) -> Self:
-        """Refuse recorded steps: algorithms learn from the environment that they play in.
+        """Set the recorded steps from which BC, CQL and MARWIL learn.
 
         Parameters
         ----------
         **options
-            Only those that ask for nothing are taken.
+            ``input_`` (str, list of str, or function): the path or pattern of Parquet files with one
+            row a step, or of files with one JSON object a line; or a function of an `IOContext` that
+            returns an input reader. Columns are ``obs``, ``actions``, ``rewards``, ``terminateds``, and
+            where they are known ``truncateds``, ``new_obs`` and ``eps_id``. Compressed columns are
+            unpickled: files must come from a trusted source. ``input_config`` (dict): for readers.
+            ``actions_in_input_normalized`` (bool, default True): whether numbers of bounded boxes were
+            recorded as -1 to 1. ``dataset_num_iters_per_learner`` (int): minibatches of an iteration;
+            by default as many as have all steps.
         """
         return self._set("offline_data", options)
 
@@ -699,6 +738,11 @@ class AlgorithmConfig:
         return RENAMED.get(key, key) in self.names()
 
     @property
+    def model_config(self) -> dict[str, Any]:
+        """The options of the network, by their name of today."""
+        return self.model
+
+    @property
     def train_batch_size(self) -> int:
         """The same as ``train_batch_size_per_learner``: there is one learner."""
         found: int = self.train_batch_size_per_learner
@@ -721,6 +765,7 @@ class AlgorithmConfig:
                 feature = f"{name}={getattr(self, name)!r}"
                 raise UnsupportedRayFeatureError(feature, reason, alternative)
         self._check_numbers()
+        self._check_input()
         fragment = self.rollout_fragment_length
         if fragment != "auto" and not _is_positive_integer(fragment):
             raise ValueError(
@@ -742,10 +787,25 @@ class AlgorithmConfig:
                     f"model: {name}={self.model[name]!r}: expected an integer of 1 or more."
                 )
 
+    def _check_input(self) -> None:
+        plays = self.input_ in (None, "sampler")
+        if self.learns_from_records and plays:
+            raise ValueError(
+                f"{type(self).__name__}: there are no recorded steps to learn from. Expected "
+                ".offline_data(input_=...), the path of Parquet or JSON files."
+            )
+        if not (self.learns_from_records or plays):
+            raise UnsupportedRayFeatureError(
+                f"input_={self.input_!r} of {type(self).__name__}",
+                "The algorithm learns from the environment that it plays in, not from recorded steps",
+                "use BC, CQL or MARWIL",
+            )
+
     def _check_numbers(self) -> None:
         for name in _SCHEDULES:
-            if name in vars(self):  # not an option that has no effect
-                check_schedule(name, getattr(self, name))
+            value = vars(self).get(name)
+            if value is not None or self.TRAINING.get(name, value) is not None:
+                check_schedule(name, value)
         for names, is_valid, expected in _CHECKS:
             for name in names:
                 value = getattr(self, name, None)

@@ -14,7 +14,6 @@ replay (Schaul et al., arXiv 1511.05952) and returns of several steps. In each t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,23 +23,14 @@ from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.env.runner import Columns, EnvRunnerSpec
+from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
-from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec, Weights
+from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec
 from raycompat.rllib.policies import EpsilonGreedyPolicy
-from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
-from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer
-from raycompat.rllib.returns import n_step_transitions
+from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.replay_learner import ReplayAlgorithm, ReplayLearner, check_buffer
 from raycompat.rllib.schedules import scheduled
 from raycompat.rllib.utils.error import UnsupportedSpaceException
-
-#: The names of Ray's buffers, and whether they have priorities.
-BUFFERS = {
-    "EpisodeReplayBuffer": False,
-    "MultiAgentPrioritizedReplayBuffer": True,
-    "MultiAgentReplayBuffer": False,
-    "PrioritizedEpisodeReplayBuffer": True,
-}
 
 
 class DQNConfig(AlgorithmConfig):
@@ -99,16 +89,7 @@ class DQNConfig(AlgorithmConfig):
     def validate(self) -> None:
         """Raise for values that DQN cannot use."""
         super().validate()
-        buffer = self.replay_buffer_config
-        if buffer["type"] not in BUFFERS:
-            raise UnsupportedRayFeatureError(
-                f"replay_buffer_config: type={buffer['type']!r}",
-                alternative=f"Use one of {sorted(BUFFERS)}",
-            )
-        if not isinstance(buffer["capacity"], int) or buffer["capacity"] < 1:
-            raise ValueError(
-                f"replay_buffer_config: capacity={buffer['capacity']!r}: expected a number of steps."
-            )
+        check_buffer(self.replay_buffer_config)
         if self.td_error_loss_fn not in ("huber", "mse"):
             raise ValueError(
                 f"td_error_loss_fn={self.td_error_loss_fn!r}: expected 'huber' or 'mse'."
@@ -173,7 +154,7 @@ def q_loss(errors: Any, weights: Any, kind: str) -> Any:
     return tf.reduce_mean(weights * losses)
 
 
-class DQNLearner(KerasLearner):
+class DQNLearner(ReplayLearner):
     """Values of actions, which learn from a memory of steps.
 
     Parameters
@@ -188,13 +169,7 @@ class DQNLearner(KerasLearner):
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._target = KerasNetwork(network, seed)
-        self._weights = self.learner.get_weights()
         self._target.set_weights(self._weights)
-        self._buffer = _make_buffer(self.config.replay_buffer_config, [seed, 1])
-        self._steps_at_target_update = 0
-        self._num_target_updates = 0
-        #: Minibatches that are due for the steps played; fractions are carried over.
-        self._due = 0.0
         self._update = _compiled_update(self.learner, self._target, self.config)
 
     def _adam(self) -> dict[str, Any]:
@@ -220,70 +195,20 @@ class DQNLearner(KerasLearner):
         trunk = tuple(settings.model["fcnet_hiddens"])
         return NetworkSpec(heads=tuple(heads), trunk=trunk, **setup.body_options())
 
-    def remember(self, columns: Columns) -> int:
-        """Put the valid steps into the buffer, each joined with those that follow it; count them."""
+    def _learn_minibatches(
+        self, minibatches: dict[str, NDArray[Any]], num_steps: int
+    ) -> tuple[dict[str, float], NDArray[Any]]:
         settings = self.config
-        sums, last, discounts = n_step_transitions(
-            columns["rewards"],
-            columns["terminateds"],
-            columns["truncateds"],
-            settings.gamma,
-            settings.n_step,
-        )
-        places = np.arange(sums.shape[1])
-        named = {
-            "observations": columns["observations"],
-            "actions": columns["actions"].astype(np.int32),
-            "rewards": sums,
-            "discounts": discounts,
-            "next_observations": columns["next_observations"][last, places],
-        }
-        self._buffer.add({name: each[columns["valid"]] for name, each in named.items()})
-        return int(columns["valid"].size)
-
-    def learn(self, num_played: int, num_steps: int) -> dict[str, Any]:
-        """Learn from the minibatches that are due.
-
-        Parameters
-        ----------
-        num_played : int
-            Steps of this policy since the last call.
-        num_steps : int
-            All steps so far, for schedules.
-        """
-        statistics = self._learn_due(num_played, num_steps) if len(self._buffer) else {}
-        return {**statistics, "num_target_updates": self._num_target_updates}
-
-    def _learn_due(self, num_played: int, num_steps: int) -> dict[str, Any]:
-        settings = self.config
-        size = settings.train_batch_size_per_learner
-        self._due += num_played * (settings.training_intensity or size) / size
-        count = int(self._due)
-        if not count:
-            return {}
-        self._due -= count
         self.learner.set_learning_rate(scheduled(settings.lr, num_steps))
-        batch = self._buffer.sample(count * size)
-        indices = batch.pop("indices")
-        # Rows were drawn from equal parts of the sum: every count-th makes a spread minibatch.
-        minibatches = {
-            name: column.reshape(size, count, *column.shape[1:]).swapaxes(0, 1)
-            for name, column in batch.items()
-        }
         losses, errors, mean_q = (each.numpy() for each in self._update(minibatches))
-        if isinstance(self._buffer, PrioritizedReplayBuffer):
-            self._buffer.update_priorities(indices, errors.T.ravel())
-        statistics = {
-            "qf_loss": float(losses.mean()),
-            "qf_mean": float(mean_q),
-            "td_error_mean": float(np.abs(errors).mean()),
-        }
-        check_finite(statistics, f"DQN, after {num_steps} steps")
         if num_steps - self._steps_at_target_update >= settings.target_network_update_freq:
             self._steps_at_target_update = num_steps
             self._update_target(settings.tau)
-        self._weights = self.learner.get_weights()
-        return statistics
+        return {
+            "qf_loss": float(losses.mean()),
+            "qf_mean": float(mean_q),
+            "td_error_mean": float(np.abs(errors).mean()),
+        }, errors
 
     def learn_batch(self, steps: Columns, num_steps: int) -> dict[str, Any]:
         """Learn from steps that a program has drawn, as one minibatch.
@@ -333,37 +258,15 @@ class DQNLearner(KerasLearner):
 
     def get_state(self) -> dict[str, Any]:
         """Return both networks and the optimizer, and if the config says so the buffer."""
-        state = {
-            **super().get_state(),
-            "target": self._target.get_weights(),
-            "num_target_updates": self._num_target_updates,
-            "steps_at_target_update": self._steps_at_target_update,
-        }
-        if self.config.store_buffer_in_checkpoints:
-            state["buffer"] = self._buffer.get_state()
-        return state
+        return {**super().get_state(), "target": self._target.get_weights()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._target.set_weights(state["target"])
-        self._num_target_updates = state["num_target_updates"]
-        self._steps_at_target_update = state["steps_at_target_update"]
-        self._weights = self.learner.get_weights()
-        if "buffer" in state:
-            self._buffer.set_state(state["buffer"])
-
-    def get_weights(self) -> Weights:
-        """Return the weights of the network."""
-        return self._weights
-
-    def set_weights(self, weights: Weights) -> None:
-        """Replace the weights of the network."""
-        super().set_weights(weights)
-        self._weights = self.learner.get_weights()
 
 
-class DQN(Algorithm):
+class DQN(ReplayAlgorithm):
     """Deep Q-networks; see `Algorithm`.
 
     Parameters
@@ -377,42 +280,9 @@ class DQN(Algorithm):
     config_class = DQNConfig
     learner_class: ClassVar[Any] = DQNLearner
 
-    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
-        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
-
     def exploration(self) -> float:
         """Return the chance of a random action now."""
         return scheduled(self.config.epsilon, self.num_steps)
-
-    def training_step(self) -> dict[str, Any]:
-        """Play some steps, and let each policy learn from the minibatches that are due."""
-        settings = self.config
-        fragment = settings.rollout_fragment_length
-        per_env = max(4, settings.n_step) if fragment == "auto" else fragment
-        num_envs = len(self.env_runner_group) * settings.num_envs_per_env_runner
-        samples = self.sample(per_env * num_envs)
-        played = {
-            name: sum(map(self.learners[name].remember, parts))
-            for name, parts in self.to_learn(samples).items()
-        }
-        statistics: dict[str, dict[str, Any]] = {name: {} for name in played}
-        if self.num_steps >= settings.num_steps_sampled_before_learning_starts:
-            with self._timed("learner_update_timer"):
-                statistics = {
-                    name: self.learners[name].learn(count, self.num_steps)
-                    for name, count in played.items()
-                }
-        now = {"exploration": self.exploration(), "num_target_updates": 0}
-        return {name: {**now, **each} for name, each in statistics.items()}
-
-
-def _make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
-    rng = np.random.default_rng(seed)
-    if not BUFFERS[config["type"]]:
-        return ReplayBuffer(config["capacity"], rng)
-    return PrioritizedReplayBuffer(
-        config["capacity"], rng, config["alpha"], config["beta"], config["epsilon"]
-    )
 
 
 def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> Any:

@@ -18,10 +18,14 @@ ALGORITHMS = {
     "A2C": "a3c",
     "A3C": "a3c",
     "APPO": "appo",
+    "BC": "bc",
+    "CQL": "cql",
     "DQN": "dqn",
     "ES": "es",
     "IMPALA": "impala",
+    "MARWIL": "marwil",
     "PPO": "ppo",
+    "SAC": "sac",
 }
 
 #: The classes of algorithms that Ray has removed, by the names of the algorithms.
@@ -37,12 +41,10 @@ LACKING = (
     "ARS",
     "BANDITLINTS",
     "BANDITLINUCB",
-    "BC",
     "CONTRIB/ALPHAZERO",
     "CONTRIB/LINTS",
     "CONTRIB/LINUCB",
     "CONTRIB/MADDPG",
-    "CQL",
     "CRR",
     "DDPG",
     "DDPPO",
@@ -54,12 +56,10 @@ LACKING = (
     "LEELACHESSZERO",
     "MADDPG",
     "MAML",
-    "MARWIL",
     "MBMPO",
     "QMIX",
     "R2D2",
     "RNNSAC",
-    "SAC",
     "SLATEQ",
     "TD3",
 )
@@ -87,8 +87,8 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     Parameters
     ----------
     name : str
-        "A2C", "A3C", "APPO", "DQN", "ES", "IMPALA" or "PPO"; of older Rays
-        also "APEX", "PG" and "SimpleQ".
+        "A2C", "A3C", "APPO", "BC", "CQL", "DQN", "ES", "IMPALA", "MARWIL", "PPO" or "SAC"; of older
+        Rays also "APEX", "PG" and "SimpleQ".
 
     Raises
     ------

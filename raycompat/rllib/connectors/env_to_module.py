@@ -86,21 +86,20 @@ class ConnectorV2:
 
 
 class FlattenObservations(ConnectorV2):
-    """Make one vector of an observation; choices become one-hot. It is done in any case.
+    """Make one vector of an observation; choices become one-hot.
 
     Parameters
     ----------
     input_observation_space, input_action_space : gymnasium.Space, optional
         They have no effect.
     multi_agent, as_learner_connector, agent_ids : optional
-        They have no effect: all observations of networks are vectors, or images.
+        They have no effect: the observations of all agents are made vectors.
     keys_to_remove : list of str, optional
         Of a Dict space, what is left out.
 
     Notes
     -----
-    Ray source: ``ray.rllib.connectors.env_to_module.FlattenObservations``, 2.60.0. Differs from Ray: a
-    rule of a user sees the observation as it is.
+    Ray source: ``ray.rllib.connectors.env_to_module.FlattenObservations``, 2.60.0. No known difference.
     """
 
     def __init__(
@@ -116,21 +115,32 @@ class FlattenObservations(ConnectorV2):
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self._removed = set(keys_to_remove or ())
+        #: Of all agents.
+        self._spaces: list[Any] = []
 
     def recompute_output_observation_space(
         self, input_observation_space: Any, input_action_space: Any
     ) -> Any:
-        """Return the space without the keys that are removed."""
-        if not self._removed:
-            return input_observation_space
-        spaces = input_observation_space.spaces.items()
-        return gymnasium.spaces.Dict({k: s for k, s in spaces if k not in self._removed})
+        """Return the space of vectors, without the keys that are removed."""
+        space = input_observation_space
+        if self._removed:
+            spaces = space.spaces.items()
+            space = gymnasium.spaces.Dict({k: s for k, s in spaces if k not in self._removed})
+        if space not in self._spaces:
+            self._spaces.append(space)
+        flat: Any = gymnasium.spaces.flatten_space(space)
+        return gymnasium.spaces.Box(
+            flat.low.astype(np.float32), flat.high.astype(np.float32), dtype=np.float32
+        )
 
     def observe(self, observation: Any, past: Past) -> Any:
-        """Return the observation without the keys that are removed."""
-        if not self._removed:
-            return observation
-        return {name: each for name, each in observation.items() if name not in self._removed}
+        """Return the observation as a vector, without the keys that are removed."""
+        if self._removed:
+            kept = {name: v for name, v in observation.items() if name not in self._removed}
+            observation = kept
+        known = self._spaces
+        space = known[0] if len(known) == 1 else next(s for s in known if s.contains(observation))
+        return np.asarray(gymnasium.spaces.flatten(space, observation), np.float32)
 
 
 class MeanStdFilter(ConnectorV2):

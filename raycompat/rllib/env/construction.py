@@ -22,6 +22,31 @@ from raycompat.tune.registry import get_env_creator
 EnvCreator = Callable[[EnvContext], Any]
 
 
+class SpacesAlone(gymnasium.Env[Any, Any]):
+    """Stands for the environment of an algorithm that learns from recorded steps alone.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Raise: nothing can be played.
+
+        Raises
+        ------
+        EnvError
+            Says what to do.
+        """
+        raise EnvError(
+            "The config has spaces and no environment, so nothing can be played or evaluated: give "
+            "one to .environment(...), or to evaluation_config as 'env'."
+        )
+
+
 def env_creator(env: Any) -> EnvCreator:
     """Return what makes environments.
 

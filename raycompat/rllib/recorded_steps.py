@@ -1,0 +1,224 @@
+"""Recorded steps: `config.offline_data(input_=...)`, from which BC, CQL and MARWIL learn."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat._storage import Folder
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.acting import ActingPolicy
+from raycompat.rllib.env.runner import Columns
+
+#: Names of columns, by those that files of all times have.
+_OBSERVATIONS, _ACTIONS, _REWARDS = ("obs",), ("actions",), ("rewards",)
+_NEXT_OBSERVATIONS = ("new_obs", "next_obs")
+_TERMINATEDS, _TRUNCATEDS = ("terminateds", "dones"), ("truncateds",)
+
+Batch = Mapping[str, Any]
+
+
+def read_steps(config: Any) -> list[Batch]:
+    """Return the batches of the files that ``input_`` names, in their order.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+        ``input_`` is a path, a pattern or a list of them: of Parquet files with one row a step, or of
+        files with one JSON object, which is a batch, a line.
+
+    Raises
+    ------
+    ValueError
+        When there is no such file, or none has steps.
+    UnsupportedRayFeatureError
+        When the files have something else than steps.
+    """
+    paths = config.input_
+    if paths == "dataset":  # until 2024
+        paths = config.input_config.get("paths") or config.input_config.get("path")
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    if not isinstance(paths, list | tuple) or not all(isinstance(p, str | Path) for p in paths):
+        raise UnsupportedRayFeatureError(
+            f"input_={config.input_!r}",
+            "Recorded steps are read from files",
+            "give a path, a list of paths, or a function that returns an input reader",
+        )
+    files = [file for path in paths for file in _files(str(path))]
+    batches = [batch for file in files for batch in _read(*file)]
+    if not batches:
+        raise ValueError(
+            f"input_={config.input_!r}: there are no recorded steps. Expected a path or pattern of "
+            "files that end with .parquet or .json, or a folder with such files."
+        )
+    return batches
+
+
+def _files(path: str) -> list[tuple[Any, str]]:
+    """Return the files below a path or of a pattern, each with its file system."""
+    folder = Folder(path.removeprefix("local://"))
+    system, inner = folder.filesystem, folder.path
+    found = sorted(system.glob(inner)) if "*" in inner else [inner]
+    files = []
+    for each in found:
+        files += sorted(system.find(each)) if system.isdir(each) else [each] * system.exists(each)
+    return [(system, each) for each in files if each.endswith((".parquet", ".json", ".jsonl"))]
+
+
+def _read(filesystem: Any, path: str) -> Iterator[Batch]:
+    if path.endswith(".parquet"):
+        import pyarrow.parquet
+
+        with filesystem.open(path, "rb") as file:
+            table = pyarrow.parquet.read_table(file)
+        if "item" in table.column_names:
+            raise UnsupportedRayFeatureError(
+                f"{path}: packed episodes of Ray",
+                "Recorded steps have one row each",
+                "write them with offline_data(output_write_episodes=False)",
+            )
+        yield {name: table.column(name).to_pylist() for name in table.column_names}
+        return
+    with filesystem.open(path, "r") as file:
+        for line in file:
+            if line.strip():
+                yield _batch_of_line(json.loads(line), path)
+
+
+def _batch_of_line(found: dict[str, Any], path: str) -> Batch:
+    if found.pop("type", "SampleBatch") == "MultiAgentBatch":
+        policies = found["policy_batches"]
+        if len(policies) != 1:
+            raise UnsupportedRayFeatureError(
+                f"{path}: steps of the policies {sorted(policies)}",
+                "One policy learns from recorded steps",
+                "write the steps of each policy into files of their own",
+            )
+        (found,) = policies.values()
+    if not all(np.ndim(value) or isinstance(value, str) for value in found.values()):
+        found = {name: [value] for name, value in found.items()}  # one step a line
+    return {n: _unpacked(v) if isinstance(v, str) else v for n, v in found.items()}
+
+
+def _unpacked(text: str) -> Any:
+    """Return a column that Ray has compressed.
+
+    Raises
+    ------
+    ImportError
+        When the package for it is not installed.
+    """
+    try:
+        import lz4.frame
+    except ImportError as error:
+        raise ImportError(
+            "The recorded steps have columns that are compressed with lz4: pip install lz4."
+        ) from error
+    return pickle.loads(lz4.frame.decompress(base64.b64decode(text)))
+
+
+def reader_of(config: Any) -> Callable[[], Batch] | None:
+    """Return what gives the next batch, where a program has a reader; None for files.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+        ``input_`` may be a function of an `IOContext`, or the name of a registered one.
+    """
+    make = config.input_
+    if isinstance(make, str):
+        from raycompat._old.rllib.input_readers import registered_input
+
+        make = registered_input(make)
+    if make is None or not callable(make):
+        return None
+    from raycompat._old.rllib.input_readers import IOContext
+
+    reader = make(IOContext(config=config))
+    found: Callable[[], Batch] = reader.next
+    return found
+
+
+def columns_of(batches: Iterable[Batch], acting: ActingPolicy, is_normalized: bool) -> Columns:
+    """Return recorded steps as a sample of one environment.
+
+    Parameters
+    ----------
+    batches : iterable of mapping
+        Columns by Ray's names: ``obs``, ``actions``, ``rewards``, ``terminateds`` (or ``dones``), and
+        where they are known ``new_obs``, ``truncateds`` and ``eps_id``.
+    acting : ActingPolicy
+        Encodes observations and actions; its filter counts the observations.
+    is_normalized : bool
+        Whether numbers of bounded boxes are between -1 and 1 already.
+
+    Raises
+    ------
+    ValueError
+        When a column is missing.
+    """
+    parts = [batch for batch in batches if len(_column(batch, _OBSERVATIONS))]
+    raw = [each for batch in parts for each in _column(batch, _OBSERVATIONS)]
+    terminateds = _joined(parts, _TERMINATEDS, bool)
+    ends = _ends_of(parts, terminateds)
+    observations = acting.observe(raw)
+    return {
+        "observations": observations[:, None],
+        "next_observations": _next_of(parts, observations, acting)[:, None],
+        "actions": acting.decode.learned(
+            [each for batch in parts for each in _column(batch, _ACTIONS)], is_normalized
+        )[:, None],
+        "rewards": _joined(parts, _REWARDS, np.float32)[:, None],
+        "terminateds": terminateds[:, None],
+        "truncateds": (ends & ~terminateds)[:, None],
+        "valid": np.ones((len(raw), 1), bool),
+    }
+
+
+def _column(batch: Batch, names: tuple[str, ...]) -> Any:
+    for name in names:
+        if name in batch:
+            return batch[name]
+    raise ValueError(
+        f"The recorded steps lack the column {names[0]!r}: their columns are {sorted(batch)}."
+    )
+
+
+def _has(parts: list[Batch], names: tuple[str, ...]) -> bool:
+    return all(any(name in batch for name in names) for batch in parts)
+
+
+def _joined(parts: list[Batch], names: tuple[str, ...], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([np.asarray(_column(batch, names), dtype).reshape(-1) for batch in parts])
+
+
+def _ends_of(parts: list[Batch], terminateds: NDArray[Any]) -> NDArray[Any]:
+    """Return after which steps no other of the same episode follows."""
+    ends = terminateds.copy()
+    if _has(parts, _TRUNCATEDS):
+        ends |= _joined(parts, _TRUNCATEDS, bool)
+    if _has(parts, ("eps_id",)):
+        names = np.concatenate([np.asarray(batch["eps_id"]).astype(str) for batch in parts])
+        ends[:-1] |= names[1:] != names[:-1]
+    else:
+        lengths = np.cumsum([len(_column(batch, _OBSERVATIONS)) for batch in parts])
+        ends[lengths - 1] = True
+    ends[-1] = True
+    return ends
+
+
+def _next_of(parts: list[Batch], observations: NDArray[Any], acting: ActingPolicy) -> NDArray[Any]:
+    """Return the observations after the steps; where they are unknown, those of the next rows."""
+    if _has(parts, _NEXT_OBSERVATIONS):
+        raw = [each for batch in parts for each in _column(batch, _NEXT_OBSERVATIONS)]
+        found: NDArray[Any] = acting.observe(raw, update=False)
+        return found
+    return np.concatenate([observations[1:], observations[-1:]])

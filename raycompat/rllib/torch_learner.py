@@ -1,0 +1,543 @@
+"""`TorchLearner`: losses of programs in PyTorch, ``config.training(learner_class=...)``.
+
+A class of a program gives ``compute_loss_for_module``, or adds to that of `PPOTorchLearner`.
+`ModuleLearner` lets it learn in PPO's training loop: the same samples, advantages and minibatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.ppo import (
+    PPOLearner,
+    adapted_kl_coeff,
+    minibatches,
+    with_advantages,
+)
+from raycompat.rllib.env.episode import LoggedMetrics, MetricsLogger
+from raycompat.rllib.env.runner import POLICY_ID, Columns
+from raycompat.rllib.learner import check_finite
+from raycompat.rllib.networks import Weights
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
+from raycompat.rllib.schedules import scheduled
+from raycompat.rllib.torch_module import (
+    EMBEDDINGS,
+    INPUTS,
+    OBS,
+    DefaultPPOTorchRLModule,
+    ModuleNetwork,
+    ModulePolicy,
+    ValueFunctionAPI,
+    get_weights,
+    set_weights,
+    unflattened,
+)
+
+#: Ray's names of the columns of a batch, by ours.
+_NAMES = {
+    "actions": "actions",
+    "rewards": "rewards",
+    "terminateds": "terminateds",
+    "truncateds": "truncateds",
+    "log_probabilities": "action_logp",
+    "parameters": INPUTS,
+    "values": "vf_preds",
+    "advantages": "advantages",
+    "targets": "value_targets",
+}
+
+
+class Modules(Mapping[str, Any]):
+    """The modules of a learner, by name: one.
+
+    Parameters
+    ----------
+    modules : dict of TorchRLModule
+    """
+
+    def __init__(self, modules: dict[str, Any]) -> None:
+        self._modules = modules
+
+    def __getitem__(self, name: str) -> Any:
+        return self._modules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def foreach_module(self, func: Any) -> list[Any]:
+        """Call a function with each name and module."""
+        return [func(name, module) for name, module in self._modules.items()]
+
+
+class TorchLearner:
+    """How modules learn. Subclass it, and write `compute_loss_for_module`.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+    module : dict of TorchRLModule
+        By name.
+
+    Attributes
+    ----------
+    config : AlgorithmConfig
+    module : mapping of str to TorchRLModule
+    metrics : MetricsLogger
+        What is logged under ``(module_id, name)`` is in results, among the policy's.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.learner.torch.torch_learner.TorchLearner``, 2.60.0. Differs from Ray:
+    an algorithm makes it; it has the methods that classes of programs override and call.
+    """
+
+    framework = "torch"
+
+    def __init__(self, *, config: Any, module: dict[str, Any]) -> None:
+        self.config, self.module = config, Modules(module)
+        self.metrics = MetricsLogger()
+        self._device = torch.device("cpu")
+        #: The optimizers by module and name, and the parameters that each changes.
+        self._optimizers: dict[tuple[str, str], Any] = {}
+        self._rates: dict[tuple[str, str], Any] = {}
+        self._num_steps = 0
+
+    def build(self) -> None:
+        """Make the optimizers."""
+        for name in self.module:
+            self.configure_optimizers_for_module(name, config=self.config)
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Make the optimizers of a module: Adam, for all its parameters.
+
+        Parameters
+        ----------
+        module_id : str
+        config : AlgorithmConfig
+        """
+        parameters = self.get_parameters(self.module[module_id])
+        self.register_optimizer(
+            module_id=module_id,
+            optimizer=torch.optim.Adam(parameters, lr=scheduled(self.config.lr, 0)),
+            params=parameters,
+            lr_or_lr_schedule=self.config.lr,
+        )
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: str = POLICY_ID,
+        optimizer_name: str = "default_optimizer",
+        optimizer: Any,
+        params: Any,
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Let an optimizer change parameters of a module.
+
+        Parameters
+        ----------
+        module_id : str
+        optimizer_name : str, default "default_optimizer"
+        optimizer : torch.optim.Optimizer
+        params : list of torch.nn.Parameter
+            Those that it changes.
+        lr_or_lr_schedule : float or points of a schedule, optional
+            Its learning rate. Default: as it was made.
+        """
+        key = (module_id, optimizer_name)
+        self._optimizers[key] = optimizer
+        if lr_or_lr_schedule is not None:
+            self._rates[key] = lr_or_lr_schedule
+
+    def get_parameters(self, module: Any) -> list[Any]:
+        """Return the parameters of a module."""
+        return list(module.parameters())
+
+    def get_param_ref(self, param: Any) -> Any:
+        """Return what stands for a parameter in dicts of gradients: itself."""
+        return param
+
+    def get_optimizer(
+        self, module_id: str = POLICY_ID, optimizer_name: str = "default_optimizer"
+    ) -> Any:
+        """Return an optimizer.
+
+        Raises
+        ------
+        KeyError
+            When there is none of that name.
+        """
+        return self._optimizers[module_id, optimizer_name]
+
+    def get_optimizers_for_module(self, module_id: str) -> list[tuple[str, Any]]:
+        """Return the names and optimizers of a module."""
+        return [(name, each) for (of, name), each in self._optimizers.items() if of == module_id]
+
+    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the losses by module.
+
+        Parameters
+        ----------
+        fwd_out, batch : dict of dict of tensors
+            By module.
+        """
+        return {
+            name: self.compute_loss_for_module(
+                module_id=name, config=self.config, batch=batch[name], fwd_out=fwd_out[name]
+            )
+            for name in fwd_out
+        }
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """Return the loss of a module, a scalar tensor.
+
+        Parameters
+        ----------
+        module_id : str
+        config : AlgorithmConfig
+        batch : dict of tensors, of shape (rows, ...)
+            ``obs``, ``actions``, ``rewards``, ``terminateds``, ``truncateds``, ``action_logp``,
+            ``action_dist_inputs``, ``advantages`` and ``value_targets``.
+        fwd_out : dict of tensors
+            What the module's ``_forward_train`` returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.compute_loss_for_module is not written.")
+
+    def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> dict[Any, Any]:
+        """Return the gradients of the sum of losses, by parameter."""
+        for optimizer in self._optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+        total: Any = sum(loss_per_module.values())
+        total.backward()
+        parameters = [each for m in self.module.values() for each in self.get_parameters(m)]
+        return {each: each.grad for each in parameters if each.grad is not None}
+
+    def postprocess_gradients(self, gradients_dict: dict[Any, Any]) -> dict[Any, Any]:
+        """Return the gradients that are applied: those of each module, clipped if the config asks."""
+        found: dict[Any, Any] = {}
+        for name, module in self.module.items():
+            own = {
+                each: gradients_dict[each]
+                for each in self.get_parameters(module)
+                if each in gradients_dict
+            }
+            found |= self.postprocess_gradients_for_module(
+                module_id=name, config=self.config, module_gradients_dict=own
+            )
+        return found
+
+    def postprocess_gradients_for_module(
+        self, *, module_id: str, config: Any = None, module_gradients_dict: dict[Any, Any]
+    ) -> dict[Any, Any]:
+        """Return the gradients of a module, scaled so that their norm is at most ``grad_clip``."""
+        if not self.config.grad_clip or not module_gradients_dict:
+            return module_gradients_dict
+        norm = torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(each) for each in module_gradients_dict.values()])
+        )
+        scale = (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0)
+        return {each: gradient * scale for each, gradient in module_gradients_dict.items()}
+
+    def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
+        """Let the optimizers change the parameters."""
+        for parameter, gradient in gradients_dict.items():
+            parameter.grad = gradient
+        for optimizer in self._optimizers.values():
+            optimizer.step()
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Do nothing; called before the minibatches of an iteration.
+
+        Parameters
+        ----------
+        timesteps : dict
+            ``num_env_steps_sampled_lifetime``.
+        """
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Do nothing; called after the minibatches of an iteration.
+
+        Parameters
+        ----------
+        timesteps : dict
+            ``num_env_steps_sampled_lifetime``.
+        """
+
+    def learn(self, batches: Iterator[dict[str, Any]], num_steps: int) -> None:
+        """Learn from minibatches.
+
+        Parameters
+        ----------
+        batches : iterator of dict of dict of tensors
+            By module.
+        num_steps : int
+            All steps so far, for schedules.
+        """
+        self._num_steps = num_steps
+        timesteps = {"num_env_steps_sampled_lifetime": num_steps}
+        for key, rate in self._rates.items():
+            for group in self._optimizers[key].param_groups:
+                group["lr"] = scheduled(rate, num_steps)
+        self.before_gradient_based_update(timesteps=timesteps)
+        for batch in batches:
+            found = {name: self.module[name].forward_train(own) for name, own in batch.items()}
+            losses = self.compute_losses(fwd_out=found, batch=batch)
+            for name, loss in losses.items():
+                self.metrics.log_value((name, "total_loss"), loss, window=1)
+            gradients = self.postprocess_gradients(self.compute_gradients(losses))
+            self.apply_gradients(gradients)
+        self.after_gradient_based_update(timesteps=timesteps)
+
+    def get_optimizer_state(self) -> dict[tuple[str, str], Any]:
+        """Return the states of the optimizers."""
+        return {key: each.state_dict() for key, each in self._optimizers.items()}
+
+    def set_optimizer_state(self, state: dict[tuple[str, str], Any]) -> None:
+        """Take what `get_optimizer_state` returned."""
+        for key, own in state.items():
+            self._optimizers[key].load_state_dict(own)
+
+
+class PPOTorchLearner(TorchLearner):
+    """PPO's loss in PyTorch, the same as `raycompat.rllib.algorithms.ppo.ppo_loss`.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+    module : dict of TorchRLModule
+
+    Attributes
+    ----------
+    curr_kl_coeffs_per_module : dict of float
+        The coefficients of the divergence from the policy that played.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.ppo.torch.ppo_torch_learner.PPOTorchLearner``, 2.60.0. Differs
+    from Ray: see `TorchLearner`.
+    """
+
+    def __init__(self, *, config: Any, module: dict[str, Any]) -> None:
+        super().__init__(config=config, module=module)
+        start = config.kl_coeff if config.use_kl_loss else 0.0
+        self.curr_kl_coeffs_per_module = dict.fromkeys(module, start)
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """Return the clipped objective, with the losses of critic, entropy and divergence.
+
+        Parameters
+        ----------
+        module_id : str
+        config : AlgorithmConfig
+        batch, fwd_out : dict of tensors
+            See `TorchLearner.compute_loss_for_module`.
+        """
+        module = self.module[module_id]
+        cls = module.get_train_action_dist_cls()
+        now, played = cls.from_logits(fwd_out[INPUTS]), cls.from_logits(batch[INPUTS])
+        ratio = torch.exp(now.logp(batch["actions"]) - batch["action_logp"])
+        clip, advantages = scheduled(config.clip_param, self._num_steps), batch["advantages"]
+        gain = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+        policy_loss, entropy = -gain.mean(), now.entropy().mean()
+        kl = played.kl(now).mean()
+        coefficient = scheduled(config.entropy_coeff, self._num_steps)
+        total = policy_loss - coefficient * entropy
+        if config.use_kl_loss:
+            total = total + self.curr_kl_coeffs_per_module[module_id] * kl
+        parts = {"policy_loss": policy_loss, "entropy": entropy, "mean_kl_loss": kl}
+        if config.use_critic:
+            values = module.compute_values(batch, embeddings=fwd_out.get(EMBEDDINGS))
+            squared = (values - batch["value_targets"]) ** 2
+            vf_loss = squared.clamp(max=float(config.vf_clip_param or np.inf)).mean()
+            total = total + config.vf_loss_coeff * vf_loss
+            parts["vf_loss"] = vf_loss
+        self.metrics.log_dict(parts, key=module_id, window=1)
+        return total
+
+    def adapt(self, module_id: str, divergence: float) -> None:
+        """Adapt the coefficient of the divergence to how far the policy has moved."""
+        if self.config.use_kl_loss:
+            before = self.curr_kl_coeffs_per_module[module_id]
+            after = adapted_kl_coeff(before, divergence, self.config.kl_target)
+            self.curr_kl_coeffs_per_module[module_id] = after
+
+
+class ModuleLearner(PolicyLearner):
+    """Lets a `TorchLearner` of a program, or a module of a program, learn as PPO does.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : ModuleNetwork
+    seed : int
+    """
+
+    policy_class: ClassVar[Any] = ModulePolicy
+    #: In the training loop of which learner it takes part.
+    learns_as: ClassVar[Any] = PPOLearner
+
+    def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
+        super().__init__(setup, network, seed)
+        self._module, self._observation_space = network.build(seed), setup.observation_space
+        cls = self.config.learner_class or PPOTorchLearner
+        if not issubclass(cls, TorchLearner):
+            raise UnsupportedRayFeatureError(
+                f"learner_class={cls!r}",
+                "Learners of programs are in PyTorch",
+                "derive from PPOTorchLearner or TorchLearner",
+            )
+        self.torch_learner: Any = cls(config=self.config, module={POLICY_ID: self._module})
+        self.torch_learner.build()
+        self._metrics = LoggedMetrics()
+
+    @classmethod
+    def network_of(cls, setup: PolicySetup) -> Any:
+        """Return what makes the module."""
+        spec, config = setup.config.rl_module_spec, setup.config
+        module_class = getattr(spec, "module_class", None) or DefaultPPOTorchRLModule
+        given = getattr(spec, "model_config", None)
+        model = config.model if given is None else given
+        return ModuleNetwork(module_class, setup.observation_space, setup.action_space, model)
+
+    def learn(
+        self, parts: list[Columns], num_steps: int, rng: np.random.Generator
+    ) -> dict[str, Any]:
+        """Learn from what was played by the policy.
+
+        Parameters
+        ----------
+        parts : list of dict of arrays
+            The columns of each sample, with one valid step at least.
+        num_steps : int
+            All steps so far, for schedules.
+        rng : numpy.random.Generator
+            Draws the minibatches.
+        """
+        settings = self.config
+        batch = self._batch(parts)
+        size, epochs = settings.minibatch_size, settings.num_epochs
+        order = minibatches(len(batch["actions"]), size, epochs, rng)
+        each = ({POLICY_ID: _rows(batch, rows)} for rows in torch.from_numpy(order).long())
+        self.torch_learner.learn(each, num_steps)
+        statistics = self._logged()
+        numbers = {n: v for n, v in statistics.items() if isinstance(v, float)}
+        check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
+        if isinstance(self.torch_learner, PPOTorchLearner) and "mean_kl_loss" in statistics:
+            self.torch_learner.adapt(POLICY_ID, statistics["mean_kl_loss"])
+            statistics["curr_kl_coeff"] = self.torch_learner.curr_kl_coeffs_per_module[POLICY_ID]
+        return statistics
+
+    def _batch(self, parts: list[Columns]) -> dict[str, Any]:
+        """Return the valid steps of samples in one batch, of tensors, by Ray's names."""
+        settings = self.config
+        if isinstance(self._module, ValueFunctionAPI):
+            parts = [with_advantages(each, settings) for each in parts]
+        else:
+            parts = [_without_critic(each, settings) for each in parts]
+        joined = {
+            name: np.concatenate([each[name][each["valid"]] for each in parts])
+            for name in ("observations", *_NAMES)
+            if all(name in each for each in parts)
+        }
+        gains = joined["advantages"]
+        joined["advantages"] = (gains - gains.mean()) / max(1e-4, float(gains.std()))
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in joined.items()}
+        observations = unflattened(self._observation_space, tensors.pop("observations"))
+        return {OBS: observations, **{_NAMES[name]: each for name, each in tensors.items()}}
+
+    def _logged(self) -> dict[str, Any]:
+        logged = self.torch_learner.metrics.take()
+        self._metrics.add(replace(each, value=_plain(each.value)) for each in logged)
+        described = self._metrics.described()
+        own = described.pop(POLICY_ID, {})
+        return {**described, **own}
+
+    @property
+    def model(self) -> Any:
+        """The module."""
+        return self._module
+
+    def get_weights(self) -> Weights:
+        """Return the weights of the module."""
+        return get_weights(self._module)
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace the weights of the module."""
+        set_weights(self._module, weights)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the weights, the optimizers and the divergence's coefficient."""
+        coefficients = getattr(self.torch_learner, "curr_kl_coeffs_per_module", {})
+        return {
+            "weights": self.get_weights(),
+            "optimizers": self.torch_learner.get_optimizer_state(),
+            "kl_coeffs": dict(coefficients),
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        self.set_weights(state["weights"])
+        self.torch_learner.set_optimizer_state(state["optimizers"])
+        getattr(self.torch_learner, "curr_kl_coeffs_per_module", {}).update(state["kl_coeffs"])
+
+
+def learner_for(base: Any) -> type[ModuleLearner]:
+    """Return what learns for a module or a learner of a program.
+
+    Parameters
+    ----------
+    base : subclass of PolicyLearner
+        Of the algorithm.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the algorithm is another one than PPO.
+    """
+    if base is not PPOLearner:
+        name = base.__name__.removesuffix("Learner")
+        raise UnsupportedRayFeatureError(
+            f"A TorchRLModule or learner_class in {name}",
+            f"{name} learns with its own network and loss",
+            "use PPO, or ModelCatalog.register_custom_model",
+        )
+    return ModuleLearner
+
+
+def _without_critic(columns: Columns, settings: Any) -> Columns:
+    """Return the columns of a sample with the returns of its steps as advantages."""
+    zeros = np.zeros_like(columns["rewards"])
+    known = {**columns, "values": zeros, "next_values": zeros}
+    found = with_advantages(known, settings)
+    return {name: each for name, each in found.items() if name not in ("values", "next_values")}
+
+
+def _rows(batch: dict[str, Any], rows: Any) -> dict[str, Any]:
+    """Return some rows of a batch, also of nested observations."""
+
+    def part(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: part(each) for name, each in value.items()}
+        return tuple(part(each) for each in value) if isinstance(value, tuple) else value[rows]
+
+    return {name: part(value) for name, value in batch.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a tensor with one number as a float."""
+    return (
+        value.detach().item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    )

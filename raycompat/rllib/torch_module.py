@@ -1,0 +1,426 @@
+"""`TorchRLModule`: networks of programs in PyTorch, and how they act.
+
+A program's class has layers in ``setup`` and gives the parameters of the actions' distribution in
+``_forward``; with `ValueFunctionAPI` it has a critic, too. It sees observations with the shapes of
+their space. `TorchLearner` of `raycompat.rllib.torch_learner` changes it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.distributions import Layout, distribution_of, num_parameters
+from raycompat.rllib.fixed_policies import RLModule
+from raycompat.rllib.networks import Weights
+from raycompat.rllib.policies import Extras
+from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
+from raycompat.rllib.torch_distributions import class_for
+
+#: The names of columns that modules give and see.
+OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embeddings"
+
+
+@dataclass
+class RLModuleConfig:
+    """What the constructor of a module took until 2024.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+    model_config_dict : dict, optional
+    inference_only : bool
+    catalog_class : optional
+        None.
+    """
+
+    observation_space: Any = None
+    action_space: Any = None
+    model_config_dict: Any = None
+    inference_only: bool = False
+    catalog_class: Any = None
+
+    @property
+    def model_config(self) -> Any:
+        """The same as ``model_config_dict``."""
+        return self.model_config_dict
+
+
+class ValueFunctionAPI:
+    """A module that has a critic. Write `compute_values`."""
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+        """Return the critic's values, a tensor of shape (rows,).
+
+        Parameters
+        ----------
+        batch : dict of tensors
+        embeddings : optional
+            What ``_forward_train`` has given under this name.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.compute_values is not written.")
+
+
+class TorchRLModule(nn.Module, RLModule):
+    """A network of a program in PyTorch. Subclass it, and write ``setup`` and ``_forward``.
+
+    Parameters
+    ----------
+    observation_space : gymnasium.Space or RLModuleConfig
+        The second holds all parameters, the form until 2024.
+    action_space : gymnasium.Space
+    inference_only, learner_only : bool
+        They have no effect.
+    model_config : dict or DefaultModelConfig, optional
+        The options of its `RLModuleSpec`.
+    **kwargs
+        They have no effect.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.rl_module.torch.TorchRLModule``, 2.60.0. Differs from Ray: the states
+    of a recurrent module are refused.
+    """
+
+    framework = "torch"
+
+    def __init__(
+        self,
+        observation_space: Any = None,
+        action_space: Any = None,
+        *,
+        inference_only: bool = False,
+        learner_only: bool = False,
+        model_config: Any = None,
+        config: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        nn.Module.__init__(self)
+        given = observation_space if isinstance(observation_space, RLModuleConfig) else config
+        if given is None:
+            given = RLModuleConfig(observation_space, action_space, model_config, inference_only)
+        #: The parameters in one, the form until 2024.
+        self.config = given
+        RLModule.__init__(
+            self,
+            given.observation_space,
+            given.action_space,
+            inference_only=given.inference_only,
+            model_config=given.model_config_dict,
+        )
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._forward(batch, **kwargs)
+
+    def forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Return the module's outputs for acting without exploring.
+
+        Parameters
+        ----------
+        batch : dict of tensors
+            ``obs``, of shape (rows, ...).
+        **kwargs
+            Given to the class's own method.
+        """
+        return self._forward_inference(batch, **kwargs)
+
+    def forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Return the module's outputs for acting with exploring; see `forward_inference`."""
+        return self._forward_exploration(batch, **kwargs)
+
+    def forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Return the module's outputs for learning; see `forward_inference`."""
+        return self._forward_train(batch, **kwargs)
+
+    def forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Return the same as `forward_train`."""
+        return self.forward_train(batch, **kwargs)
+
+    def unwrapped(self) -> Any:
+        """Return the module itself."""
+        return self
+
+    def is_stateful(self) -> bool:
+        """Return whether it is recurrent."""
+        return bool(self.get_initial_state())
+
+    def get_initial_state(self) -> Any:
+        """Return the states at the beginning of an episode; none."""
+        return {}
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return all weights by name, arrays."""
+        return {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        self.load_state_dict({name: torch.as_tensor(each) for name, each in state.items()})
+
+    def _layout(self) -> Layout:
+        return ActionDecoder(self.action_space).layout
+
+    def get_inference_action_dist_cls(self) -> Any:
+        """Return the class of the actions' distribution."""
+        return class_for(self._layout())
+
+    def get_exploration_action_dist_cls(self) -> Any:
+        """Return the class of the actions' distribution."""
+        return class_for(self._layout())
+
+    def get_train_action_dist_cls(self) -> Any:
+        """Return the class of the actions' distribution."""
+        return class_for(self._layout())
+
+
+def _dense(sizes: list[int], activation: str) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    kind = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "swish": nn.SiLU}.get(activation)
+    for before, width in pairwise(sizes):
+        layer = nn.Linear(before, width)
+        nn.init.orthogonal_(layer.weight, float(np.sqrt(2)))
+        nn.init.zeros_(layer.bias)
+        layers += [layer] if kind is None else [layer, kind()]
+    return layers
+
+
+def _last(before: int, width: int, gain: float) -> nn.Linear:
+    layer = nn.Linear(before, width)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class _Encoders(nn.Module):
+    """The layers below the two heads; one for both where they share."""
+
+    def __init__(self, actor: nn.Module, critic: nn.Module | None) -> None:
+        super().__init__()
+        self.actor_encoder = actor
+        if critic is not None:
+            self.critic_encoder = critic
+
+    def of_critic(self) -> nn.Module:
+        return getattr(self, "critic_encoder", self.actor_encoder)
+
+
+class DefaultPPOTorchRLModule(TorchRLModule, ValueFunctionAPI):
+    """A policy and its critic of dense layers, ``encoder``, ``pi`` and ``vf``.
+
+    ``model_config`` has ``fcnet_hiddens``, ``fcnet_activation`` and ``vf_share_layers``.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module.DefaultPPOTorchRLModule``,
+    2.60.0. Differs from Ray: layers are dense.
+    """
+
+    def setup(self) -> None:
+        """Make the layers."""
+        options = self.model_config
+        hiddens = list(options.get("fcnet_hiddens") or [256, 256])
+        activation = options.get("fcnet_activation") or "tanh"
+        sizes = [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
+        shares = bool(options.get("vf_share_layers"))
+        critic = None if shares else nn.Sequential(*_dense(sizes, activation))
+        self.encoder = _Encoders(nn.Sequential(*_dense(sizes, activation)), critic)
+        self.pi = _last(sizes[-1], num_parameters(self._layout()), 0.01)
+        self.vf = _last(sizes[-1], 1, 1.0)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        observations = flattened(self.observation_space, batch[OBS])
+        return {INPUTS: self.pi(self.encoder.actor_encoder(observations))}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+        """Return the critic's values, a tensor of shape (rows,).
+
+        Parameters
+        ----------
+        batch : dict of tensors
+        embeddings : optional
+            Has no effect.
+        """
+        observations = flattened(self.observation_space, batch[OBS])
+        return self.vf(self.encoder.of_critic()(observations)).squeeze(-1)
+
+
+def unflattened(space: Any, rows: Any) -> Any:
+    """Return encoded observations as a module sees them: in the structure of their space.
+
+    Parameters
+    ----------
+    space : gymnasium.Space
+    rows : torch.Tensor, shape (rows, ...)
+        See `ObservationEncoder`. Choices become numbers, images get their 0 to 255 back.
+    """
+    spaces = gymnasium.spaces
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        found, begin = {}, 0
+        for name, each in items:
+            size = spaces.flatdim(each)
+            found[name] = unflattened(each, rows[:, begin : begin + size])
+            begin += size
+        return found if isinstance(space, spaces.Dict) else tuple(found.values())
+    if isinstance(space, spaces.Discrete):
+        return rows.argmax(-1) + int(space.start)
+    if isinstance(space, spaces.Box):
+        shaped = rows.reshape(len(rows), *space.shape)
+        return shaped * 255 if ObservationEncoder(space).is_image else shaped
+    return rows
+
+
+def flattened(space: Any, observations: Any) -> Any:
+    """Return observations of a module as vectors: the other way of `unflattened`."""
+    spaces = gymnasium.spaces
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        return torch.cat([flattened(each, observations[name]) for name, each in items], -1)
+    if isinstance(space, spaces.Discrete) and not observations.is_floating_point():
+        return nn.functional.one_hot(observations - int(space.start), int(space.n)).float()
+    return observations.reshape(len(observations), -1).float()
+
+
+@dataclass(frozen=True)
+class ModuleNetwork:
+    """The network of a policy whose class is a program's; it stands where a `NetworkSpec` does.
+
+    Parameters
+    ----------
+    module_class : subclass of TorchRLModule
+    observation_space, action_space : gymnasium.Space
+        Those that the module sees.
+    model_config : object
+    """
+
+    module_class: Any
+    observation_space: Any
+    action_space: Any
+    model_config: Any
+    memory: None = None
+    distribution: None = None
+
+    def build(self, seed: int | None = None) -> Any:
+        """Return the module.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When it is recurrent.
+        """
+        with torch.random.fork_rng(devices=[]):
+            if seed is not None:
+                torch.manual_seed(seed)
+            module = made(
+                self.module_class, self.observation_space, self.action_space, self.model_config
+            )
+        if module.get_initial_state():
+            raise UnsupportedRayFeatureError(
+                f"{self.module_class.__name__}.get_initial_state()",
+                "Modules of programs see single steps",
+                "set use_lstm in the model_config of the algorithm's own network, or use the connector "
+                "FrameStackingEnvToModule",
+            )
+        return module
+
+
+def made(cls: Any, observation_space: Any, action_space: Any, model_config: Any) -> Any:
+    """Return a module of a class, by the constructor that it has."""
+    if not isinstance(model_config, dict | None):  # a DefaultModelConfig
+        model_config = dict(vars(model_config))
+    names = list(inspect.signature(cls.__init__).parameters)[1:]
+    if names[:1] == ["config"]:  # until 2024
+        return cls(RLModuleConfig(observation_space, action_space, model_config))
+    return cls(
+        observation_space=observation_space, action_space=action_space, model_config=model_config
+    )
+
+
+class ModulePolicy:
+    """Acts by a module of a program.
+
+    Parameters
+    ----------
+    network : ModuleNetwork
+    layout : tuple of Part
+        Of actions.
+    """
+
+    def __init__(self, network: ModuleNetwork, layout: Layout) -> None:
+        self._network, self._layout = network, layout
+        self._module = network.build().eval()
+        self._decode = ActionDecoder(network.action_space)
+        self._has_critic = isinstance(self._module, ValueFunctionAPI)
+
+    def _batch(self, observations: NDArray[Any]) -> dict[str, Any]:
+        rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32))
+        return {OBS: unflattened(self._network.observation_space, rows)}
+
+    def act(
+        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions; remember the parameters of their distributions, and the values."""
+        module = self._module
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**31)))
+            forward = module.forward_exploration if explore else module.forward_inference
+            found = forward(self._batch(observations))
+        if INPUTS not in found:
+            actions = self._decode.learned(list(np.asarray(found[ACTIONS])))
+            return actions, {}
+        parameters = found[INPUTS].numpy()
+        distribution = distribution_of(self._layout, parameters)
+        if ACTIONS in found:
+            actions = self._decode.learned(list(found[ACTIONS].numpy()), is_normalized=True)
+        else:
+            actions = distribution.sample(rng) if explore else distribution.mode()
+        extras = {
+            "parameters": parameters,
+            "log_probabilities": distribution.log_probability(actions),
+        }
+        if self._has_critic:
+            values = self.values(observations)
+            assert values is not None, "it has a critic"
+            extras["values"] = values
+        return actions, extras
+
+    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the critic's values, of shape (rows,); None without a critic."""
+        if not self._has_critic:
+            return None
+        with torch.no_grad():
+            found: NDArray[Any] = self._module.compute_values(self._batch(observations)).numpy()
+        return found
+
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        set_weights(self._module, weights)
+
+    def set_exploration(self, epsilon: float) -> None:
+        """Do nothing: the distribution itself explores."""
+
+
+def get_weights(module: Any) -> Weights:
+    """Return copies of a module's weights."""
+    return [each.detach().cpu().numpy().copy() for each in module.state_dict().values()]
+
+
+def set_weights(module: Any, weights: Weights) -> None:
+    """Replace a module's weights by what `get_weights` returned.
+
+    Raises
+    ------
+    ValueError
+        When their number differs.
+    """
+    names = list(module.state_dict())
+    pairs = zip(names, weights, strict=True)
+    module.load_state_dict({name: torch.as_tensor(np.asarray(each)) for name, each in pairs})

@@ -1,0 +1,152 @@
+"""BC, MARWIL and CQL learn from recorded steps."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import gymnasium
+import numpy as np
+import pytest
+
+import raycompat as ray
+from raycompat._surface import modules
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
+from raycompat.rllib.utils.error import EnvError
+
+# Not importorskip: importing Keras takes seconds, in each process that collects tests.
+pytestmark = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
+
+SHOWN = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+CHOICES = gymnasium.spaces.Discrete(2, start=1)
+NUMBERS = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+LEFT, RIGHT = (np.array([side, 0.0], np.float32) for side in (-1.0, 1.0))
+
+
+def rows(count=200, numbers=False, good=1.0):
+    """Return episodes of two steps: most actions are those of the side that is shown, worth 1."""
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        side = rng.choice([-1.0, 1.0])
+        is_good = rng.random() < good
+        chosen = side if is_good else -side
+        yield {
+            "eps_id": index // 2,
+            "obs": [side, float(index % 2)],
+            "actions": [chosen] if numbers else int(chosen > 0) + 1,
+            "rewards": float(is_good),
+            "terminateds": index % 2 == 1,
+            "truncateds": False,
+        }
+
+
+def write_json(folder, steps):
+    steps = list(steps)
+    batch = {name: [row[name] for row in steps] for name in steps[0]}
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps({"type": "SampleBatch", **batch}))
+    return str(folder)
+
+
+def write_parquet(folder, steps):
+    import pyarrow.parquet
+
+    folder.mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(steps)), folder / "a.parquet")
+    return str(folder / "*.parquet")
+
+
+def config(cls, path, action_space=CHOICES):
+    return (
+        cls()
+        .environment(observation_space=SHOWN, action_space=action_space)
+        .offline_data(input_=path)
+        .training(lr=0.01, train_batch_size=100, model={"fcnet_hiddens": [16]})
+        .debugging(seed=1)
+    )
+
+
+def chosen(algorithm):
+    return [algorithm.compute_single_action(each, explore=False) for each in (LEFT, RIGHT)]
+
+
+@pytest.mark.parametrize("write", [write_json, write_parquet])
+def test_behavior_cloning_imitates(write, tmp_path):
+    algorithm = config(BCConfig, write(tmp_path / "steps", rows())).build_algo()
+    for _ in range(20):
+        result = algorithm.train()
+    assert chosen(algorithm) == [1, 2]
+    learned = result["learners"]["default_policy"]
+    assert learned["policy_loss"] < 0.1
+    assert learned["num_env_steps_trained_lifetime"] == 20 * 200
+    other = type(algorithm).from_checkpoint(algorithm.save_to_path())
+    assert (other.num_steps, chosen(other)) == (4000, [1, 2])
+    with pytest.raises(EnvError, match="no environment"):
+        algorithm.evaluate()
+
+
+def test_the_critic_prefers_the_actions_that_earned_more(tmp_path):
+    # Two of five actions are right: a policy that imitates takes the others.
+    path = write_json(tmp_path / "steps", rows(600, good=0.4))
+    learned = {}
+    for cls, more in ((BCConfig, {}), (MARWILConfig, {"moving_average_sqd_adv_norm_start": 0.05})):
+        algorithm = config(cls, path).training(**more).build_algo()
+        for _ in range(12):
+            algorithm.train()
+        learned[cls] = chosen(algorithm)
+    assert learned == {BCConfig: [2, 1], MARWILConfig: [1, 2]}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("numbers", [True, False])
+def test_conservative_critics_learn_from_recorded_steps(numbers, tmp_path):
+    path = write_json(tmp_path / "steps", rows(400, numbers=numbers, good=0.7))
+    algorithm = (
+        config(CQLConfig, path, NUMBERS if numbers else CHOICES)
+        .training(bc_iters=10, num_actions=2, initial_alpha=0.05, min_q_weight=0.5)
+        .offline_data(dataset_num_iters_per_learner=150)
+        .build_algo()
+    )
+    algorithm.train()
+    found = chosen(algorithm)
+    if numbers:  # -1 and 1 of the records are -2 and 2 of the box
+        assert found[0][0] < -1 < 1 < found[1][0]
+    else:
+        assert found == [1, 2]
+
+
+def test_a_reader_of_a_program_gives_batches(tmp_path):
+    path = write_json(tmp_path / "steps", rows())
+    offline = __import__("importlib").import_module("raycompat.rllib.offline")
+    assert isinstance(offline, modules._OldModule)
+    read = []
+
+    class Reader(offline.JsonReader):
+        def next(self):
+            read.append(1)
+            return super().next()
+
+    def make(context):
+        return offline.ShuffledInput(Reader(context.input_config["files"], context), n=2)
+
+    ray.tune.registry.register_input("mine", make)
+    algorithm = config(BCConfig, "mine").offline_data(input_config={"files": path}).build_algo()
+    for _ in range(30):
+        algorithm.train()
+    assert len(read) == 31  # each iteration takes one batch, and the shuffler is one ahead
+    assert chosen(algorithm) == [1, 2]
+
+
+def test_wrong_inputs_say_what_was_expected(tmp_path):
+    with pytest.raises(ValueError, match=r"no recorded steps.*\.parquet"):
+        config(BCConfig, str(tmp_path / "nothing")).build_algo()
+    with pytest.raises(ValueError, match=r"offline_data\(input_"):
+        BCConfig().environment("CartPole-v1").build_algo()
+    with pytest.raises(UnsupportedRayFeatureError, match=r"PPOConfig.*BC, CQL or MARWIL"):
+        PPOConfig().environment("CartPole-v1").offline_data(input_="x").build_algo()
+    path = write_json(tmp_path / "steps", ({"obs": r["obs"], "actions": 1} for r in rows()))
+    with pytest.raises(ValueError, match="lack the column"):
+        config(BCConfig, path).build_algo()
+    with pytest.raises(ValueError, match="beta"):
+        config(BCConfig, path).training(beta=1.0).build_algo()

@@ -1,0 +1,237 @@
+"""Networks and losses of programs in PyTorch learn in PPO's training loop."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import gymnasium
+import numpy as np
+import pytest
+from raycompat.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+
+# Not importorskip: importing them takes seconds, in each process that collects tests.
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("keras") is None, reason="PyTorch is not installed"
+)
+
+
+class Pick(gymnasium.Env):
+    """Shows which of three choices is right, and a number that says nothing."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"noise": gymnasium.spaces.Box(-1, 1, (2, 1)), "right": gymnasium.spaces.Discrete(3)}
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, config=None):
+        self.rng = np.random.default_rng(0)
+
+    def reset(self, *, seed=None, options=None):
+        self.right = int(self.rng.integers(3))
+        return self.observation(), {}
+
+    def observation(self):
+        return {"noise": self.rng.random((2, 1)).astype(np.float32), "right": self.right}
+
+    def step(self, action):
+        return self.observation(), float(action == self.right), True, False, {}
+
+
+def module_class():
+    import torch
+    from raycompat.rllib.core.columns import Columns
+    from raycompat.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+    from raycompat.rllib.core.rl_module.torch import TorchRLModule
+
+    class Mine(TorchRLModule, ValueFunctionAPI):
+        seen = set()
+
+        def setup(self):
+            width = self.model_config["width"]
+            self.body = torch.nn.Sequential(torch.nn.Linear(5, width), torch.nn.Tanh())
+            self.pi = torch.nn.Linear(width, self.action_space.n)
+            self.vf = torch.nn.Linear(width, 1)
+
+        def features(self, batch):
+            noise, right = batch[Columns.OBS]["noise"], batch[Columns.OBS]["right"]
+            self.seen.add((tuple(noise.shape[1:]), right.dtype))
+            choice = torch.nn.functional.one_hot(right, 3).float()
+            return self.body(torch.cat([noise.flatten(1), choice], -1))
+
+        def _forward(self, batch, **kwargs):
+            features = self.features(batch)
+            return {Columns.ACTION_DIST_INPUTS: self.pi(features), Columns.EMBEDDINGS: features}
+
+        def compute_values(self, batch, embeddings=None):
+            found = self.features(batch) if embeddings is None else embeddings
+            return self.vf(found).squeeze(-1)
+
+    return Mine
+
+
+def learner_class():
+    import torch
+    from raycompat.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+
+    class Regularized(PPOTorchLearner):
+        calls = []
+
+        def before_gradient_based_update(self, *, timesteps):
+            self.calls.append(timesteps["num_env_steps_sampled_lifetime"])
+
+        def compute_loss_for_module(self, *, module_id, config, batch, fwd_out):
+            loss = super().compute_loss_for_module(
+                module_id=module_id, config=config, batch=batch, fwd_out=fwd_out
+            )
+            sizes = [each.abs().mean() for each in self.get_parameters(self.module[module_id])]
+            size = torch.stack(sizes).mean()
+            self.metrics.log_value((module_id, "mean_weight"), size, window=1)
+            return loss + config.learner_config_dict["coefficient"] * size
+
+    return Regularized
+
+
+def ppo(**training):
+    return (
+        PPOConfig()
+        .environment(Pick)
+        .env_runners(num_env_runners=0, num_envs_per_env_runner=8)
+        .training(
+            lr=0.02,
+            train_batch_size=256,
+            minibatch_size=64,
+            num_epochs=4,
+            model={"fcnet_hiddens": [16]},
+            **training,
+        )
+        .debugging(seed=1)
+    )
+
+
+def best(algorithm):
+    found = []
+    for right in range(3):
+        observation = {"noise": np.zeros((2, 1), np.float32), "right": right}
+        found.append(algorithm.compute_single_action(observation, explore=False))
+    return found
+
+
+def test_a_module_and_a_learner_of_a_program_learn(tmp_path):
+    import torch
+
+    module, learner = module_class(), learner_class()
+    algorithm = (
+        ppo(learner_class=learner, learner_config_dict={"coefficient": 0.01})
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=module, model_config={"width": 16}))
+        .build_algo()
+    )
+    for _ in range(8):
+        result = algorithm.train()
+    assert best(algorithm) == [0, 1, 2]
+    assert module.seen == {((2, 1), torch.int64)}  # observations have the structure of the space
+    assert learner.calls == [256 * n for n in range(1, 9)]
+    learned = result["learners"]["default_policy"]
+    weights = algorithm.get_module().state_dict().values()
+    assert learned["mean_weight"] == pytest.approx(
+        float(torch.stack([each.abs().mean() for each in weights]).mean()), rel=0.05
+    )
+    other = type(algorithm).from_checkpoint(algorithm.save_to_path(tmp_path / "saved"))
+    assert best(other) == [0, 1, 2]
+    ours, theirs = (a.learners["default_policy"].get_state() for a in (algorithm, other))
+    (mine,), (yours,) = (each["optimizers"].values() for each in (ours, theirs))
+    np.testing.assert_array_equal(mine["state"][0]["exp_avg"], yours["state"][0]["exp_avg"])
+
+
+def test_the_loss_is_that_of_the_algorithm():
+    import torch
+
+    algorithm = ppo(vf_loss_coeff=0.5, entropy_coeff=0.01).build_algo()
+    keras = algorithm.learners["default_policy"]
+    columns = [each.policies["default_policy"] for each in algorithm.sample(64)]
+    batch = keras.batch(columns)
+    outputs = keras.learner.network(batch["observations"])
+    loss, parts = keras.loss(outputs, batch, 0)
+    from raycompat.rllib.torch_learner import PPOTorchLearner, _plain
+    from raycompat.rllib.torch_module import TorchRLModule
+
+    class Given(TorchRLModule):
+        def _forward(self, batch, **kwargs):
+            return {"action_dist_inputs": torch.tensor(outputs["policy"].numpy())}
+
+        def compute_values(self, batch, embeddings=None):
+            return torch.tensor(outputs["value"].numpy()[:, 0])
+
+    module = Given(algorithm.observation_space, algorithm.action_space)
+    learner = PPOTorchLearner(config=algorithm.config, module={"p": module})
+    found = learner.compute_loss_for_module(
+        module_id="p",
+        config=algorithm.config,
+        batch={
+            "actions": torch.tensor(batch["actions"]),
+            "action_logp": torch.tensor(batch["log_probabilities"]),
+            "action_dist_inputs": torch.tensor(batch["parameters"]),
+            "advantages": torch.tensor(batch["advantages"]),
+            "value_targets": torch.tensor(batch["targets"]),
+        },
+        fwd_out=module.forward_train({}),
+    )
+    assert float(found) == pytest.approx(float(loss), rel=1e-4)
+    logged = {each.path[1]: _plain(each.value) for each in learner.metrics.take()}
+    for name in ("policy_loss", "vf_loss", "entropy"):
+        assert logged[name] == pytest.approx(float(parts[name]), rel=1e-3, abs=1e-6)
+
+
+def test_optimizers_of_a_program_change_their_parameters_at_their_rates():
+    import torch
+
+    from raycompat.rllib.torch_learner import PPOTorchLearner
+
+    class TwoRates(PPOTorchLearner):
+        def configure_optimizers_for_module(self, module_id, config=None):
+            module = self.module[module_id]
+            for name, layers, rate in (
+                ("policy", (module.encoder.actor_encoder, module.pi), 0.02),
+                ("critic", (module.encoder.critic_encoder, module.vf), 0.0),
+            ):
+                own = [p for layer in layers for p in self.get_parameters(layer)]
+                self.register_optimizer(
+                    module_id=module_id,
+                    optimizer_name=name,
+                    optimizer=torch.optim.Adam(own),
+                    params=own,
+                    lr_or_lr_schedule=rate,
+                )
+
+    algorithm = ppo(learner_class=TwoRates).build_algo()
+    before = {n: v.clone() for n, v in algorithm.get_module().state_dict().items()}
+    algorithm.train()
+    changed = {n for n, v in algorithm.get_module().state_dict().items() if (v != before[n]).any()}
+    assert changed == {n for n in before if "actor" in n or n.startswith("pi")}
+
+
+def test_a_spec_makes_a_module_and_what_cannot_be_is_refused():
+    module = module_class()
+    spec = RLModuleSpec(
+        module,
+        observation_space=Pick.observation_space,
+        action_space=Pick.action_space,
+        model_config={"width": 4},
+    )
+    assert spec.build().pi.in_features == 4
+    with pytest.raises(ValueError, match="observation_space is None"):
+        RLModuleSpec(module, action_space=Pick.action_space).build()
+    with pytest.raises(UnsupportedRayFeatureError, match=r"DQN.*Use PPO"):
+        DQNConfig().environment(Pick).rl_module(rl_module_spec=spec).build_algo()
+
+    class Recurrent(module):
+        def get_initial_state(self):
+            return {"h": np.zeros(3)}
+
+    spec.module_class = Recurrent
+    with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
+        ppo().rl_module(rl_module_spec=spec).build_algo()
+    with pytest.raises(UnsupportedRayFeatureError, match="PPOTorchLearner"):
+        ppo(learner_class=dict).build_algo()
