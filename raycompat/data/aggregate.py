@@ -529,10 +529,6 @@ class AggregateFnV2(PythonAggregation):
         """Return the result of a state."""
         return accumulator
 
-    def get_target_column(self) -> str | None:
-        """Return the column that is read."""
-        return self.column
-
     def state(self, table: Block | None) -> Any:
         """Return the state of rows; None: of no rows."""
         if table is None:

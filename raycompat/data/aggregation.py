@@ -101,11 +101,42 @@ class Aggregation(abc.ABC):
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Return the results of groups with these states."""
 
+    def get_agg_name(self) -> str:
+        """Return the name without the column: "sum" of ``sum(price)``."""
+        return self.name.partition("(")[0]
+
+    def get_target_column(self) -> str | None:
+        """Return the column that is read."""
+        return self.column
+
+    def aggregate_block(self, block: Block) -> Any:
+        """Return the state of a table's rows: a value, or a list of values."""
+        return _state([each[0].as_py() for each in self.states(block, Groups(block, []))])
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return one state for two."""
+        pairs = zip(_columns(current_accumulator), _columns(new), strict=True)
+        states = [pa.array(pair) for pair in pairs]
+        groups = Groups(pa.table({"state": states[0]}), [])
+        return _state([each[0].as_py() for each in self.merged(states, groups)])
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the result of a state."""
+        return self.finished([pa.array([each]) for each in _columns(accumulator)])[0].as_py()
+
     def values(self, table: Block) -> Any:
         """Return the column that is read."""
         assert self.column is not None
         block.require_columns([self.column], table.column_names, self.name)
         return table[self.column]
+
+
+def _state(columns: list[Any]) -> Any:
+    return columns[0] if len(columns) == 1 else columns
+
+
+def _columns(state: Any) -> list[Any]:
+    return state if isinstance(state, list) else [state]
 
 
 class ArrowAggregation(Aggregation):
@@ -206,6 +237,18 @@ class PythonAggregation(Aggregation):
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Compute the results one by one."""
         return tensor.from_list([self.result(state) for state in tensor.to_list(states[0])])
+
+    def aggregate_block(self, block: Block) -> Any:
+        """Return the state of a table's rows."""
+        return self.state(block)
+
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
+        """Return one state for two."""
+        return self.merge(current_accumulator, new)
+
+    def finalize(self, accumulator: Any) -> Any:
+        """Return the result of a state."""
+        return self.result(accumulator)
 
     @abc.abstractmethod
     def state(self, table: Block | None) -> Any:

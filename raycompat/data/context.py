@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import numbers
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,17 @@ from raycompat._surface import era
 from raycompat._surface.modules import names_of
 from raycompat.data.limits import ExecutionOptions
 from raycompat.exceptions import UnsupportedRayFeatureError
+
+
+class ShuffleStrategy(enum.StrEnum):
+    """The ways in which Ray moves rows between blocks; all have the same results here."""
+
+    SORT_SHUFFLE_PULL_BASED = "sort_shuffle_pull_based"
+    SORT_SHUFFLE_PUSH_BASED = "sort_shuffle_push_based"
+    HASH_SHUFFLE = "hash_shuffle"
+    SHUFFLE_V2 = "shuffle_v2"
+    GPU_SHUFFLE = "gpu_shuffle"
+
 
 #: Settings of Ray's executor that change how fast it works and what it logs, and no result: the values
 #: that they have in Ray. A program may set them; nothing here reads them.
@@ -66,6 +78,7 @@ _WITHOUT_EFFECT: dict[str, Any] = {
     "scheduling_strategy_large_args": "DEFAULT",
     "shuffle_compression": "zstd",
     "shuffle_input_batch_bytes": 2**30,
+    "shuffle_strategy": ShuffleStrategy.SHUFFLE_V2,
     "streaming_read_buffer_size": 32 * 2**20,
     "trace_allocations": False,
     "use_arrow_tensor_v2": True,

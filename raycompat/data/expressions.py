@@ -56,6 +56,27 @@ class Expr:
 
     name: builtins.str | None = None
 
+    def structurally_equals(self, other: object) -> builtins.bool:
+        """Return whether another expression computes the same from the same columns.
+
+        Parameters
+        ----------
+        other : Expr
+            The other expression. ``==`` makes an expression of two, and does not compare them.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> (col("x") + 1).structurally_equals(col("x") + 1)
+        True
+        """
+        return (
+            isinstance(other, type(self))
+            and repr(self) == repr(other)
+            and getattr(self, "_function", None) is getattr(other, "_function", None)
+            and all(map(Expr.structurally_equals, self._parts(), other._parts()))
+        )
+
     def _evaluate(self, table: Block) -> Any:
         raise NotImplementedError
 

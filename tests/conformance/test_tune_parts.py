@@ -108,3 +108,12 @@ def test_threads_of_a_function_report(tune, cluster, tmp_path):
     (result,) = tune.Tuner(train, run_config=run_config).fit()
     assert result.metrics_dataframe["x"].tolist() == [0, 1, 2, 3]
     assert result.metrics["checkpoint_dir_name"] is None
+
+
+def test_many_samples_are_an_array_of_numbers(tune):
+    domains = {
+        "ndarray": [tune.uniform(0, 1), tune.loguniform(1, 9), tune.randn(), tune.randint(1, 5)],
+        "list": [tune.quniform(0, 1, 0.5), tune.choice([1, 2]), tune.sample_from(lambda _: 1)],
+    }
+    for kind, each in domains.items():
+        assert {type(domain.sample(size=3)).__name__ for domain in each} == {kind}

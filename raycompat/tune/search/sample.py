@@ -197,7 +197,7 @@ class Domain:
         return self.sampler or self.default_sampler_cls()
 
     def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        """Draw one value, or a list of `size` values.
+        """Draw one value, or `size` values: an array of numbers, or a list.
 
         Parameters
         ----------
@@ -208,8 +208,12 @@ class Domain:
         random_state : int, numpy.random.Generator or numpy.random.RandomState, optional
             The seed; by default numpy's global state.
         """
-        drawn = self.get_sampler().draw(self, NumpyRandom(random_state), size)
-        return self.cast(drawn[0]) if size == 1 else [self.cast(value) for value in drawn]
+        sampler = self.get_sampler()
+        drawn = sampler.draw(self, NumpyRandom(random_state), size)
+        if size == 1:
+            return self.cast(drawn[0])
+        is_array = isinstance(drawn, np.ndarray) and not isinstance(sampler, Quantized)
+        return drawn if is_array else [self.cast(value) for value in drawn]
 
     def is_grid(self) -> bool:
         return isinstance(self.sampler, Grid)
