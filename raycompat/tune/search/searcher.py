@@ -86,6 +86,11 @@ class Searcher:
     >>> other.restore(file)
     >>> other.best
     (0.5, 6)
+    >>> folder = tempfile.mkdtemp()
+    >>> searcher.save_to_dir(folder, "first")
+    >>> other.restore_from_dir(folder)
+    >>> os.listdir(folder), other.best
+    (['searcher-state-first.pkl'], (0.5, 6))
     >>> other.set_state({**searcher.get_state(), "best": (0.1, 9)})
     >>> other.suggest("c")
     {'x': 10}

@@ -297,6 +297,14 @@ class Trainable:
             The time in seconds since 1970, if it is not that of `now`.
         debug_metrics_only : bool, default False
             Leave the durations out.
+
+        Examples
+        --------
+        >>> import os
+        >>> trainable = Countdown({"start": 3})
+        >>> filled = trainable.get_auto_filled_metrics(debug_metrics_only=True)
+        >>> filled["trial_id"], filled["pid"] == trainable.get_current_ip_pid()[1] == os.getpid()
+        ('default', True)
         """
         now = now or datetime.now()
         address, pid = self.get_current_ip_pid()
