@@ -519,7 +519,14 @@ WIDTHS_JS = """[document.documentElement, document.querySelector(".content")].ma
 
 def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_browser(url, program):
     base = url.partition("/status")[0]
-    words = {"cluster": "种类", "tasks": "函数", "actors": "类", "logs": "只看错误"}
+    words = {
+        "cluster": "种类",
+        "jobs": "程序",
+        "tasks": "函数",
+        "calls": "任务 ID",
+        "actors": "类",
+        "logs": "只看错误",
+    }
     words["waiting"] = "占用着这些资源：1 个 actor Learner ({GPU: 1})。"
 
     async def look():
@@ -540,6 +547,7 @@ def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_brows
             for part, word in words.items():
                 await pictures.open_page(browser, f"{base}/individual-ray-{part}")
                 await text_of(browser, word)
+                assert await browser.evaluate(WIDTHS_JS) == [0, 0], part
             job = ray.get_runtime_context().get_job_id()
             await pictures.open_page(browser, f"{base}/ray?job={job}&tab=tasks")
             await text_of(browser, f"只显示作业 {job}", "任务", "counted", "失败")

@@ -12,10 +12,11 @@ const RAY_TABLE_CSS = `
   table { border-collapse: collapse; max-width: 100%; }
   h2 { font-size: 14px; margin: 10px 0 2px; }
   th { text-align: left; vertical-align: bottom; padding: 0; border-bottom: 1px solid #999; }
-  th button { all: unset; cursor: pointer; display: block; padding: 4px 8px; font-weight: bold; }
+  th button { all: unset; cursor: pointer; display: block; padding: 4px 6px; font-weight: bold;
+    word-break: keep-all; }
   th button:focus-visible, tr:focus-visible, a:focus-visible { outline: 2px solid #0072b2; }
   [hidden] { display: none !important; }
-  td { padding: 4px 8px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
+  td { padding: 4px 6px; vertical-align: top; border-bottom: 1px solid #e4e4e4; }
   tr.row { cursor: pointer; }
   tr.row:hover { background: #f2f6fa; }
   tr.failed { background: #fdf0e8; }
@@ -26,7 +27,7 @@ const RAY_TABLE_CSS = `
   .zero { color: #888; }
   .bad { color: #b34700; font-weight: bold; }
   .text { overflow-wrap: anywhere; }
-  .link { min-width: 6.5em; }
+  .link { min-width: 5.5em; }
   .link a { display: inline-block; margin-right: 4px; }
   .text > span { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 4; overflow: hidden; }
   .id > span { font-family: monospace; white-space: nowrap; }
@@ -60,6 +61,9 @@ const RAY_MARKS = {
   TERMINATED: RAY_GOOD, SUCCEEDED: RAY_GOOD,
 };
 const RAY_SEARCH_MS = 250, RAY_CHARACTER_PX = 7;
+
+// Columns that are left out as long as they are 0 in all rows: a narrower table is read sooner.
+const RAY_HIDDEN_AT_ZERO = ["failed", "restarts", "attempt"];
 
 // The word of the page's language; RAY_WORDS is before this script.
 const raySay = (text) => RAY_WORDS[text] || text;
@@ -251,7 +255,8 @@ class RayTable extends HTMLElement {
   hideEmptyColumns(rows) {
     const heads = this.shadowRoot.querySelectorAll("th");
     this.shown.forEach((column, index) => {
-      const isEmpty = ![...rows.values()].some((shown) => shown.values[index]);
+      const nothing = RAY_HIDDEN_AT_ZERO.includes(column.field) ? ["", "0"] : [""];
+      const isEmpty = [...rows.values()].every((shown) => nothing.includes(shown.values[index]));
       heads[index].hidden = isEmpty;
       for (const shown of rows.values()) shown.cells[index].hidden = isEmpty;
     });

@@ -165,7 +165,9 @@ def sentence(parts: Parts, say: Say = english) -> tuple[bool, str]:
         for what, (one, several) in _FAILURES.items()
         if of[what]
     ]
-    said = [say("{failures} in the last 5 minutes", failures=", ".join(found))] if found else []
+    said = (
+        [say("{failures} in the last 5 minutes", failures=say(", ").join(found))] if found else []
+    )
     firsts = [parts.calls.by_key[line.first] for line in parts.dispatcher.lines()]
     if firsts:
         by_job = _waiting_calls(parts, of_actors=False)
@@ -198,7 +200,7 @@ def sentence(parts: Parts, say: Say = english) -> tuple[bool, str]:
         return True, say(
             "All is well on {nodes}: nothing has failed in the last 5 minutes.", nodes=nodes
         )
-    return not found, say("{said} ({nodes}).", said="; ".join(said), nodes=nodes)
+    return not found, say("{said} ({nodes}).", said=say("; ").join(said), nodes=nodes)
 
 
 def _waiting_calls(parts: Parts, *, of_actors: bool) -> Counter[str]:
