@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,47 @@ class RLModule:
 
     def setup(self) -> None:
         """Make what the rule needs."""
+
+    @staticmethod
+    def from_checkpoint(path: Any, **kwargs: Any) -> Any:
+        """Return the network of a policy from an algorithm's checkpoint.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The checkpoint's folder, or one below it as Ray has them:
+            ``learner_group/learner/rl_module/default_policy``. It is unpickled: it must come from a
+            trusted source.
+        **kwargs
+            They have no effect.
+
+        Returns
+        -------
+        keras.Model or TorchRLModule
+            With ``forward_inference``, as `Algorithm.get_module` returns it.
+
+        Raises
+        ------
+        ValueError
+            When there is no checkpoint of an algorithm.
+        """
+        from raycompat.rllib.algorithms.algorithm import STATE_FILE, Algorithm
+
+        wanted = Path(path)
+        for folder in (wanted, *wanted.parents):
+            if (folder / STATE_FILE).exists():
+                break
+        else:
+            raise ValueError(
+                f"{path} is not in a checkpoint of an algorithm: expected the file {STATE_FILE} in it "
+                "or above it. Pass what save_to_path() returned."
+            )
+        algorithm = Algorithm.from_checkpoint(folder, num_env_runners=0)
+        try:
+            is_named = wanted.name in algorithm.learners
+            return algorithm.get_module(wanted.name) if is_named else algorithm.get_module()
+        finally:
+            algorithm.stop()
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         raise NotImplementedError(f"{type(self).__name__}._forward is not written.")

@@ -6,8 +6,12 @@ An algorithm has one for each policy; an algorithm of one agent has one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
+
+import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
@@ -264,6 +268,51 @@ class _FirstOutput:
         return keras.Model(inputs, self.source(shape)(inputs)[0])
 
 
+def forward_of_module(
+    network: Any, encode: ObservationEncoder, batch: Mapping[str, Any], **kwargs: Any
+) -> dict[str, Any]:
+    """Return a network's outputs by the names that modules give them.
+
+    Parameters
+    ----------
+    network : KerasNetwork
+    encode : ObservationEncoder
+    batch : mapping
+        ``obs``: an array or a PyTorch tensor of several observations, or a dict of these. A filter of
+        observations is not applied.
+    **kwargs
+        They have no effect.
+
+    Returns
+    -------
+    dict of arrays, or of tensors where the observations are tensors
+        ``action_dist_inputs`` and ``vf_preds``; or ``actions``, of a network of values of actions.
+    """
+    observations = rows_of(batch["obs"])
+    outputs = {name: each.numpy() for name, each in network(encode(observations)).items()}
+    found: dict[str, Any] = {}
+    if "policy" in outputs:
+        found["action_dist_inputs"] = outputs["policy"]
+    if "value" in outputs and "policy" in outputs:
+        found["vf_preds"] = outputs["value"][:, 0]
+    if "advantage" in outputs:
+        found["actions"] = outputs["advantage"].argmax(-1)
+    if not hasattr(batch["obs"], "detach"):
+        return found
+    import torch
+
+    return {name: torch.as_tensor(each) for name, each in found.items()}
+
+
+def rows_of(values: Any) -> list[Any]:
+    """Return several observations one by one; of a dict of arrays, dicts."""
+    if isinstance(values, Mapping):
+        parts = {name: rows_of(each) for name, each in values.items()}
+        count = len(next(iter(parts.values())))
+        return [{name: each[index] for name, each in parts.items()} for index in range(count)]
+    return list(np.asarray(values.detach().cpu() if hasattr(values, "detach") else values))
+
+
 class PolicyLearner(ABC):
     """The network of one policy, and how it learns.
 
@@ -322,6 +371,9 @@ class KerasLearner(PolicyLearner):
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self.learner = Learner(network, seed, self.config.grad_clip, **self._adam())
+        forward = partial(forward_of_module, self.learner.network, setup.encode)
+        for name in ("forward_inference", "forward_exploration", "forward_train"):
+            setattr(self.model, name, forward)
 
     def _adam(self) -> dict[str, Any]:
         """Return more options of the optimizer."""

@@ -515,8 +515,15 @@ def test_training_goes_on_when_a_runner_is_killed(cluster, caplog):
             return super().reset(**kwargs)
 
     pids = os.path.join(os.environ["TMPDIR"], "pids-of-runners")
-    algorithm = ppo_on(Pid, pids=pids).env_runners(num_env_runners=2).build_algo()
-    assert algorithm.train().num_env_runner_restarts == 0
+    recreated = []
+
+    def take_note(*, env_runner_group, env_runner_indices, is_evaluation, **kwargs):
+        assert env_runner_group is algorithm.env_runner_group
+        recreated.append((env_runner_indices, is_evaluation))
+
+    config = ppo_on(Pid, pids=pids).env_runners(num_env_runners=2)
+    algorithm = config.callbacks(on_env_runners_recreated=take_note).build_algo()
+    assert (algorithm.train().num_env_runner_restarts, recreated) == (0, [])
     with open(pids) as file:
         victim = int(file.readline())
     os.kill(victim, signal.SIGKILL)
@@ -525,6 +532,8 @@ def test_training_goes_on_when_a_runner_is_killed(cluster, caplog):
     assert results[-1].num_healthy_workers == 2
     assert results[-1].env_runners["num_env_steps_sampled"] == 64
     assert "another takes its place" in caplog.text
+    assert [is_evaluation for _, is_evaluation in recreated] == [False]
+    assert recreated[0][0] in ([1], [2])
     algorithm.stop()
 
 

@@ -235,3 +235,27 @@ def test_a_spec_makes_a_module_and_what_cannot_be_is_refused():
         ppo().rl_module(rl_module_spec=spec).build_algo()
     with pytest.raises(UnsupportedRayFeatureError, match="PPOTorchLearner"):
         ppo(learner_class=dict).build_algo()
+
+
+def test_the_algorithms_own_network_has_the_methods_of_a_module(tmp_path):
+    import torch
+    from raycompat.rllib.core.rl_module.rl_module import RLModule
+
+    algorithm = ppo().environment("CartPole-v1").build_algo()
+    observations = torch.tensor([[0.1, 0.0, -0.1, 0.0], [0.0, 0.2, 0.1, 0.0]])
+    module = algorithm.get_module("default_policy")
+    found = module.forward_inference({"obs": observations})
+    expected = [
+        algorithm.compute_single_action(each.numpy(), explore=False) for each in observations
+    ]
+    assert found["action_dist_inputs"].argmax(-1).tolist() == expected
+    assert found["vf_preds"].shape == (2,)
+    path = algorithm.save_to_path(tmp_path / "saved")
+    below = f"{path}/learner_group/learner/rl_module/default_policy"
+    for place in (path, below):
+        again = RLModule.from_checkpoint(place).forward_inference({"obs": observations.numpy()})
+        np.testing.assert_allclose(
+            again["action_dist_inputs"], found["action_dist_inputs"], rtol=1e-5
+        )
+    with pytest.raises(ValueError, match="not in a checkpoint"):
+        RLModule.from_checkpoint(tmp_path / "nothing")

@@ -465,10 +465,24 @@ class Algorithm(Trainable):
         interval = settings.evaluation_interval
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
+        self._tell_of_recreated()
         found = with_old_names(result)
         if settings.env_task_fn is not None:
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
+
+    def _tell_of_recreated(self) -> None:
+        """Let callbacks know of runners that were replaced."""
+        groups = [(self.env_runner_group, False), (self._evaluation_group, True)]
+        for group, is_evaluation in groups:
+            indices = [] if group is None else group.take_recreated()
+            if indices:
+                self._call_hooks(
+                    "on_env_runners_recreated",
+                    env_runner_group=group,
+                    env_runner_indices=indices,
+                    is_evaluation=is_evaluation,
+                )
 
     def train(self) -> ResultDict:
         """Make one iteration.

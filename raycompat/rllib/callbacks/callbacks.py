@@ -30,6 +30,7 @@ HOOKS = (
     "on_checkpoint_loaded",
     "on_evaluate_end",
     "on_evaluate_start",
+    "on_env_runners_recreated",
     "on_learn_on_batch",
     "on_train_result",
     *RUNNER_HOOKS,
@@ -38,6 +39,9 @@ HOOKS = (
 
 #: Names of methods until 2020, in dicts of functions.
 OLD_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
+
+#: Methods of Ray for what never happens here: a class may have them.
+NEVER_CALLED = ("on_offline_eval_runners_recreated",)
 
 
 class RLlibCallback:
@@ -71,7 +75,7 @@ class RLlibCallback:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in vars(cls):
-            if name.startswith("on_") and name not in HOOKS:
+            if name.startswith("on_") and name not in (*HOOKS, *NEVER_CALLED):
                 raise UnsupportedRayFeatureError(
                     f"{cls.__name__}.{name}", alternative=f"the methods are {', '.join(HOOKS)}"
                 )
@@ -99,6 +103,20 @@ class RLlibCallback:
 
     def on_checkpoint_loaded(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
         """Handle the restoring of the algorithm from a checkpoint."""
+
+    def on_env_runners_recreated(
+        self,
+        *,
+        algorithm: Algorithm,
+        env_runner_group: Any,
+        env_runner_indices: list[int],
+        is_evaluation: bool,
+        **kwargs: Any,
+    ) -> None:
+        """Take note of runners that took the place of dead ones, at the end of an iteration.
+
+        ``env_runner_group.foreach_env_runner(func)`` calls a function with each runner.
+        """
 
     def on_environment_created(self, *, env: Any, **kwargs: Any) -> None:
         """Inspect the environments of a runner, ``env.envs``, when they have been made."""

@@ -81,6 +81,7 @@ class RunnerGroup:
         self.state_of: Callable[[], Any] | None = None
         self._is_synced = False
         self.num_restarts = 0
+        self._recreated: list[int] = []
         self._deaths_in_a_row: dict[int, int] = {}
         #: Answers of new runners, which come when their environments are made.
         self._starting: dict[int, Any] = {}
@@ -186,6 +187,11 @@ class RunnerGroup:
             with self._replacing(index):
                 raise GetTimeoutError(f"runner {index}")
 
+    def take_recreated(self) -> list[int]:
+        """Return the numbers of the runners that were replaced since the last call."""
+        found, self._recreated = sorted(set(self._recreated)), []
+        return found
+
     def forget_calls(self) -> None:
         """Drop the calls in flight: the runners still run them, but their answers are not read."""
         self._in_flight = {}
@@ -213,6 +219,7 @@ class RunnerGroup:
                 raise error
             logger.warning("Env runner %d %s; another takes its place. %s", index, what, str(error))
             self.num_restarts += 1
+            self._recreated.append(index)
             self._actors[index] = self._start(index, True)
             return
         del self._actors[index]
