@@ -20,11 +20,13 @@ from raycompat.rllib.algorithms.ppo import PPOConfig
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.episode import (
+    Episode,
     EpisodeRecord,
     LoggedMetrics,
     MetricsLogger,
     describe_records,
 )
+from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.runner import EnvRunnerSpec, RunnerState
 from raycompat.rllib.networks import Head, NetworkSpec, initial_weights
 from raycompat.rllib.policies import StochasticPolicy
@@ -315,3 +317,25 @@ def test_a_plan_and_a_worker_have_the_same_fragment_by_default():
     runner, state = runner_with()
     runner.set_state(state)
     assert WorkerOfProgram(runner).sample().count == FRAGMENT
+
+
+def test_an_episode_has_the_steps_of_each_policy():
+    episode = Episode()
+    episode.begin(np.zeros(1), {})
+    episode.add(0, (np.ones(1), 1.0, True, False, {}))
+    collector = episode.batch_builder.policy_collectors["default_policy"]
+    assert collector.batches[-1]["dones"][-1]
+    assert collector.buffers["rewards"][-1] == 1.0
+
+
+def test_an_episode_of_several_agents_has_the_steps_of_those_that_acted():
+    episode = MultiAgentEpisode()
+    for agent, policy in (("a", "one"), ("b", "one"), ("c", "other")):
+        episode.map(agent, policy)
+    episode.begin(dict.fromkeys("abc", np.zeros(1)), {})
+    ends = {"a": True, "b": False, "__all__": False}
+    found = dict.fromkeys("ab", np.ones(1)), dict.fromkeys("ab", 2.0), ends, {}, {}
+    episode.add(dict.fromkeys("ab", 0), found)
+    collectors = episode.batch_builder.policy_collectors
+    assert list(collectors) == ["one"]
+    assert [batch["dones"][-1] for batch in collectors["one"].batches] == [True, False]

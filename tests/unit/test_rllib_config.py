@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib import a3c, dqn, es, ppo
 from raycompat.rllib.agents import ppo as ppo_trainers
@@ -26,6 +27,7 @@ from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConf
 from raycompat.rllib.env.construction import check_reset, check_step, checked, env_creator
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.models.catalog import custom_trunk
+from raycompat.rllib.policy_spec import PolicySpec
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune import register_env
 from raycompat.tune.registry import get_trainable_cls, with_registered_names
@@ -478,3 +480,14 @@ def test_overrides_take_the_name_of_a_method_without_effect(caplog):
     assert "overrides(exploration=False)" in caplog.text
     with pytest.raises(ValueError, match="unknown options 'explor'"):
         PPOConfig.overrides(explor=False)
+
+
+@pytest.mark.parametrize("version", ["1.13", "2.60"])
+def test_options_of_a_policy_that_its_algorithm_lacks(version, monkeypatch):
+    monkeypatch.setenv(era.VARIABLE, version)
+    spec = PolicySpec(config={"gamma": 0.5, "n_step": 3})
+    if version == "1.13":
+        assert PPOConfig().of_policy("left", spec)[0].gamma == 0.5
+    else:
+        with pytest.raises(ValueError, match="n_step"):
+            PPOConfig().of_policy("left", spec)

@@ -425,3 +425,16 @@ def test_networks_without_an_algorithm_are_classes_of_one_step():
     ModelCatalog.register_custom_model("a function", lambda shape, options: None)
     with pytest.raises(UnsupportedRayFeatureError, match="heads"):
         ModelCatalog.get_model_v2(*given, {"custom_model": "a function"})
+
+
+class CalledWithState(FullyConnectedNetwork):
+    """Calls its network of layers with the state and the lengths."""
+
+    def forward(self, input_dict, state, seq_lens):
+        outputs, self._values = self.base_model(input_dict["obs"], state, seq_lens)
+        return outputs, state
+
+
+def test_a_network_of_layers_is_called_with_state_and_lengths():
+    outputs, values = layer(CalledWithState)(np.zeros((4, 3), np.float32))
+    assert (outputs.shape, values.shape) == ((4, 2), (4, 1))

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from raycompat._surface import forms
+from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import (
@@ -527,11 +527,22 @@ class AlgorithmConfig:
             return base, None
         config = base.copy(copy_frozen=False)
         for each in own:
-            config.update_from_dict(each if isinstance(each, Mapping) else each.to_dict())
+            options = each if isinstance(each, Mapping) else each.to_dict()
+            config.update_from_dict(config._known_of_policy(name, options))
         if model:
             config.training(model=_as_dict(model))
         config.validate()
         return config, None
+
+    def _known_of_policy(self, policy: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of a policy; Ray 0 and 1 left those out that are unknown."""
+        if not era.is_within("1.13"):
+            return options
+        renamed = with_new_names(options, self.ROWS)
+        unknown = [each for each in renamed if each not in self.names()]
+        if unknown:
+            logger.warning("The policy %r has options without effect: %s.", policy, unknown)
+        return {each: value for each, value in renamed.items() if each not in unknown}
 
     def _of_class(self, policy_class: Any) -> AlgorithmConfig:
         """Return the config of the algorithm that a policy's class names; this one for its own."""

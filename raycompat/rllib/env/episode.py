@@ -144,6 +144,13 @@ class Episode:
             column.setflags(write=name in ("obs", "new_obs"))
         return made
 
+    @property
+    def batch_builder(self) -> Any:
+        """The steps until now by policy, the form of 2020 to 2022."""
+        from raycompat._old.rllib.batch_builder import BatchBuilder
+
+        return BatchBuilder(self)
+
     def last_observation_for(self, agent_id: Any = None) -> Any:
         """Return the newest observation."""
         return self._observations[-1]

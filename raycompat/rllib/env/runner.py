@@ -200,6 +200,13 @@ class Runner:
         return self.index
 
     @property
+    def sampler(self) -> Any:
+        """How steps are collected, the form of 2020 to 2022."""
+        from raycompat._old.rllib.batch_builder import SAMPLER
+
+        return SAMPLER
+
+    @property
     def env(self) -> Any:
         """The first environment."""
         return self._envs[0]

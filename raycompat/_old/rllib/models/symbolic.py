@@ -1,6 +1,7 @@
 """Forms of Keras 2 in networks of classes, which Keras 3 does without.
 
 * Functions of TensorFlow take symbolic tensors: ``tf.one_hot(keras.layers.Input(...), 4)``.
+* A network of layers is called with a state and lengths, too: ``model(x, state, seq_lens)``.
 * Any layer takes its first argument as ``inputs``: ``keras.layers.LSTM(8)(inputs=x)``.
 * An input may have a number as its shape: ``keras.layers.Input(shape=(4))``.
 * ``tf.compat.v1.layers`` has layers, see `raycompat._old.rllib.models.scopes`.
@@ -42,10 +43,25 @@ def allow_forms_of_keras_2() -> None:
     keras = import_keras()
     _allow_functions_of_tensorflow(keras)
     _allow_inputs_by_name(keras.layers.Layer)
+    _allow_state_by_place(keras.Model)
     _allow_numbers_as_shapes(keras.layers.InputLayer)
     allow_layers_of_tensorflow_1()
     shape = keras.KerasTensor.shape
     keras.KerasTensor.shape = property(lambda tensor: _Shape(shape.fget(tensor)), shape.fset)
+
+
+def _allow_state_by_place(model: Any) -> None:
+    called = model.__call__
+
+    @functools.wraps(called)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # A state and lengths mean nothing to a network of layers: Keras 2 took them for switches.
+        is_of_layers = hasattr(self, "_functional") or hasattr(self, "_operations")
+        if is_of_layers and len(args) > 1 and not isinstance(args[1], bool):
+            args = args[:1]
+        return called(self, *args, **kwargs)
+
+    model.__call__ = call
 
 
 def _allow_inputs_by_name(layer: Any) -> None:
