@@ -25,6 +25,7 @@ from typing import Any
 
 from raycompat._as_ray import install_as_ray
 from raycompat._old.air import packages
+from raycompat._old.train import keras_choice
 from raycompat._protocol import import_paths
 
 #: The program that Python reads from its standard input.
@@ -48,6 +49,7 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
             code = _of_folder(program, main)
     except SyntaxError as error:
         _end_with(error, None)
+    keras_choice.choose_for(code)
     try:
         exec(code, vars(main))
     except SystemExit:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-
-from raycompat._caller.this_process import RunningActor
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat._executor.environment import Environment
 
 
-class ActorOfCall(RunningActor, Protocol):
+class ActorOfCall(Protocol):
     """The actor whose method or constructor runs."""
 
     #: The user's object; None before the constructor.
@@ -22,6 +20,9 @@ class ActorOfCall(RunningActor, Protocol):
     @property
     def is_concurrent(self) -> bool:
         """Whether it may run several calls at the same time."""
+
+    def exit(self) -> NoReturn:
+        """Leave the running method and end the actor."""
 
 
 class CallRunner(Protocol):

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.capacity import Place
-    from raycompat._scheduler.ledger import Ledger
+    from raycompat._scheduler.ledger import Ledger, Place
 
 #: The most kinds of requests for which the helpful leases are kept between rounds.
 _MANY_KINDS = 64

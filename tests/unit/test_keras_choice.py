@@ -1,11 +1,14 @@
 """Which Keras a training function needs is known before it runs; ports are reserved once."""
 
 import importlib.util
+import os
 import sys
 import types
 
 import pytest
 
+from raycompat._old.train import keras_choice
+from raycompat._surface import era
 from raycompat.train.tensorflow import _keras_choice, _keras_watch, _ports
 from raycompat.train.tensorflow._keras_choice import VARIABLE, choose, names_of
 from raycompat.train.tensorflow._keras_watch import watch_keras
@@ -167,3 +170,21 @@ def test_keras_3_under_the_strategy_is_said_in_the_worker_too(monkeypatch, varia
     model._distribute_strategy = MultiWorkerMirroredStrategy()
     with pytest.raises(RuntimeError, match="DistributedOptimizer"):
         model.fit(3)
+
+
+@pytest.mark.parametrize(
+    ("version", "source", "found"),
+    [
+        ("1.12", "def f(): tf.distribute.MultiWorkerMirroredStrategy()", "1"),
+        ("1.12", "def f(): tf.distribute.MirroredStrategy()", None),
+        ("2.40", "tf.distribute.MultiWorkerMirroredStrategy()", None),
+    ],
+)
+def test_the_driver_of_an_old_program_has_the_keras_of_its_workers(
+    version, source, found, monkeypatch
+):
+    monkeypatch.setenv(era.VARIABLE, version)
+    monkeypatch.setenv(VARIABLE, "")  # so that what is chosen is undone
+    monkeypatch.delenv(VARIABLE)
+    keras_choice.choose_for(compile(source, "program.py", "exec"))
+    assert os.environ.get(VARIABLE) == found

@@ -16,8 +16,7 @@ from hypothesis.stateful import (
 )
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.capacity import Capacity
-from raycompat._scheduler.ledger import Ledger
+from raycompat._scheduler.ledger import Capacity, Ledger
 
 R = ResourceSet.from_amounts
 

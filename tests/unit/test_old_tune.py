@@ -280,4 +280,4 @@ def test_a_module_within_one_that_is_refused_is_found():
 
     assert v2.Trainer is Trainer
     with pytest.raises(UnsupportedRayFeatureError, match=r"tensorflow\.TensorflowTrainer"):
-        sgd.TFTrainer(model_creator=None)
+        sgd.PyTorchTrainer(model_creator=None)

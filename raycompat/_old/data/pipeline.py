@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -171,16 +172,61 @@ class DatasetPipeline:
         first = next(self.iter_datasets(), None)
         return None if first is None else first.schema()
 
-    def split(self, n: int, **options: Any) -> list[Any]:
-        """Refuse: see `Dataset.streaming_split`."""
-        raise UnsupportedRayFeatureError(
-            f"DatasetPipeline.split({n!r})",
-            "Readers of one pipeline would have to wait for each other",
-            "use Dataset.streaming_split, and let each reader begin again for each epoch",
-        )
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+    ) -> list[DatasetPipeline]:
+        """Return pipelines that have different rows of each window.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        equal : bool, default False
+            Whether all have as many rows of a window, so that some are left out.
+        locality_hints : list, optional
+            Has no effect.
+        """
+        from raycompat._old.data import pipeline_split
+
+        return pipeline_split.split(self, n, equal)
+
+    streaming_split = split
+
+    def to_torch(self, **options: Any) -> Any:
+        """Return a ``torch.utils.data.IterableDataset`` of the rows of all windows.
+
+        Parameters
+        ----------
+        **options
+            Those of `Dataset.to_torch`.
+        """
+        from torch.utils.data import ChainDataset
+
+        return ChainDataset(_Again(lambda: (w.to_torch(**options) for w in self.iter_datasets())))
+
+    def to_tf(self, **options: Any) -> Any:
+        """Return a ``tf.data.Dataset`` of the rows of all windows, of which there is an end.
+
+        Parameters
+        ----------
+        **options
+            Those of `Dataset.to_tf`.
+        """
+        made = (window.to_tf(**options) for window in self.iter_datasets())
+        return functools.reduce(lambda all_rows, rows: all_rows.concatenate(rows), made)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class _Again:
+    """What iterates over the result of a function, each time anew."""
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._make()
 
 
 def check_times(times: int | None) -> None:

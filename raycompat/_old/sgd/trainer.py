@@ -14,6 +14,7 @@ import raycompat as ray
 from raycompat._old.sgd import worker
 from raycompat._old.sgd.meters import BATCH_SIZE, NUM_SAMPLES
 from raycompat._old.sgd.operator import OperatorOptions, TrainingOperator
+from raycompat._old.sgd.trials import group_of_trial, needs_of_workers
 from raycompat.exceptions import RayError, RayTaskError, UnsupportedRayFeatureError
 from raycompat.train._configs import ScalingConfig
 from raycompat.train._worker import RayTrainWorker
@@ -138,7 +139,7 @@ class TorchTrainer:
 
     def _start(self, state: dict[str, Any] | None) -> None:
         """Start the workers, and let them continue from a state."""
-        group = WorkerGroup(self._scaling, RayTrainWorker, {}, _group_of_trial(self._scaling))
+        group = WorkerGroup(self._scaling, RayTrainWorker, {}, group_of_trial(self._scaling))
         self._group = group
         try:
             group.start()
@@ -333,10 +334,11 @@ class BaseTorchTrainable(Trainable):
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory:
         """Return a bundle for each worker; the trial itself needs none."""
         options = cls._options
-        worker_needs = {"CPU": options.get("num_cpus_per_worker", 1)}
-        if options.get("use_gpu") is True:
-            worker_needs["GPU"] = 1
-        return PlacementGroupFactory([{}, *([worker_needs] * options.get("num_workers", 1))])
+        return needs_of_workers(
+            options.get("num_workers", 1),
+            options.get("num_cpus_per_worker", 1),
+            options.get("use_gpu") is True,
+        )
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the trainer."""
@@ -395,12 +397,6 @@ def _part(batch_size: int, num_workers: int) -> int:
             f"{num_workers} workers."
         )
     return batch_size // num_workers
-
-
-def _group_of_trial(scaling: ScalingConfig) -> Any:
-    """Return the placement group of the trial that makes the trainer, if it is for the workers."""
-    group = ray.util.get_current_placement_group()
-    return group if group is not None and group.bundle_count == scaling.num_workers else None
 
 
 def _mean_of(found: list[dict[str, Any]]) -> dict[str, Any]:

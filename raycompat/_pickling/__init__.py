@@ -1,1 +1,0 @@
-"""Values as bytes and back: pickles, the buffers beside them, tensors."""
