@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import raycompat as ray
+from raycompat.data import tasks
 from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.context import DataContext
 from raycompat.data.exceptions import mark
@@ -34,6 +35,7 @@ from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.tasks import BlockReport, TaskOutput
 from raycompat.object_ref import ObjectRefGenerator
+from raycompat.util.placement_group import placement_group_table
 
 _logger = logging.getLogger(__name__)
 
@@ -501,6 +503,7 @@ def _budget(context: DataContext) -> Budget:
     limits, excluded = options.resource_limits, options.exclude_resources
     resources = ray.cluster_resources()
     present = resources.get("CPU", 1.0)
+    tasks.share_cpus(present - _cpus_of_groups() < 1)
     num_cpus = min(limits.cpu, present) - excluded.cpu
     if num_cpus <= 0:
         _warn_of_no_cpu(present, limits.cpu, excluded.cpu)
@@ -509,6 +512,17 @@ def _budget(context: DataContext) -> Budget:
         return Budget(num_cpus, limits.object_store_memory)
     store = resources.get("object_store_memory", 2**30) - excluded.object_store_memory
     return Budget(num_cpus, max(store, 0) * _SHARE_OF_STORE, context.target_max_block_size)
+
+
+def _cpus_of_groups() -> float:
+    """Return the number of CPUs that placement groups hold."""
+    held: list[float] = [
+        amounts.get("CPU", 0)
+        for group in placement_group_table().values()
+        if group["state"] == "CREATED"
+        for amounts in group["bundles"].values()
+    ]
+    return sum(held)
 
 
 @functools.cache

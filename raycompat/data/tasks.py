@@ -9,7 +9,7 @@ then the blocks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +29,41 @@ BLOCKS_AHEAD = 2
 
 #: The option for it: a block and its report are two objects.
 _AHEAD: Any = {"_generator_backpressure_num_objects": 2 * BLOCKS_AHEAD}
+
+
+class _DataFunction:
+    """A remote function of data sets; see `share_cpus`."""
+
+    def __init__(self, function: Any, options: Mapping[str, Any] | None = None) -> None:
+        self._function, self._options = function, dict(options or {})
+
+    def options(self, **options: Any) -> _DataFunction:
+        """Return the function with options."""
+        return _DataFunction(self._function, {**self._options, **options})
+
+    def remote(self, *args: Any) -> Any:
+        """Call it in a task."""
+        options = {"num_cpus": 0, **self._options} if _shares_cpus else self._options
+        return (self._function.options(**options) if options else self._function).remote(*args)
+
+
+#: Whether the tasks that this process starts take no CPU.
+_shares_cpus = False
+
+
+def share_cpus(when: bool) -> None:
+    """Let the tasks that this process starts take no CPU, if placement groups hold all of them.
+
+    The workers of a training run hold their CPUs until they have read their data. A read that waited
+    for one of these CPUs would wait forever.
+
+    Parameters
+    ----------
+    when : bool
+        Whether tasks take no CPU. Those that name their CPUs take them in any case.
+    """
+    global _shares_cpus
+    _shares_cpus = when
 
 
 @dataclass
@@ -100,12 +135,14 @@ def _streamed(tables: Iterable[Block], files: list[str] | None) -> Made:
         yield BlockReport(block.metadata_of(table, files), *clock.lap())
 
 
+@_DataFunction
 @ray.remote(**_AHEAD)
 def map_blocks(transform: Transform, number: int, *tables: Block) -> Made:
     """Run the steps of an operator on some blocks, in its task of a number."""
     yield from _streamed(transform.load()(number, tables), [])
 
 
+@_DataFunction
 @ray.remote(**_AHEAD)
 def read(task: ReadTask, transform: Transform, number: int) -> Made:
     """Run a read task, and the steps of an operator on its blocks, in its task of a number."""
@@ -113,6 +150,7 @@ def read(task: ReadTask, transform: Transform, number: int) -> Made:
     yield from _streamed(transform.load()(number, tables), task.metadata.input_files)
 
 
+@_DataFunction
 @ray.remote(num_returns=2)
 def make_block(function: Callable[..., Block], *args: Any) -> tuple[TaskOutput, Block]:
     """Call a function that returns one block."""
@@ -121,12 +159,14 @@ def make_block(function: Callable[..., Block], *args: Any) -> tuple[TaskOutput, 
     return clock.output([block.metadata_of(table)]), table
 
 
+@_DataFunction
 @ray.remote(**_AHEAD)
 def make_blocks(function: Callable[..., Iterable[Block]], *args: Any) -> Made:
     """Call a function that returns blocks."""
     yield from _streamed(function(*args), [])
 
 
+@_DataFunction
 @ray.remote
 def partition(function: Callable[..., list[Block]], num_parts: int, *args: Any) -> tuple[Any, ...]:
     """Call a function that returns `num_parts` blocks: it needs one ``num_returns`` more."""
@@ -135,6 +175,7 @@ def partition(function: Callable[..., list[Block]], num_parts: int, *args: Any) 
     return (clock.output([block.metadata_of(part) for part in parts]), *parts)
 
 
+@_DataFunction
 @ray.remote
 def examine(function: Callable[..., Any], *args: Any) -> TaskOutput:
     """Call a function that makes no block."""
