@@ -150,8 +150,13 @@ class RegisteredEnv(str):
 
 
 def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a config whose ``env``, or each of a grid, and networks bring their functions along."""
+    """Return a config whose ``env``, or each of a grid, networks and input bring functions along."""
     env = config.get("env")
+    if inputs := {key: config[key] for key in _INPUTS if isinstance(config.get(key), str)}:
+        from raycompat._old.rllib.input_readers import registered_input
+
+        made = {key: registered_input(name) or name for key, name in inputs.items()}
+        config = {**config, **made}
     named = {key: config[key] for key in _WITH_MODELS if config.get(key)}
     if named:
         from raycompat.rllib.models.catalog import bringing_models
@@ -161,6 +166,9 @@ def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
         return {**config, "env": {"grid_search": [_bringing(each) for each in env["grid_search"]]}}
     return config if env is None else {**config, "env": _bringing(env)}
 
+
+#: The options that may have the name of a reader of recorded steps.
+_INPUTS = ("input", "input_")
 
 #: The options that may have networks: of the algorithm, and of policies.
 _WITH_MODELS = ("model", "multiagent", "policies")

@@ -475,6 +475,17 @@ def test_registered_environments_go_along_with_the_config():
     assert with_registered_names({"lr": 1}) == {"lr": 1}
 
 
+def test_a_registered_input_goes_to_trials_as_its_function():
+    from raycompat._old.rllib.input_readers import register_input
+
+    def make(context):
+        return context
+
+    register_input("mine", make)
+    assert with_registered_names({"input": "mine", "lr": 1}) == {"input": make, "lr": 1}
+    assert with_registered_names({"input_": "steps.json"}) == {"input_": "steps.json"}
+
+
 def test_overrides_take_the_name_of_a_method_without_effect(caplog):
     assert PPOConfig.overrides(exploration=False, explore=False) == {"explore": False}
     assert "overrides(exploration=False)" in caplog.text
