@@ -21,6 +21,7 @@ exclude_patterns = ["docs/_*"]
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
@@ -48,6 +49,16 @@ nitpick_ignore_regex = [
     ("py:(class|exc)", r"(str to |list of )?(tf|torch)\..*|multiprocessing\..*"),
     ("py:(class|obj)", r"ActorHandle\[T\]|raycompat\.actor\.T"),
 ]
+# Names that these pages use, because builds read no network. TensorFlow and Keras publish no inventory.
+intersphinx_mapping = {
+    name: (address, str(DOCS / "_inventories" / f"{name}.inv"))
+    for name, address in (
+        ("python", "https://docs.python.org/3/"),
+        ("numpy", "https://numpy.org/doc/stable/"),
+        ("dask", "https://docs.dask.org/en/stable/"),
+        ("distributed", "https://distributed.dask.org/en/stable/"),
+    )
+}
 default_role = "code"
 smartquotes = False
 

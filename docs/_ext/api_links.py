@@ -1,7 +1,8 @@
 """Links from the guides to the reference and to the glossary: a name in a section leads to its entry.
 
 ``ray.get`` in the text is a link to `raycompat.get`, ``ActorPool`` one to the class of that name, and
-*placement group* one to the term: the first time in each section, in every language.
+*placement group* one to the term: the first time in each section, in every language. Names in the
+inventories of other documentations lead there: ``time.sleep``, ``LocalCluster``.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ BRACKET = "\uff08"
 _NAME = re.compile(r"@?([A-Za-z_][\w.]*)(?:\(.*\))?", re.DOTALL)
 
 
+#: Documentations whose names may be without their module.
+BY_LAST_WORD = "Distributed"
+
+
 class Entry(NamedTuple):
-    """Where a name is described."""
+    """Where a name is described; an address has no place."""
 
     page: str
     place: str
@@ -38,12 +43,25 @@ def names(app: Sphinx) -> dict[str, Entry]:
         if kind in ("function", "class", "exception", "method")
     ]
     last = Counter(name.rpartition(".")[2] for name, kind, _ in described if kind != "method")
-    found = {}
+    found, here = elsewhere(app), set[str]()
     for name, kind, entry in described:
         found["ray" + name.removeprefix("raycompat")] = entry
         word = name.rpartition(".")[2]
-        if kind not in ("function", "method") and (last[word] == 1 or word not in found):
+        if kind not in ("function", "method") and (last[word] == 1 or word not in here):
             found[word] = entry
+            here.add(word)
+    return found
+
+
+def elsewhere(app: Sphinx) -> dict[str, Entry]:
+    """Return what other documentations describe, by full name and some also by their last word."""
+    found = {}
+    for kind, items in app.env.intersphinx_inventory.items():  # type: ignore[attr-defined]
+        for name, item in items.items():
+            assert kind.startswith("py:")
+            found[name] = Entry(item.uri, "")
+            if item.project_name == BY_LAST_WORD and name.count(".") == 1:
+                found[name.partition(".")[2]] = found[name]
     return found
 
 
@@ -68,8 +86,11 @@ def link(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             if entry is None or entry in seen or entry.page == docname:
                 continue
             seen.add(entry)
+            words = node.deepcopy()
             node.replace_self(
-                make_refnode(app.builder, docname, entry.page, entry.place, node.deepcopy())
+                make_refnode(app.builder, docname, entry.page, entry.place, words)
+                if entry.place
+                else nodes.reference("", "", words, refuri=entry.page, internal=False)
             )
 
 

@@ -73,10 +73,10 @@ class Hosts:
         _ip("address", "add", f"{self.address}/24", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
 
-    def add(self) -> Host:
+    def add(self, name: str | None = None) -> Host:
         """Make a host more."""
         number = len(self._hosts) + 2
-        name, cable = f"host{number}", f"ray{os.getpid()}v{next(_cables)}"
+        name, cable = name or f"host{number}", f"ray{os.getpid()}v{next(_cables)}"
         process = subprocess.Popen(
             [
                 *("unshare", "--net", "--mount", "--uts", "--propagation", "private"),
