@@ -1,4 +1,7 @@
-"""Long names in narrow columns break after a dot or an underscore, or between words in capitals."""
+"""Long names in narrow columns break after a dot or an underscore, or between words in capitals.
+
+Options of commands stay whole: a browser would break them after their hyphens.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ SHORT = 14
 _WORD = re.compile(r'(?<=<span class="pre">)[^<]+(?=</span>)')
 #: After the dots and underscores between letters, and before a capital after a small letter.
 _PLACE = re.compile(r"(?<=\w[._/])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
+#: An option of a command, without a value.
+_OPTION = re.compile(r'<span class="pre">(?=-{1,2}[a-z][a-z-]{0,24}</span>)')
 
 
 def allow(html: str) -> str:
     """Return a page's text with the places where its long names may break."""
+    html = _OPTION.sub('<span class="pre option">', html)
     return _WORD.sub(
         lambda word: word[0] if len(word[0]) <= SHORT else _PLACE.sub("<wbr>", word[0]), html
     )
