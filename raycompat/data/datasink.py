@@ -115,6 +115,8 @@ class Datasink(Generic[T]):
     ...         print("rows:", sum(write_result.write_returns))
     >>> ray.data.range(4).write_datasink(Printed())
     rows: 4
+    >>> Printed().min_rows_per_write, Printed().supports_distributed_writes
+    (None, True)
 
     One that collects the files of all tasks, and cleans up when a task fails; `get_name` is what the
     dashboard shows:
@@ -284,6 +286,9 @@ class BlockBasedFileDatasink(_FileDatasink):
     >>> numbers.write_datasink(Reports(folder, file_format="txt"))
     >>> ray.data.read_text(folder).take_all()
     [{'text': '4 rows'}]
+    >>> sink = Reports(folder, file_format="txt", min_rows_per_file=100)
+    >>> sink.min_rows_per_write, sink.supports_distributed_writes
+    (100, True)
 
     Notes
     -----
@@ -339,6 +344,9 @@ class RowBasedFileDatasink(_FileDatasink):
     >>> ray.data.range(2).write_datasink(Letters(folder, file_format="txt"))
     >>> sorted(row["text"] for row in ray.data.read_text(folder).take_all())
     ['Dear customer 0', 'Dear customer 1']
+    >>> sink = Letters(folder, file_format="txt")
+    >>> sink.min_rows_per_write, sink.supports_distributed_writes
+    (None, True)
 
     Notes
     -----

@@ -36,6 +36,8 @@ class ExecutionResources:
     >>> few = ray.data.ExecutionResources(cpu=2, object_store_memory=10 * 2**30)
     >>> few
     ExecutionResources(cpu=2, gpu=0.0, object_store_memory=10.0GiB, memory=0.0B)
+    >>> few.gpu, few.object_store_memory, few.memory
+    (0.0, 10737418240, 0.0)
     >>> few.add(ray.data.ExecutionResources(cpu=1)).cpu
     3
     >>> few.satisfies_limit(ray.data.ExecutionResources.for_limits(cpu=4))
@@ -484,6 +486,8 @@ class ExecutionOptions:
     >>> context.execution_options = options
     >>> options.resource_limits
     ExecutionResources(cpu=2, gpu=inf, object_store_memory=inf, memory=inf)
+    >>> options.locality_with_output
+    False
 
     Notes
     -----

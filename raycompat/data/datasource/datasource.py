@@ -36,6 +36,8 @@ class ReadTask:
     ... )
     >>> [table.num_rows for table in task()], task.metadata.num_rows
     ([2], 2)
+    >>> [table.num_rows for table in task.read_fn()], task.schema, task.per_task_row_limit
+    ([2], None, None)
 
     Notes
     -----
@@ -110,6 +112,8 @@ class Datasource:
     >>> letters = ray.data.read_datasource(Words(["ab", "c"]))
     >>> [row["letter"] for row in letters.take_all()]
     ['a', 'b', 'c']
+    >>> Words(["ab", "c"]).supports_distributed_reads
+    True
 
     Notes
     -----

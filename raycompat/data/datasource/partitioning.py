@@ -21,6 +21,8 @@ class PartitionStyle(enum.StrEnum):
     >>> from raycompat.data.datasource import Partitioning, PartitionStyle
     >>> Partitioning(PartitionStyle.HIVE).values_of("year=2024/month=5/a.csv")
     {'year': '2024', 'month': '5'}
+    >>> Partitioning(PartitionStyle.DIRECTORY, field_names=["year"]).values_of("2024/a.csv")
+    {'year': '2024'}
 
     Notes
     -----
@@ -62,6 +64,9 @@ class Partitioning:
     {'year': 2024}
     >>> Partitioning("dir", "/logs", field_names=["year"]).values_of("/logs/2024/a.csv")
     {'year': '2024'}
+    >>> by_folder = Partitioning("dir", "/logs", field_names=["year"])
+    >>> by_folder.normalized_base_dir, type(by_folder.resolved_filesystem).__name__
+    ('/logs/', 'LocalFileSystem')
 
     Notes
     -----
@@ -213,6 +218,8 @@ class PathPartitionFilter:
     >>> recent = PathPartitionFilter.of(lambda values: values["year"] >= "2024")
     >>> recent(["/logs/year=2023/a.csv", "/logs/year=2024/a.csv"])
     ['/logs/year=2024/a.csv']
+    >>> recent.parser("/logs/year=2023/a.csv")
+    {'year': '2023'}
 
     Notes
     -----

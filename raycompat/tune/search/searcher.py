@@ -94,6 +94,8 @@ class Searcher:
     >>> other.set_state({**searcher.get_state(), "best": (0.1, 9)})
     >>> other.suggest("c")
     {'x': 10}
+    >>> other.metric, other.mode
+    ('loss', 'min')
 
     It can begin with what another experiment has found. It has no limit of its own for the trials
     at one time:

@@ -75,6 +75,10 @@ class Trainable:
     [2, 1, 0]
     >>> countdown.get_state()["iteration"], countdown.get_config()
     (3, {'start': 3})
+    >>> countdown.iteration, countdown.training_iteration, countdown.trial_id
+    (3, 3, 'default')
+    >>> countdown.trial_resources is None  # as outside of a trial
+    True
     >>> countdown.stop()
 
     `log_result` looks at each result, `resource_help` explains a request that cannot be met, and
