@@ -63,6 +63,7 @@ TERMS = (
     (r"您", "你", None),
     (r"溢写", "溢出", None),
     (r"故障排除", "故障排查", None),
+    (r"附加(?:组件|依赖)", "附加项", None),
     (r"GPU 内存", "显存", None),
     (r"Dask (?:的 ?)?工作进程", "Dask worker: 工作进程 are those of Train", None),
     (r"(?:actor|工作进程) ?失效", "终止: a node is 失效, a process is 终止", None),
