@@ -439,7 +439,7 @@ def loguniform(lower: float, upper: float, base: object = None) -> Float:
 
     >>> from raycompat import tune
     >>> rates = tune.loguniform(0.001, 0.1).sample(size=1000, random_state=1)
-    >>> 0.4 < sum(rate < 0.01 for rate in rates) / 1000 < 0.6
+    >>> bool(0.4 < sum(rate < 0.01 for rate in rates) / 1000 < 0.6)
     True
 
     Notes

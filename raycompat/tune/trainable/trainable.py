@@ -305,9 +305,9 @@ class Trainable:
         Examples
         --------
         >>> import os
-        >>> trainable = Countdown({"start": 3})
-        >>> filled = trainable.get_auto_filled_metrics(debug_metrics_only=True)
-        >>> filled["trial_id"], filled["pid"] == trainable.get_current_ip_pid()[1] == os.getpid()
+        >>> fresh = Countdown({"start": 3})
+        >>> filled = fresh.get_auto_filled_metrics(debug_metrics_only=True)
+        >>> filled["trial_id"], filled["pid"] == fresh.get_current_ip_pid()[1] == os.getpid()
         ('default', True)
         """
         now = now or datetime.now()
