@@ -55,13 +55,14 @@ from raycompat._protocol.options import (
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
+from raycompat.dag.bound import Kept
+from raycompat.dag.remote_nodes import ClassMethodNode, ClassNode, outputs
 from raycompat.remote_function import pickled_exceptions, show_parameters, without_remote
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
     from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
     from raycompat._caller.session import Session
-    from raycompat.dag import ClassNode
 
 T = TypeVar("T")
 
@@ -139,7 +140,7 @@ def method(*args: Any, **options: Any) -> Any:
     return decorate
 
 
-class ActorClass(Generic[T]):
+class ActorClass(Kept, Generic[T]):
     """A class with ``@ray.remote``. Each instance that `remote` creates has its own process.
 
     Examples
@@ -414,8 +415,6 @@ def _bind_class(
     kwargs: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> ClassNode:
-    from raycompat.dag import ClassNode
-
     return ClassNode(actor_class, target, args, kwargs, options)
 
 
@@ -488,8 +487,6 @@ class ActorMethod:
         >>> ray.get(account.add.bind(0).execute())
         17
         """
-        from raycompat.dag.remote_nodes import ClassMethodNode, outputs
-
         self._method.check(args, kwargs)
         node = ClassMethodNode(self._handle, self, args, kwargs, {})
         return outputs(node, self._options.num_returns)
@@ -633,7 +630,7 @@ def _unknown_group(name: str, about: About) -> str:
     )
 
 
-class ActorHandle(Generic[T]):
+class ActorHandle(Kept, Generic[T]):
     """The handle of an actor. Methods are attributes; the actor lives as long as a handle exists.
 
     You can pass handles to tasks and actors, alone or inside other objects.

@@ -395,7 +395,7 @@ _TRACEBACK_LINE = "Traceback (most recent call last):"
 
 def _dumps(error: BaseException) -> bytes:
     # Not at the top: a program that only catches these errors does not import Dask.
-    from raycompat._protocol.serialization import Pickler
+    from raycompat._pickling.serialization import Pickler
 
     with io.BytesIO() as file:
         Pickler(file).dump(error)

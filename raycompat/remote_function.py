@@ -22,16 +22,14 @@ from raycompat._protocol.options import TaskOptions, limit_of_items, task_option
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text, name_of
 from raycompat._typing import P, Remote, Returned_co
-
-if TYPE_CHECKING:
-    from raycompat.dag import FunctionNode
-
+from raycompat.dag.bound import Kept
+from raycompat.dag.remote_nodes import FunctionNode
 
 #: The method that `show_parameters` hides.
 _REMOTE = "remote"
 
 
-class RemoteFunction(Generic[P, Returned_co]):
+class RemoteFunction(Kept, Generic[P, Returned_co]):
     """A function with ``@ray.remote``. Its calls run in other processes.
 
     Examples
@@ -240,8 +238,6 @@ def _bind(
     kwargs: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> FunctionNode:
-    from raycompat.dag import FunctionNode
-
     return FunctionNode(function, args, kwargs, options)
 
 

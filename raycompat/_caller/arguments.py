@@ -16,14 +16,14 @@ from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._caller.put import put_block
 from raycompat._host.segment import RECYCLED_BYTES
-from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
-from raycompat._protocol.serialization import (
+from raycompat._pickling.serialization import (
     INLINE_LIMIT_BYTES,
     Block,
     serialize,
     shortened,
     unpicklable,
 )
+from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._host import interrupts
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
+from raycompat._pickling.serialization import collecting_refs, dumps, unpicklable
 from raycompat._protocol import frameworks, tensorflow_mode
-from raycompat._protocol.serialization import collecting_refs, dumps, unpicklable
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

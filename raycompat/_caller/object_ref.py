@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from raycompat._caller import current_session
+from raycompat._pickling.serialization import report_ref
 from raycompat._protocol import id_types, ids
-from raycompat._protocol.serialization import report_ref
 from raycompat._protocol.values import InlineValue
 from raycompat.exceptions import UnsupportedRayFeatureError
 

@@ -14,9 +14,9 @@ from raycompat._messages.groups import (
     GroupReady,
     RemoveGroup,
 )
+from raycompat._pickling.serialization import serialize
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from raycompat import exceptions
 from raycompat._caller import call_sites
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import interrupts
-from raycompat._protocol import ids
-from raycompat._protocol.serialization import (
+from raycompat._pickling.serialization import (
     INLINE_LIMIT_BYTES,
     Block,
     serialize,
     shortened,
     unpicklable,
 )
+from raycompat._protocol import ids
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:

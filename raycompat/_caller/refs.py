@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, READY
-from raycompat._protocol.serialization import report_ref
+from raycompat._pickling.serialization import report_ref
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from raycompat._caller.fetch import fetch
 from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
 from raycompat._host import clock, segment
-from raycompat._protocol.serialization import deserialize
+from raycompat._pickling.serialization import deserialize
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raycompat._pickling.serialization import dumps
 from raycompat._protocol.runtime_env import SETUP_HOOK, is_import_path
-from raycompat._protocol.serialization import dumps
 from raycompat.exceptions import RuntimeEnvSetupError
 
 

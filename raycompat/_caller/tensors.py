@@ -30,10 +30,11 @@ from raycompat._caller.calls import Call
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import processes
 from raycompat._messages.objects import ObjectFreed, WatchObject
-from raycompat._protocol import failures, gpu_memory, ids, tensor_bytes
+from raycompat._pickling import tensor_bytes
+from raycompat._pickling.serialization import serialize
+from raycompat._protocol import failures, gpu_memory, ids
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.gpu_memory import GpuMemory
-from raycompat._protocol.serialization import serialize
 from raycompat._protocol.values import InlineValue, to_wire
 
 if TYPE_CHECKING:

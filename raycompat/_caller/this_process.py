@@ -9,7 +9,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from raycompat._protocol import accelerator_kinds, ids, tensor_bytes
+from raycompat._pickling import tensor_bytes
+from raycompat._protocol import accelerator_kinds, ids
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 from raycompat._dask import worker as adapter
 from raycompat._host import segment
-from raycompat._protocol.serialization import Block
+from raycompat._pickling.serialization import Block
 from raycompat._protocol.values import InlineValue, SegmentLink, SegmentValue, SeveralValues
 
 

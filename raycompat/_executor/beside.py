@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import select
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from raycompat._executor import threads
-
-if TYPE_CHECKING:
-    from raycompat._executor.mailbox import Mailbox
 
 
 class Beside:
@@ -22,15 +19,29 @@ class Beside:
     Only one of the two reads: the main thread changes `_is_busy` while it holds the mailbox's lock, and
     the thread reads only if it finds the main thread busy under that lock. So no call is read after the
     main thread has looked for calls and before it waits for them.
+
+    Parameters
+    ----------
+    descriptor : int
+        Where messages arrive.
+    lock : Lock
+        The mailbox's, which it holds while it reads.
+    read_if : callable
+        Reads what has arrived if a condition holds under that lock.
     """
 
-    def __init__(self, mailbox: Mailbox) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        lock: threading.Lock,
+        read_if: Callable[[Callable[[], bool]], object],
+    ) -> None:
         """Start the thread. Called during a call."""
-        self._mailbox = mailbox
+        self._lock, self._read_if = lock, read_if
         self._is_busy = threading.Event()
         self._is_busy.set()
         self._poll = select.poll()
-        self._poll.register(mailbox.fileno(), select.POLLIN)
+        self._poll.register(descriptor, select.POLLIN)
         threads.start(self._read, "beside")
 
     def begin(self) -> None:
@@ -39,11 +50,11 @@ class Beside:
 
     def end(self) -> None:
         """Note that the main thread reads again."""
-        with self._mailbox.handling:
+        with self._lock:
             self._is_busy.clear()
 
     def _read(self) -> None:
         while True:
             self._is_busy.wait()
             self._poll.poll()
-            self._mailbox.read_arrived_if(self._is_busy.is_set)
+            self._read_if(self._is_busy.is_set)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from raycompat._caller.this_process import RunningActor
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
     from raycompat._executor.environment import Environment
 
 
-class ActorOfCall(Protocol):
+class ActorOfCall(RunningActor, Protocol):
     """The actor whose method or constructor runs."""
 
     #: The user's object; None before the constructor.
@@ -20,9 +22,6 @@ class ActorOfCall(Protocol):
     @property
     def is_concurrent(self) -> bool:
         """Whether it may run several calls at the same time."""
-
-    def exit(self) -> NoReturn:
-        """Leave the running method and end the actor."""
 
 
 class CallRunner(Protocol):

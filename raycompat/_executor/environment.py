@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._protocol.environment import Values, Version, table_id, unknown
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._executor.call_runner import CallRunner
+    from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
+
+
+class _Actor(Protocol):
+    @property
+    def is_concurrent(self) -> bool: ...
+
+
+class _Process(Protocol):
+    """What runs the calls: `_executor.call_runner.CallRunner` says more of it."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def actor(self) -> _Actor | None: ...
+
+    def load(self, function: str) -> Any: ...
 
 
 class Environment:
     """The values of `ray.env`. Calls that this process makes carry its version."""
 
-    def __init__(self, executor: CallRunner) -> None:
+    def __init__(self, executor: _Process) -> None:
         self._executor = executor
         self._values = Values()
 

@@ -204,7 +204,7 @@ class Mailbox:
         """Read messages also during calls; `start_beside` starts a call of `SYSTEM_GROUP`."""
         if self.beside is None:
             self._start_beside = start_beside
-            self.beside = Beside(self)
+            self.beside = Beside(self.fileno(), self.handling, self.read_arrived_if)
 
     def add(self, caller: Caller, message: CallMessage) -> None:
         """Queue a call that has arrived, or start it beside the running one."""

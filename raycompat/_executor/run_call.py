@@ -21,10 +21,10 @@ from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._host import segment
 from raycompat._messages.executors import Failed, Succeeded
+from raycompat._pickling.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol import failures, ids, item_credit
 from raycompat._protocol.actor_about import bound_method
 from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
-from raycompat._protocol.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol.spans import Failure, Phases
 from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire, to_wire
 

@@ -16,7 +16,8 @@ from raycompat._protocol.call_spec import ActorSpec
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._local.session import LocalSession
+    from raycompat._caller.session import Session
+    from raycompat._local.code import Code
 
 #: The key of a name: namespace and name.
 _Name = tuple[str, str]
@@ -25,8 +26,11 @@ _Name = tuple[str, str]
 class LocalActor(LocalSender):
     """One actor: it runs its methods, and takes the place of the channel to an actor's process."""
 
-    def __init__(self, session: LocalSession, creation: Call, spec: ActorSpec) -> None:
-        super().__init__(session, LocalRunner(session, self))
+    def __init__(
+        self, session: Session, actors: LocalActors, creation: Call, spec: ActorSpec
+    ) -> None:
+        super().__init__(session, LocalRunner(session, actors.code, self))
+        self._actors = actors
         self.key = creation.key
         self.spec = spec
         self.instance: Any = None
@@ -87,11 +91,11 @@ class LocalActor(LocalSender):
         except SystemExit as leave:
             text = f"The actor ended because {call.name} called sys.exit({leave.code!r})."
             error = self.exit_error or failures.actor_died(text, self.key)
-            self._session.actors.end(self.key, error, gracefully=True)
+            self._actors.end(self.key, error, gracefully=True)
             self._fail(call, error)
             return
         if self.exit_error is not None:  # user code has caught the exception
-            self._session.actors.end(self.key, self.exit_error, gracefully=True)
+            self._actors.end(self.key, self.exit_error, gracefully=True)
             if outcome.values is not None:
                 outcome.discard(self._runner)
                 self._fail(call, self.exit_error)
@@ -108,11 +112,11 @@ class LocalActor(LocalSender):
         except SystemExit as leave:
             text = f"The actor ended because its constructor called sys.exit({leave.code!r})."
             error = self.exit_error or failures.actor_died(text, self.key)
-            self._session.actors.end(self.key, error)
+            self._actors.end(self.key, error)
             return
         error = self.exit_error or outcome.error
         if error:
-            self._session.actors.end(self.key, error)
+            self._actors.end(self.key, error)
 
     def restart(self) -> bool:
         """Run the constructor again, if the actor has restarts left."""
@@ -141,8 +145,11 @@ class LocalActor(LocalSender):
 class LocalActors:
     """The living actors of a session by key, and their names."""
 
-    def __init__(self, session: LocalSession) -> None:
+    def __init__(self, session: Session, code: Code) -> None:
         self._session = session
+        self.code = code
+        #: The actors whose handles exist, dead ones too.
+        self.channels: dict[str, LocalActor] = {}
         self._actors: dict[str, LocalActor] = {}
         #: Keys of actors by name. A reserved name has a key without an actor.
         self._names: dict[_Name, tuple[str, bytes]] = {}
@@ -151,8 +158,8 @@ class LocalActors:
         """Create an actor with its constructor's call; with an `error` it is dead from the start."""
         session = self._session
         assert call.actor is not None
-        actor = LocalActor(session, call, call.actor)
-        self._actors[call.key] = session.local_channels[call.key] = actor
+        actor = LocalActor(session, self, call, call.actor)
+        self._actors[call.key] = self.channels[call.key] = actor
         if call.actor["name"] is not None:
             name = (call.actor["namespace"], call.actor["name"])
             self._names[name] = (call.key, call.actor["about"])
@@ -187,11 +194,11 @@ class LocalActors:
         """End an actor whose last handle is gone, unless it is detached."""
         actor = self._actors.get(key)
         if actor is None:
-            self._session.local_channels.pop(key, None)
+            self.channels.pop(key, None)
         elif not actor.spec["detached"]:
             text = "The actor is dead because all references to the actor were removed."
             self.end(key, failures.actor_died(text, key), gracefully=True)
-            self._session.local_channels.pop(key, None)
+            self.channels.pop(key, None)
 
     def kill(self, message: KillActor) -> None:
         """End an actor, or only restart it."""

@@ -22,8 +22,9 @@ from raycompat._executor.run_call import (
 from raycompat._host import interrupts
 
 if TYPE_CHECKING:
-    from raycompat._local.actors import LocalActor
-    from raycompat._local.session import LocalSession
+    from raycompat._caller.session import Session
+    from raycompat._executor.call_runner import ActorOfCall
+    from raycompat._local.code import Code
 
 #: Exceptions that leave ``remote()`` itself: Ctrl-C, and ``quit`` in a debugger.
 _END_OF_THE_PROGRAM = (KeyboardInterrupt, bdb.BdbQuit)
@@ -32,8 +33,9 @@ _END_OF_THE_PROGRAM = (KeyboardInterrupt, bdb.BdbQuit)
 class LocalRunner:
     """The part of the driver that runs tasks, or one actor (an `_executor.call_runner.CallRunner`)."""
 
-    def __init__(self, session: LocalSession, actor: LocalActor | None = None) -> None:
+    def __init__(self, session: Session, code: Code, actor: ActorOfCall | None = None) -> None:
         self.session = session
+        self._code = code
         self.actor = actor
         self.setup: dict[str, Any] = {"ip": session.home.ip, "gpus_are_named": False}
         self.environment = Environment(self)
@@ -41,7 +43,7 @@ class LocalRunner:
 
     def load(self, function: str) -> Any:
         """Return the function or class with this id: a copy, as in an executor."""
-        return self.session.code.load(function)
+        return self._code.load(function)
 
     def is_cancelled(self, key: str) -> bool:
         """Return False: no code runs beside a call that could cancel it."""

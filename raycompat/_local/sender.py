@@ -17,21 +17,17 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.accelerator_kinds import GPU, KINDS
 from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
-from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
     from raycompat._caller.object_table import Entry
-    from raycompat._local.session import LocalSession
+    from raycompat._caller.session import Session
 
 
 class LocalSender(Sender):
     """What the senders of tasks and of methods have in common."""
 
-    _session: LocalSession
-
-    def __init__(self, session: LocalSession, runner: LocalRunner) -> None:
+    def __init__(self, session: Session, runner: LocalRunner) -> None:
         super().__init__(session)
-        self._session = session
         self._runner = runner
 
     def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
@@ -77,49 +73,11 @@ class LocalSender(Sender):
         self._fail_results(call, error)
         self._end_call(call, error)
 
-    def _removed_group(self, call: Call) -> bytes | None:
-        """Return the error of a call whose placement group was removed."""
-        group = group_of(call)
-        if group is None or not self._session.groups.is_removed(group.group):
-            return None
-        return failures.group_removed(is_actor=call.actor is not None)
-
-    def _check(self, call: Call) -> None:
-        """Raise for options that need a separate process."""
-        if call.runtime_env not in (None, self._session.setup.runtime_env):
-            raise UnsupportedRayFeatureError(
-                f"The runtime_env of {call.name} in local mode",
-                "the call runs in the driver, which has its environment already",
-                "leave it out and prepare the driver's environment, or leave out local_mode=True",
-            )
-
-
-class LocalTasks(LocalSender):
-    """Runs tasks, and creates actors."""
-
-    def submit(self, call: Call) -> None:
-        """Run a task to its end, or an actor's constructor."""
-        self._check(call)
-        removed = self._removed_group(call)
-        if call.actor is not None:
-            self._session.actors.create(call, removed)
-        elif removed is not None:
-            self._fail(call, removed)
-        else:
-            running = describe(call, self._runner, None, None)
-            try:
-                outcome = self._run(call, running, "function")
-            except SystemExit as leave:
-                how = f"called sys.exit({leave.code!r})"
-                self._fail(call, failures.crashed(call.name, how))
-                return
-            self._conclude(call, outcome)
-
 
 class _Items(Sink):
     """The items of a generator, which enter the caller's table at once."""
 
-    def __init__(self, session: LocalSession, call: Call) -> None:
+    def __init__(self, session: Session, call: Call) -> None:
         self._session = session
         self._call = call
         self._window = ItemWindow()
@@ -148,7 +106,7 @@ class _Items(Sink):
         """Do nothing: there is no connection."""
 
 
-def enter(session: LocalSession, entry: Entry, wire: Wire) -> None:
+def enter(session: Session, entry: Entry, wire: Wire) -> None:
     """Enter a value or an error into the table."""
     value = from_wire(wire)
     if isinstance(value, ErrorValue):

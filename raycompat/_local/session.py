@@ -18,11 +18,11 @@ from raycompat._caller.object_table import Entry
 from raycompat._caller.session import Session, Setup
 from raycompat._caller.sharing import Sharing
 from raycompat._host import segment
-from raycompat._local.actors import LocalActor, LocalActors
+from raycompat._local.actors import LocalActors
 from raycompat._local.call_runner import LocalRunner
 from raycompat._local.code import Code
 from raycompat._local.groups import LocalGroups
-from raycompat._local.sender import LocalTasks
+from raycompat._local.tasks import LocalTasks
 from raycompat._messages.actors import FindActor, FreeName, KillActor, NamedActors, ReserveActor
 from raycompat._messages.base import FromCaller, Request, handled
 from raycompat._messages.calls import Cancel
@@ -98,11 +98,12 @@ class LocalSession(Session):
         self.captured = this_process.captured
         self.code = Code(self)
         self.groups = LocalGroups(node_id)
-        self.actors = LocalActors(self)
-        #: The actors whose handles exist, dead ones too.
-        self.local_channels: dict[str, LocalActor] = {}
+        self.actors = LocalActors(self, self.code)
         self._resources = dict(resources)
-        self.by_scheduler = cast("SchedulerSender", LocalTasks(self, LocalRunner(self)))
+        self.by_scheduler = cast(
+            "SchedulerSender",
+            LocalTasks(self, LocalRunner(self, self.code), self.actors, self.groups),
+        )
         self._handlers = dict(
             [
                 handled(Export, self.code.add),
@@ -179,7 +180,7 @@ class LocalSession(Session):
 
     def channel(self, actor: str, *, in_order: bool) -> Channel:
         """Return the actor itself, which has a channel's methods."""
-        return cast("Channel", self.local_channels[actor])
+        return cast("Channel", self.actors.channels[actor])
 
     def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
         """Send metrics and reports at once, which has no effect: so they do not pile up."""

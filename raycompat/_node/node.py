@@ -68,9 +68,9 @@ from raycompat._node.relay import Relays
 from raycompat._node.runtime_env import RuntimeEnvs
 from raycompat._node.stacks import Stacks
 from raycompat._node.tasks import Tasks
+from raycompat._pickling.serialization import serialize
 from raycompat._protocol import failures, ids, liveness
 from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
-from raycompat._protocol.serialization import serialize
 from raycompat._protocol.strategy import NODE_ID_LABEL, TYPE_LABEL
 from raycompat._protocol.values import CallFailed
 from raycompat._protocol.version import VERSION

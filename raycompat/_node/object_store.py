@@ -9,8 +9,8 @@ from typing import Any
 
 from raycompat import exceptions
 from raycompat._host import disk, open_files, segment
+from raycompat._pickling.serialization import Block, deserialize
 from raycompat._protocol import settings
-from raycompat._protocol.serialization import Block, deserialize
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,

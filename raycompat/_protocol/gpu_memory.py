@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from raycompat._protocol import tensor_bytes
+from raycompat._pickling import tensor_bytes
 
 #: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one
 #: reader, so readers are given a name that does not exist, which PyTorch ignores.

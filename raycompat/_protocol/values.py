@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from raycompat._host import disk, segment
-from raycompat._protocol.serialization import Block
+from raycompat._pickling.serialization import Block
 
 
 @dataclass(frozen=True, slots=True)

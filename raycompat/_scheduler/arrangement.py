@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.ledger import Capacity, Slots
+    from raycompat._scheduler.capacity import Capacity, Slots
 
 #: The node of each bundle, and its GPUs; by the bundle's number.
 Layout: TypeAlias = "dict[int, tuple[Capacity, Slots]]"

@@ -42,7 +42,7 @@ from raycompat._protocol.spans import Phases
 from raycompat._protocol.strategy import InGroup, Strategy, from_wire
 from raycompat._protocol.values import CallFailed
 from raycompat._scheduler.actors import DETACHED
-from raycompat._scheduler.ledger import Holding
+from raycompat._scheduler.capacity import Holding
 from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.ledger import Capacity
+    from raycompat._scheduler.capacity import Capacity
 
 
 def divide(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:

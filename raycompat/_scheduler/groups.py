@@ -21,7 +21,7 @@ from raycompat._scheduler.arrangement import Room
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.ledger import Holding
+    from raycompat._scheduler.capacity import Holding
     from raycompat._scheduler.parts import Parts
 
 #: The rules for the labels of a bundle's node; empty if any node may take it.

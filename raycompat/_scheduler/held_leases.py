@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
-    from raycompat._scheduler.ledger import Ledger, Place
+    from raycompat._scheduler.capacity import Place
+    from raycompat._scheduler.ledger import Ledger
 
 #: The most kinds of requests for which the helpful leases are kept between rounds.
 _MANY_KINDS = 64

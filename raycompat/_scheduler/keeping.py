@@ -20,8 +20,8 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.affinity import admitted
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.capacity import Holding
     from raycompat._scheduler.groups import Group, Wish
-    from raycompat._scheduler.ledger import Holding
     from raycompat._scheduler.parts import Parts
 
 #: Seconds that a group waits before its turn; the length of its first and of its longest turn.

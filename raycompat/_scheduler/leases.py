@@ -28,7 +28,7 @@ from raycompat._scheduler.held_leases import Held, HeldLeases
 
 if TYPE_CHECKING:
     from raycompat._protocol.strategy import Strategy
-    from raycompat._scheduler.ledger import Holding, Place
+    from raycompat._scheduler.capacity import Holding, Place
     from raycompat._scheduler.parts import Parts
 
 #: The client, the request and the strategy of a lease, as in `Dispatcher`.

@@ -18,8 +18,8 @@ from raycompat._scheduler.affinity import admitted, choices
 from raycompat._scheduler.arrangement import arrange
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.capacity import Capacity, Holding
     from raycompat._scheduler.groups import Group, Wish
-    from raycompat._scheduler.ledger import Capacity, Holding
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
 

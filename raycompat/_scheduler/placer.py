@@ -13,8 +13,8 @@ from raycompat._scheduler.affinity import choices
 
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._scheduler.capacity import Holding, Place
     from raycompat._scheduler.leases import Shape
-    from raycompat._scheduler.ledger import Holding, Place
     from raycompat._scheduler.lines import Line
     from raycompat._scheduler.parts import Parts
 

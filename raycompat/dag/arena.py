@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from raycompat._host import memory_file
-from raycompat._protocol.tensor_bytes import pieces_of
+from raycompat._pickling.tensor_bytes import pieces_of
 from raycompat.dag.packing import Packed
 
 #: Bytes. A smaller value is sent inside its frame.

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from raycompat.actor import ActorClass, ActorHandle
+from raycompat.dag.bound import Kept
 from raycompat.object_ref import ObjectRef
-from raycompat.remote_function import RemoteFunction
 
 if TYPE_CHECKING:
     from raycompat.dag.node import DAGNode
 
 #: Objects that are not copied when the nodes in a value are replaced.
-_KEPT = (ObjectRef, ActorHandle, ActorClass, RemoteFunction)
+_KEPT = (ObjectRef, Kept)
 
 #: Types without nodes inside.
 _PLAIN = (type(None), bool, int, float, str, bytes)

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import raycompat as ray
-from raycompat.actor import ActorHandle
 from raycompat.dag import plan as plans
 from raycompat.dag import seat
+from raycompat.dag.bound import BoundActor
 from raycompat.dag.compiled_dag_ref import CompiledDAGFuture, CompiledDAGRef
 from raycompat.dag.context import DAGContext
 from raycompat.dag.drawing import as_text
@@ -559,7 +559,7 @@ class CompiledDAG:
         return text
 
 
-def _check_not_in(actors: Sequence[ActorHandle[Any]]) -> None:
+def _check_not_in(actors: Sequence[BoundActor]) -> None:
     """Raise ValueError if this process is one of the actors: it would wait for itself."""
     own = ray.get_runtime_context().get_actor_id()
     for actor in actors:

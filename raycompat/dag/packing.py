@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import raycompat as ray
 from raycompat import exceptions
-from raycompat._protocol import serialization
-from raycompat._protocol.tensor_bytes import DeviceBytes, pieces_of
+from raycompat._pickling import serialization
+from raycompat._pickling.tensor_bytes import DeviceBytes, pieces_of
 from raycompat.dag.tensors import Loan, Sender
-from raycompat.util import get_node_ip_address
 
 #: The kinds of values: bytes as they are, a pickle, a pickle with buffers, and a pickled error.
 BYTES, PICKLE, BUFFERS, ERROR = b"b", b"p", b"o", b"e"
@@ -46,7 +46,7 @@ class Failure:
     def of(cls, error: BaseException, where: str) -> Failure:
         """Describe an exception that was just raised in a method."""
         described = exceptions.RayTaskError.from_exception(
-            error, where, hide_frame=_is_own_file, ip=get_node_ip_address()
+            error, where, hide_frame=_is_own_file, ip=ray.util.get_node_ip_address()
         )
         return cls(exceptions.dumps_error(described))
 

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from raycompat.actor import ActorHandle
 from raycompat.dag.arguments import nodes_in
 from raycompat.dag.gpu_options import TensorTransport
 from raycompat.dag.input_node import InputAttributeNode, InputNode
 from raycompat.dag.node import DAGNode
 from raycompat.dag.output_node import MultiOutputNode
-from raycompat.dag.remote_nodes import ClassMethodNode, FunctionNode, OutputNode
+from raycompat.dag.remote_nodes import ClassMethodNode, ClassNode, FunctionNode, OutputNode
 
 #: The rank of the driver.
 DRIVER = 0
@@ -79,7 +78,7 @@ class Plan:
         Whether the graph ends in a `MultiOutputNode`.
     """
 
-    actors: list[ActorHandle[Any]]
+    actors: list[Any]
     steps: dict[int, list[Step]]
     inputs: list[Input]
     results: list[int]
@@ -156,7 +155,7 @@ def _check_kinds(output: DAGNode, nodes: Sequence[DAGNode]) -> None:
             raise ValueError(f"{node!r} cannot be compiled: expected a method of an actor.")
         if isinstance(node, MultiOutputNode) and node is not output:
             raise ValueError(f"{node!r} must be the last node of the graph.")
-        if isinstance(node, ClassMethodNode) and not isinstance(node._actor, ActorHandle):
+        if isinstance(node, ClassMethodNode) and isinstance(node._actor, ClassNode):
             raise ValueError(
                 f"{node!r} cannot be compiled: its actor does not exist yet. Create the actor with "
                 ".remote(), not .bind(), and bind the method of its handle."
@@ -246,7 +245,7 @@ class _Planner:
         keys = [each.key for each in inputs]
         positions = [key for key in keys if isinstance(key, int)]
         plan = Plan(
-            [handle for handle in self._ranks if isinstance(handle, ActorHandle)],
+            [handle for handle in self._ranks if not isinstance(handle, ClassNode)],
             dict(steps),
             inputs,
             [self._slot(node) for node in self._outputs],

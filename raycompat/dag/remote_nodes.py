@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raycompat.actor import ActorClass, ActorHandle, ActorMethod
+from raycompat.dag.bound import BoundActor, BoundClass, BoundMethod
 from raycompat.dag.input_node import InputNode
 from raycompat.dag.node import DAGNode, Execution
 
@@ -54,7 +54,7 @@ class ClassNode(DAGNode):
 
     def __init__(
         self,
-        actor_class: ActorClass[Any],
+        actor_class: BoundClass,
         target: Any,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
@@ -122,8 +122,8 @@ class ClassMethodNode(DAGNode):
 
     def __init__(
         self,
-        actor: ClassNode | ActorHandle[Any],
-        method: ActorMethod | str,
+        actor: ClassNode | BoundActor,
+        method: BoundMethod | str,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],

@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import raycompat as ray
-from raycompat._host import clock
+from raycompat._host import clock, mesh
 from raycompat._protocol import gpu_memory
 from raycompat.dag.exchange import EndedError, Exchange, Link, value_of
 from raycompat.dag.packing import Failure, Packed, pack
 from raycompat.dag.plan import Output, Slot, Step
 from raycompat.dag.tensors import Checks, Sender
 from raycompat.exceptions import RayChannelError
-from raycompat.util.collective import _mesh
 
 #: Seconds for which a process of a graph waits for the others when the graph is compiled.
 MEETING_S = 60.0
@@ -61,13 +60,13 @@ class Door:
     def __init__(self, backlog: int) -> None:
         self._stack = contextlib.ExitStack()
         self._backlog = backlog
-        unix, name = _mesh.listen_unix(self._stack, backlog)
-        self.address = Address(_mesh.place(), name)
+        unix, name = mesh.listen_unix(self._stack, backlog)
+        self.address = Address(mesh.place(), name)
         self.listeners: list[socket.socket] = [unix]
 
     def open_to_other_hosts(self) -> Address:
         """Accept connections over TCP too."""
-        listener, tcp = _mesh.listen_tcp(self._stack, self._backlog)
+        listener, tcp = mesh.listen_tcp(self._stack, ray.util.get_node_ip_address(), self._backlog)
         self.listeners.append(listener)
         self.address = replace(self.address, tcp=tcp)
         return self.address
@@ -152,24 +151,24 @@ def connect(
     """
     deadline = Deadline(MEETING_S)
     places = [each.place for each in addresses]
-    mesh = _mesh.Mesh(rank, deadline, places, token, handshake_s=MEETING_S)
+    own = mesh.Mesh(rank, deadline, places, token, handshake_s=MEETING_S)
     try:
         for lower in neighbours:
             if lower < rank:
-                mesh.connect(lower, addresses[lower].unix, addresses[lower].tcp)
-        while missing := [each for each in neighbours if each not in mesh.peers]:
+                own.connect(lower, addresses[lower].unix, addresses[lower].tcp)
+        while missing := [each for each in neighbours if each not in own.peers]:
             meanwhile()
             left = deadline.remaining_s()
-            if not mesh.accept_ready(door.listeners, min(left, _LOOK_S)) and not left:
+            if not own.accept_ready(door.listeners, min(left, _LOOK_S)) and not left:
                 raise RayChannelError(
                     f"The processes {missing} of the graph did not connect within {MEETING_S:g} s."
                 )
         return {
-            other: Link(mesh.peers.pop(other).socket, is_near=mesh.is_near(other))
+            other: Link(own.peers.pop(other).socket, is_near=own.is_near(other))
             for other in neighbours
         }
     finally:
-        mesh.close()
+        own.close()
 
 
 class _Outlet:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from raycompat._protocol import gpu_memory, tensor_bytes
+from raycompat._pickling import tensor_bytes
+from raycompat._protocol import gpu_memory
 from raycompat.dag.gpu_options import TensorTransport
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from raycompat._protocol.serialization import serialize
+from raycompat._pickling.serialization import serialize
 
 #: Characters of a value's repr that are printed.
 _REPR_LENGTH = 80

@@ -12,10 +12,11 @@ from raycompat._node.calls import Calls as NodeCalls
 from raycompat._node.leases import Leases as NodeLeases
 from raycompat._scheduler.actor_directory import ActorDirectory
 from raycompat._scheduler.calls import Calls
+from raycompat._scheduler.capacity import Capacity
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases
-from raycompat._scheduler.ledger import Capacity, Ledger
+from raycompat._scheduler.ledger import Ledger
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.plugin import SchedulerPlugin

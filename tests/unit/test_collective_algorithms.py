@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat.util.collective import _mesh, _peers, _tensors
+from raycompat._host.mesh import Mesh, _RefusedError
+from raycompat.util.collective import _peers, _tensors
 from raycompat.util.collective._peers import Peer, Peers
 from raycompat.util.collective._ring import Ring
 from raycompat.util.collective._shared_memory import SharedMemory
@@ -356,8 +357,8 @@ def handshake(token_from, token_to, rank_from=1, rank_to=0):
     """Run the handshake of two ranks; return the answers of both ends."""
     left, right = socket.socketpair()
     places = ["here"] * 3
-    caller = _mesh.Mesh(rank_from, _Time(), places, token_from)
-    callee = _mesh.Mesh(rank_to, _Time(), places, token_to)
+    caller = Mesh(rank_from, _Time(), places, token_from)
+    callee = Mesh(rank_to, _Time(), places, token_to)
 
     def call(connection):
         with connection:
@@ -378,7 +379,7 @@ def test_ranks_with_the_token_recognise_each_other():
 
 def test_ranks_without_the_token_are_refused():
     errors = handshake(b"wrong", b"secret")
-    assert [type(error) for error in errors] == [_mesh._RefusedError] * 2
+    assert [type(error) for error in errors] == [_RefusedError] * 2
     assert "token" in str(errors[0])
 
 

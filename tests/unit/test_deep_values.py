@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from raycompat._protocol import deep_values
-from raycompat._protocol.serialization import deserialize, serialize
+from raycompat._pickling import deep_values
+from raycompat._pickling.serialization import deserialize, serialize
 
 
 def nested(depth, innermost):

@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 )
 
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
-from raycompat._scheduler.ledger import Capacity, Ledger
+from raycompat._scheduler.capacity import Capacity
+from raycompat._scheduler.ledger import Ledger
 
 R = ResourceSet.from_amounts
 

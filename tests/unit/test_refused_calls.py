@@ -8,8 +8,8 @@ import threading
 import pytest
 
 import raycompat as ray
+from raycompat._pickling.serialization import unpicklable
 from raycompat._protocol.actor_about import Method, check_arguments
-from raycompat._protocol.serialization import unpicklable
 
 
 def scale(image: bytes, factor: float = 2.0, *, name: str = "scaled") -> bytes:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raycompat._host import mapping, namespaces, own_folder, processes, segment
-from raycompat._protocol.serialization import deserialize, serialize
+from raycompat._pickling.serialization import deserialize, serialize
 from raycompat._protocol.values import (
     CallFailed,
     ErrorValue,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from raycompat._protocol.serialization import (
+from raycompat._pickling.serialization import (
     INLINE_LIMIT_BYTES,
     collecting_refs,
     deserialize,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raycompat._protocol import tensor_bytes
+from raycompat._pickling import tensor_bytes
 
 torch = pytest.importorskip("torch")
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._host import mapping, segment, warm_memory
-from raycompat._protocol.serialization import Block, deserialize, serialize
+from raycompat._pickling.serialization import Block, deserialize, serialize
 
 FREE_BYTES = 1 << 30
 

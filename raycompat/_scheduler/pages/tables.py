@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.capacity import Capacity
     from raycompat._scheduler.groups import Wish
-    from raycompat._scheduler.ledger import Capacity
     from raycompat._scheduler.parts import Parts
 
 #: The most rows of one table; a line below the table has the total number.

@@ -388,7 +388,14 @@ class Pool:
         self._check_running()
         if chunksize is None:
             chunksize = self._chunk_size(iterable) if isinstance(iterable, Sequence) else 1
-        return IMapIterator(self, Function.of(func), iterable, _checked(chunksize), ordered=ordered)
+        return IMapIterator(
+            self._submit_alone,
+            self._processes,
+            Function.of(func),
+            iterable,
+            _checked(chunksize),
+            ordered=ordered,
+        )
 
     def _chunk_size(self, items: Sequence[Any]) -> int:
         return max(1, -(-len(items) // (self._processes * _CHUNKS_PER_PROCESS)))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from raycompat._host import clock
 
 if TYPE_CHECKING:
-    from raycompat.util.multiprocessing.pool import Pool
     from raycompat.util.multiprocessing.pool_process import Function, Outcome
 
 logger = logging.getLogger(__name__)
@@ -155,14 +154,15 @@ class IMapIterator(Iterator[Any]):
 
     def __init__(
         self,
-        pool: Pool,
+        submit: Callable[[Function, list[Any], Callable[[Outcome], None]], None],
+        num_processes: int,
         function: Function,
         iterable: Iterable[Any],
         chunk_size: int,
         *,
         ordered: bool,
     ) -> None:
-        self._pool, self._function = pool, function
+        self._submit, self._function = submit, function
         self._items = iter(iterable)
         self._chunk_size = chunk_size
         self._ordered = ordered
@@ -171,7 +171,7 @@ class IMapIterator(Iterator[Any]):
         self._num_sent = self._num_read = 0
         self._exhausted = False
         self._ready: deque[tuple[Any, BaseException | None]] = deque()
-        for _ in range(pool._processes):
+        for _ in range(num_processes):
             self._send()
 
     def _send(self) -> None:
@@ -187,7 +187,7 @@ class IMapIterator(Iterator[Any]):
                     self._outcomes[number] = outcome
                     self._changed.notify_all()
 
-            self._pool._submit_alone(self._function, chunk, accept)
+            self._submit(self._function, chunk, accept)
 
     def next(self, timeout: float | None = None) -> Any:
         """Return the next result.

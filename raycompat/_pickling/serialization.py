@@ -32,8 +32,8 @@ import cloudpickle
 
 from raycompat._dual_error import native_class
 from raycompat._host.mapping import Mapping, address
-from raycompat._protocol import deep_values
-from raycompat._protocol.tensor_bytes import (
+from raycompat._pickling import deep_values
+from raycompat._pickling.tensor_bytes import (
     DeviceBytes,
     InBandReducer,
     Reducer,

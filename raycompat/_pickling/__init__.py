@@ -1,0 +1,1 @@
+"""Values as bytes and back: pickles, the buffers beside them, tensors."""
