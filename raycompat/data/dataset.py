@@ -170,7 +170,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from raycompat.air._shown import as_table
+        from raycompat.util._shown import as_table
 
         known = self._schema if self._schema is not None else known_schema(self._plan)
         num_rows = known_rows(self._plan)

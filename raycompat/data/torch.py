@@ -11,6 +11,7 @@ import numpy as np
 import raycompat as ray
 from raycompat._old.data import plain_rows
 from raycompat._pytorch import imported
+from raycompat._upper import upper
 from raycompat.data import batch, block
 from raycompat.data.block import Block, BlockMetadata, require_columns
 from raycompat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
@@ -37,9 +38,7 @@ def device_of(device: Any) -> Any:
     session = sys.modules.get("raycompat.train._session")
     if session is None or not session.is_entered():
         return torch.device("cpu")
-    from raycompat.train.torch import get_device
-
-    return get_device()
+    return upper("train.torch").get_device()
 
 
 class Converter:

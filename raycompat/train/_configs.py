@@ -12,11 +12,11 @@ from typing import Any
 
 from raycompat import _storage
 from raycompat._surface import forms
-from raycompat.air import config as air
-from raycompat.air._shown import ShownAsTable
-from raycompat.air.config import DEPRECATED, check_retention
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.train import _run_configs as air
 from raycompat.train._callback import RayTrainCallback
+from raycompat.train._run_configs import DEPRECATED, check_retention
+from raycompat.util._shown import ShownAsTable
 
 #: How the name of a run begins to which the program has given none.
 UNNAMED = "ray_train_run-"

@@ -8,6 +8,7 @@ from typing import Any
 from raycompat._old.reports import takes_metrics_as_keywords
 from raycompat._recordable import recordable
 from raycompat._storage import checked_name
+from raycompat._upper import upper
 from raycompat.train import _session
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._errors import PreemptionInfo
@@ -87,9 +88,7 @@ def report(
     fails the run; in Ray they wait without limit.
     """
     if _session.is_for_tune("report"):
-        from raycompat import tune
-
-        tune.report(metrics, checkpoint=checkpoint)
+        upper("tune").report(metrics, checkpoint=checkpoint)
         return
     session = _session.current("report")
     checkpoint, session.unreported = checkpoint or session.unreported, None
@@ -163,9 +162,8 @@ def get_checkpoint() -> Checkpoint | None:
     Ray source: ``ray.train.get_checkpoint``, 2.60.0. No known difference.
     """
     if _session.is_for_tune("get_checkpoint"):
-        from raycompat import tune
-
-        return tune.get_checkpoint()
+        found: Checkpoint | None = upper("tune").get_checkpoint()
+        return found
     return _session.current("get_checkpoint").checkpoint
 
 

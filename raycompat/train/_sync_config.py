@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from raycompat._surface import forms
-from raycompat.air._shown import ShownAsTable
+from raycompat.util._shown import ShownAsTable
 
 
 @forms.takes_old_options_in_constructor("ray.train.SyncConfig")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from raycompat.air._shown import as_table
 from raycompat.train._worker_group import WorkerGroup
+from raycompat.util._shown import as_table
 
 __all__ = ["Backend", "BackendConfig"]
 

@@ -12,6 +12,7 @@ import cloudpickle
 
 from raycompat import _storage
 from raycompat._old.train import options
+from raycompat._upper import upper
 from raycompat.train import _data_config, _session
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
@@ -171,9 +172,7 @@ class DataParallelTrainer:
 
     def _fit_as_trial(self) -> Any:
         """Train as the only trial of an experiment, which stops and reports as Tune does."""
-        from raycompat.tune import Tuner
-
-        result = Tuner(self).fit()[0]
+        result = upper("tune").Tuner(self).fit()[0]
         if result.error is not None:
             raise TrainingFailedError(str(result.error)) from result.error
         return result

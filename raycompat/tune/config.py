@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from raycompat.air import config as air
+from raycompat.train import _run_configs as air
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial

@@ -7,12 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat._surface.modules import names_of
-from raycompat.rllib.algorithms.registry import (
-    ALGORITHMS,
-    REMOVED,
-    get_algorithm_class,
-    refuse_if_lacking,
-)
+from raycompat._upper import upper
 from raycompat.tune.error import TuneError
 from raycompat.tune.trainable.function_trainable import wrap_function
 from raycompat.tune.trainable.trainable import Trainable
@@ -79,10 +74,13 @@ def get_trainable_cls(name: str) -> type[Trainable]:
         When there is none.
     """
     if name not in _trainables:
-        if name in ALGORITHMS or name in REMOVED:
-            return get_algorithm_class(name)
-        refuse_if_lacking(name)
-        near = difflib.get_close_matches(name, [*_trainables, *ALGORITHMS]) or sorted(_trainables)
+        algorithms = upper("rllib.algorithms.registry")
+        if name in algorithms.ALGORITHMS or name in algorithms.REMOVED:
+            found: type[Trainable] = algorithms.get_algorithm_class(name)
+            return found
+        algorithms.refuse_if_lacking(name)
+        names = [*_trainables, *algorithms.ALGORITHMS]
+        near = difflib.get_close_matches(name, names) or sorted(_trainables)
         hint = f"The names are {near}." if near else "No name is registered."
         raise TuneError(
             f"Unknown trainable {name!r}. {hint} Register it with "
@@ -159,9 +157,7 @@ def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
         config = {**config, **made}
     named = {key: config[key] for key in _WITH_MODELS if config.get(key)}
     if named:
-        from raycompat.rllib.models.catalog import bringing_models
-
-        config = {**config, **bringing_models(named)}
+        config = {**config, **upper("rllib.models.catalog").bringing_models(named)}
     if isinstance(env, dict) and isinstance(env.get("grid_search"), list):
         return {**config, "env": {"grid_search": [_bringing(each) for each in env["grid_search"]]}}
     return config if env is None else {**config, "env": _bringing(env)}

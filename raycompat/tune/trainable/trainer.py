@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from raycompat import train
-from raycompat.air.config import DEPRECATED
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train._configs import TUNES, UNNAMED, is_tunes
+from raycompat.train._run_configs import DEPRECATED
 from raycompat.train._trial import InTrial
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.config import CheckpointConfig, FailureConfig, RunConfig

@@ -1,0 +1,31 @@
+"""What lower modules take from upper ones: all that the house knows upwards.
+
+Imports run down. But a text may name an algorithm where Tune reads it, and ``train.report`` in
+a trial is Tune's: such a module is imported by name, when a program first comes to it. A new one gets a
+row here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Literal, TypeAlias, get_args
+
+#: The upper modules, without the package's name.
+Upper: TypeAlias = Literal[
+    # Functions of Train that a trial of Tune calls, and a trainer that is for Tune.
+    "tune",
+    # The resources of a trial that trains.
+    "tune.execution.placement_groups",
+    # Algorithms and networks that a program names in a text.
+    "rllib.algorithms.registry",
+    "rllib.models.catalog",
+    # The device of the worker of Train in which a data set is read.
+    "train.torch",
+]
+
+UPPER: tuple[str, ...] = get_args(Upper)
+
+
+def upper(module: Upper) -> Any:
+    """Return an upper module."""
+    return importlib.import_module(f"raycompat.{module}")
