@@ -9,7 +9,7 @@ The steps of a call, ``ref = f.remote(x)`` and ``ray.get(ref)``:
    free, the plugin grants it to a node (`_scheduler.calls`, `_scheduler.dispatcher`).
 4. The node plugin, in a Dask worker, passes it to an executor (`_node.tasks`, `_node.executor_pool`).
 5. The executor, a separate process, runs the user's code and serializes the result: a small one into
-   the answer, a large one into shared memory (`_executor.run_call`, `_protocol.serialization`).
+   the answer, a large one into shared memory (`_executor.run_call`, `_pickling.serialization`).
 6. The answer returns through the scheduler to the caller's table (`_caller.object_table`). Dask stores
    the result under the call's key for other processes.
 7. `get` finds it in the table, or fetches it from the node that stores it (`_caller.resolve`).

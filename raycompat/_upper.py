@@ -21,6 +21,21 @@ Upper: TypeAlias = Literal[
     "rllib.models.catalog",
     # The device of the worker of Train in which a data set is read.
     "train.torch",
+    # What only programs of older Rays come to.
+    "_old.checkpoints",
+    "_old.data.keys",
+    "_old.data.pipeline",
+    "_old.rllib.action_distributions",
+    "_old.rllib.batch_builder",
+    "_old.rllib.builders",
+    "_old.rllib.input_readers",
+    "_old.rllib.losses",
+    "_old.rllib.models.layers",
+    "_old.rllib.sample_batch",
+    "_old.rllib.workers",
+    "_old.train.trials",
+    "train",
+    "tune.trainable.nested",
 ]
 
 UPPER: tuple[str, ...] = get_args(Upper)

@@ -24,8 +24,8 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from raycompat._as_ray import install_as_ray
-from raycompat._old.air import packages
 from raycompat._old.train import keras_choice
+from raycompat._old_forms import packages
 from raycompat._protocol import import_paths
 
 #: The program that Python reads from its standard input.

@@ -1,265 +1,67 @@
-"""Checkpoints of 1.x and early 2.x: dictionaries, paths, and folders that a report takes with it."""
+"""Checkpoints of 1.x and early 2.x: of dictionaries, and folders that a report takes with it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import cloudpickle
 
-from raycompat._surface import forms
-
-if TYPE_CHECKING:
-    from raycompat.train._checkpoint import Checkpoint
-
-#: The file of a checkpoint that was made of a dict.
-DICT_FILE = "dict_checkpoint.pkl"
-#: The key of a preprocessor in a dict, and its file in a folder.
-PREPROCESSOR_KEY, PREPROCESSOR_FILE = "_preprocessor", "preprocessor.pkl"
-
-_IN_MEMORY = "ray.train.Checkpoint of a dict"
-_AS_PATH = "ray.train.Checkpoint as a path"
-_PREPROCESSOR = "ray.train.Checkpoint with a preprocessor"
+from raycompat import _storage
+from raycompat._old_forms.checkpoints import DICT_FILE, PREPROCESSOR_KEY
+from raycompat.train._checkpoint import Checkpoint
+from raycompat.tune.trainable import session
 
 
-class OldForms:
-    """What `Checkpoint` could do in older Rays, beside what it does today."""
+class InMemory(Checkpoint):
+    """A checkpoint of a dict. It is written into a folder when one is asked for.
 
-    path: Any
+    Parameters
+    ----------
+    data : dict
+        Its values by name.
+    """
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Checkpoint:
-        """Return a checkpoint with the values of a dict.
+    def __init__(self, data: dict[str, Any]) -> None:
+        if not isinstance(data, dict):
+            raise TypeError(f"Checkpoint.from_dict({data!r}): expected a dict.")
+        self._data = data
+        self._filesystem, _ = _storage.resolve(tempfile.gettempdir(), None)
+        self._written: str | None = None
 
-        Examples
-        --------
-        >>> from raycompat.train import Checkpoint
-        >>> checkpoint = Checkpoint.from_dict({"epoch": 3})
-        >>> checkpoint.to_dict()
-        {'epoch': 3}
-        """
-        forms.used(_IN_MEMORY, refusal=AttributeError)
-        made: Checkpoint = _in_memory()(data)
-        return made
+    @property
+    def path(self) -> str:
+        """A temporary folder, which is deleted with this object."""
+        if self._written is None:
+            self._written = tempfile.mkdtemp(prefix="checkpoint-")
+            Path(self._written, DICT_FILE).write_bytes(cloudpickle.dumps(self._data))
+            weakref.finalize(self, shutil.rmtree, self._written, ignore_errors=True)
+        return self._written
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the dict from which the checkpoint was made.
-
-        Raises
-        ------
-        ValueError
-            When it was made from a folder.
-        """
-        forms.used(_IN_MEMORY, refusal=AttributeError)
-        with self.as_directory() as folder:
-            file = Path(folder, DICT_FILE)
-            if not file.exists():
-                raise ValueError(
-                    f"{self!r} was made from a folder, not from a dict: read its files, which are in "
-                    "`with checkpoint.as_directory() as path:`."
-                )
-            found: dict[str, Any] = pickle.loads(file.read_bytes())
-        return found
-
-    def as_directory(self) -> contextlib.AbstractContextManager[str]:
-        """See `raycompat.train.Checkpoint`."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Checkpoint:
-        """Return a checkpoint from the bytes of `to_bytes`, which must come from a trusted source.
-
-        Examples
-        --------
-        >>> from raycompat.train import Checkpoint
-        >>> data = Checkpoint.from_dict({"epoch": 3}).to_bytes()
-        >>> Checkpoint.from_bytes(data).to_dict()["epoch"]
-        3
-        """
-        return cls.from_dict(pickle.loads(data))
-
-    def to_bytes(self) -> bytes:
-        """Return the dict of the checkpoint as bytes.
-
-        Examples
-        --------
-        >>> from raycompat.train import Checkpoint
-        >>> data = Checkpoint.from_dict({"epoch": 3}).to_bytes()
-        >>> Checkpoint.from_bytes(data).to_dict()
-        {'epoch': 3}
-        """
-        return bytes(cloudpickle.dumps(self.to_dict()))
-
-    @classmethod
-    def from_checkpoint(cls, other: Checkpoint) -> Checkpoint:
-        """Return the checkpoint itself: today there is one class for all libraries.
-
-        Examples
-        --------
-        >>> from raycompat.train import Checkpoint
-        >>> Checkpoint.from_checkpoint(Checkpoint.from_dict({"epoch": 3})).to_dict()
-        {'epoch': 3}
-        """
-        forms.used(_IN_MEMORY, refusal=AttributeError)
-        return other
-
-    @classmethod
-    def from_uri(cls, uri: str) -> Self:
-        """Return the checkpoint in a folder of a storage.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from raycompat.train import Checkpoint
-        >>> folder = tempfile.mkdtemp()
-        >>> Checkpoint.from_uri(f"file://{folder}").path == folder
-        True
-        """
-        forms.used("ray.train.Checkpoint of a URI", refusal=AttributeError)
-        return cls(uri)  # type: ignore[call-arg]
-
-    @property
-    def uri(self) -> str:
-        """The folder with its protocol."""
-        forms.used("ray.train.Checkpoint of a URI", refusal=AttributeError)
-        return str(self._folder.uri)  # type: ignore[attr-defined]
-
-    @property
-    def value(self) -> str:
-        """The path of the folder, as in 1.x."""
-        return self.as_path()
-
-    dir_or_data = value
-
-    def as_path(self) -> str:
-        """Return the path of the folder, which has to be a local one.
-
-        Raises
-        ------
-        TypeError
-            When the files are on another file system.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from raycompat.train import Checkpoint
-        >>> folder = tempfile.mkdtemp()
-        >>> Checkpoint(folder).as_path() == folder
-        True
-        """
-        forms.used(_AS_PATH)
-        if not self._folder.is_local:  # type: ignore[attr-defined]
-            raise TypeError(
-                f"{self!r} is not a path, its files are on another file system. Write `with "
-                "checkpoint.as_directory() as path:`."
-            )
-        return str(self.path)
-
-    def get_preprocessor(self) -> Any:
-        """Return the preprocessor that the checkpoint was given; None without one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from raycompat.data.preprocessors import StandardScaler
-        >>> from raycompat.train import Checkpoint
-        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
-        >>> checkpoint.set_preprocessor(StandardScaler(["x"]))
-        >>> type(checkpoint.get_preprocessor()).__name__
-        'StandardScaler'
-        """
-        forms.used(_PREPROCESSOR, refusal=AttributeError)
-        with self.as_directory() as folder:
-            file = Path(folder, PREPROCESSOR_FILE)
-            if file.exists():
-                return pickle.loads(file.read_bytes())
-            if Path(folder, DICT_FILE).exists():
-                return self.to_dict().get(PREPROCESSOR_KEY)
-        return None
+        return dict(self._data)
 
     def set_preprocessor(self, preprocessor: Any) -> None:
-        """Add a preprocessor to the checkpoint.
+        self._data[PREPROCESSOR_KEY] = preprocessor
 
-        Examples
-        --------
-        >>> from raycompat.data.preprocessors import StandardScaler
-        >>> from raycompat.train import Checkpoint
-        >>> checkpoint = Checkpoint.from_dict({"epoch": 3})
-        >>> checkpoint.set_preprocessor(StandardScaler(["height"]))
-        >>> checkpoint.get_preprocessor()
-        StandardScaler(columns=['height'], ...)
-        """
-        forms.used(_PREPROCESSOR, refusal=AttributeError)
-        self._folder.write(  # type: ignore[attr-defined]
-            PREPROCESSOR_FILE, cloudpickle.dumps(preprocessor)
-        )
+    def __reduce__(self) -> Any:
+        return _loaded, (self._data,)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint({sorted(map(str, self._data))})"
 
 
-def _in_memory() -> Any:
-    """Return the class of checkpoints in memory, which is made when `Checkpoint` is there."""
-    global _class
-    if _class is None:
-        _class = _make_class()
-    return _class
+InMemory.__name__ = InMemory.__qualname__ = "Checkpoint"
 
 
-_class: Any = None
-
-
-def _loaded(data: dict[str, Any]) -> Any:
-    return _in_memory()(data)
-
-
-def _make_class() -> type:
-    from raycompat import _storage
-    from raycompat.train._checkpoint import Checkpoint
-
-    class InMemory(Checkpoint):
-        """A checkpoint of a dict. It is written into a folder when one is asked for.
-
-        Parameters
-        ----------
-        data : dict
-            Its values by name.
-        """
-
-        def __init__(self, data: dict[str, Any]) -> None:
-            if not isinstance(data, dict):
-                raise TypeError(f"Checkpoint.from_dict({data!r}): expected a dict.")
-            self._data = data
-            self._filesystem, _ = _storage.resolve(tempfile.gettempdir(), None)
-            self._written: str | None = None
-
-        @property
-        def path(self) -> str:
-            """A temporary folder, which is deleted with this object."""
-            if self._written is None:
-                self._written = tempfile.mkdtemp(prefix="checkpoint-")
-                Path(self._written, DICT_FILE).write_bytes(cloudpickle.dumps(self._data))
-                weakref.finalize(self, shutil.rmtree, self._written, ignore_errors=True)
-            return self._written
-
-        def to_dict(self) -> dict[str, Any]:
-            return dict(self._data)
-
-        def set_preprocessor(self, preprocessor: Any) -> None:
-            self._data[PREPROCESSOR_KEY] = preprocessor
-
-        def __reduce__(self) -> Any:
-            return _loaded, (self._data,)
-
-        def __repr__(self) -> str:
-            return f"Checkpoint({sorted(map(str, self._data))})"
-
-    InMemory.__name__ = InMemory.__qualname__ = "Checkpoint"
-    return InMemory
+def _loaded(data: dict[str, Any]) -> InMemory:
+    return InMemory(data)
 
 
 @contextlib.contextmanager
@@ -271,9 +73,6 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
     step : int, optional
         Of no effect: checkpoints are numbered in the order of reports.
     """
-    from raycompat.train._checkpoint import Checkpoint
-    from raycompat.tune.trainable import session
-
     current = session.current("checkpoint_dir")
     folder = tempfile.mkdtemp(prefix="checkpoint-")
     # The report copies the files. An unreported checkpoint goes with the object.
@@ -285,16 +84,11 @@ def checkpoint_dir(step: int | None = None) -> Iterator[str]:
 
 def make_checkpoint_dir(step: int | None = None) -> str:
     """Return a folder for a checkpoint of a trial, to be passed to `save_checkpoint`."""
-    from raycompat.tune.trainable import session
-
     session.current("make_checkpoint_dir")
     return tempfile.mkdtemp(prefix="checkpoint-")
 
 
 def save_checkpoint(checkpoint: str) -> None:
     """Keep the files of a folder, or of a file's folder, as the checkpoint of the next report."""
-    from raycompat.train._checkpoint import Checkpoint
-    from raycompat.tune.trainable import session
-
     folder = checkpoint if os.path.isdir(checkpoint) else os.path.dirname(checkpoint)
     session.current("save_checkpoint").unreported = Checkpoint.from_directory(folder)

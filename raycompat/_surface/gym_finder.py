@@ -1,4 +1,4 @@
-"""Lets ``import gym`` find `raycompat._old.gym` in a process where gym is not installed."""
+"""Lets ``import gym`` find `raycompat._old_forms.gym` in a process where gym is not installed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 #: Modules of gym by the module that stands for them.
 _MODULES = {
-    "gym": "raycompat._old.gym",
-    "gym.core": "raycompat._old.gym.core",
-    "gym.envs": "raycompat._old.gym.envs",
-    "gym.envs.registration": "raycompat._old.gym.registration",
+    "gym": "raycompat._old_forms.gym",
+    "gym.core": "raycompat._old_forms.gym.core",
+    "gym.envs": "raycompat._old_forms.gym.envs",
+    "gym.envs.registration": "raycompat._old_forms.gym.registration",
     "gym.error": "gymnasium.error",
     "gym.logger": "gymnasium.logger",
     "gym.spaces": "gymnasium.spaces",
-    "gym.utils": "raycompat._old.gym.utils",
-    "gym.utils.seeding": "raycompat._old.gym.seeding",
-    "gym.wrappers": "raycompat._old.gym.wrappers",
+    "gym.utils": "raycompat._old_forms.gym.utils",
+    "gym.utils.seeding": "raycompat._old_forms.gym.seeding",
+    "gym.wrappers": "raycompat._old_forms.gym.wrappers",
 }
 
 #: Modules of these are found in gymnasium, as they are.
 _THE_SAME = ("gym.spaces.", "gym.utils.")
 _OF_CLASSES = "gym.envs."
-_CLASSES = "raycompat._old.gym.envs"
+_CLASSES = "raycompat._old_forms.gym.envs"
 _USE = "gym in place of gymnasium"
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat._surface.modules import names_of
 from raycompat.data import frames, tensor
 from raycompat.data.storable import (

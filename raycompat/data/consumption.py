@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import raycompat as ray
-from raycompat._old.data import plain_rows, tf
+from raycompat._old_forms.data import plain_rows, tf
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Bundle

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 import raycompat as ray
-from raycompat._old.data import keys
-from raycompat._old.data.methods import OldMethods
+from raycompat._old_forms.data import keys
+from raycompat._old_forms.data.methods import OldMethods
 from raycompat._surface.modules import names_of
 from raycompat.data import exchange, grouping, plan, preview, seeds
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows

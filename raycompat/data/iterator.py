@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
 from raycompat.data.context import DataContext

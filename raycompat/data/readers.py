@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block
 from raycompat.data.datasource.partitioning import Partitioning

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 import raycompat as ray
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat.data import block, exchange, tasks, tensor
 from raycompat.data.block import Block, BlockMetadata, Bundle
 from raycompat.data.compute import TaskPoolStrategy

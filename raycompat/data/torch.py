@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import raycompat as ray
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat._pytorch import imported
 from raycompat._upper import upper
 from raycompat.data import batch, block

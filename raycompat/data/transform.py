@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat.data import batch, block, concurrent, frames, seeds
 from raycompat.data.block import Block
 from raycompat.data.seeds import RandomSeedConfig

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.distributions import num_parameters
@@ -102,10 +103,8 @@ class PolicySetup:
         return None if cls is None else _FirstOutput(self._source_of_features(cls))
 
     def _source_of_features(self, cls: Any) -> Any:
-        from raycompat._old.rllib.models.layers import ModelSource
-
         count = int((self.config.model["fcnet_hiddens"] or [256])[-1])
-        return ModelSource(
+        return upper("_old.rllib.models.layers").ModelSource(
             cls, self.observation_space, self.action_space, count, self.config.model, False
         )
 
@@ -117,19 +116,18 @@ class PolicySetup:
         """Return the network that the user registered as a class; None without one."""
         if self.config.model["custom_model"] is None:
             return None
-        from raycompat._old.rllib.models.layers import is_class
         from raycompat.rllib.models.catalog import registered_model
 
         found = registered_model(self.config.model["custom_model"])
-        return found if is_class(found) else None
+        return found if upper("_old.rllib.models.layers").is_class(found) else None
 
     def network_of_class(self, cls: Any, heads: tuple[Head, ...]) -> NetworkSpec:
         """Return the network of a class, with the outputs of the heads: one, or also the critic's."""
-        from raycompat._old.rllib.models.layers import ModelSource
-
         spaces = self.observation_space, self.action_space
         gives_value = len(heads) > 1
-        source = ModelSource(cls, *spaces, heads[0].num_outputs, self.config.model, gives_value)
+        count, options = heads[0].num_outputs, self.config.model
+        layers = upper("_old.rllib.models.layers")
+        source = layers.ModelSource(cls, *spaces, count, options, gives_value)
         states = source.initial_states(self.encode.shape)
         length = self.config.model["max_seq_len"]
         return NetworkSpec(
@@ -146,11 +144,11 @@ class PolicySetup:
         named = self.config.model["custom_action_dist"]
         if named is None:
             return None
-        from raycompat._old.rllib.action_distributions import DistributionOfUser
         from raycompat.rllib.models.catalog import registered_action_dist
 
         cls = registered_action_dist(named)
-        return DistributionOfUser(cls, self.action_space, self.decode.layout, self.config.model)
+        old = upper("_old.rllib.action_distributions")
+        return old.DistributionOfUser(cls, self.action_space, self.decode.layout, self.config.model)
 
     def memory(self) -> Memory | None:
         """Return the memory that the model's options ask for; None without one.

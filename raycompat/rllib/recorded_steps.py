@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raycompat._storage import Folder
+from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.env.runner import Columns
@@ -135,14 +136,10 @@ def reader_of(config: Any) -> Callable[[], Batch] | None:
     """
     make = config.input_
     if isinstance(make, str):
-        from raycompat._old.rllib.input_readers import registered_input
-
-        make = registered_input(make)
+        make = upper("_old.rllib.input_readers").registered_input(make)
     if make is None or not callable(make):
         return None
-    from raycompat._old.rllib.input_readers import IOContext
-
-    reader = make(IOContext(config=config))
+    reader = make(upper("_old.rllib.input_readers").IOContext(config=config))
     found: Callable[[], Batch] = reader.next
     return found
 

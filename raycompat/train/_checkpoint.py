@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from raycompat import _storage
-from raycompat._old.checkpoints import OldForms
+from raycompat._old_forms.checkpoints import OldForms
 from raycompat._surface import forms
 
 _METADATA = ".metadata.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from raycompat._old.reports import takes_metrics_as_keywords
+from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._recordable import recordable
 from raycompat._storage import checked_name
 from raycompat._upper import upper
@@ -195,9 +195,7 @@ def get_context() -> Any:
     Ray source: ``ray.train.get_context``, 2.60.0. No known difference.
     """
     if _session.is_for_tune("get_context"):
-        from raycompat._old.train.trials import ContextOfTrial
-
-        return ContextOfTrial()
+        return upper("_old.train.trials").ContextOfTrial()
     return _session.current("get_context").context
 
 

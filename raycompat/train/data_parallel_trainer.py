@@ -11,7 +11,7 @@ from typing import Any, Self
 import cloudpickle
 
 from raycompat import _storage
-from raycompat._old.train import options
+from raycompat._old_forms.train import options
 from raycompat._upper import upper
 from raycompat.train import _data_config, _session
 from raycompat.train._callback import UserCallback

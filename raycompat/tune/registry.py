@@ -151,9 +151,8 @@ def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
     """Return a config whose ``env``, or each of a grid, networks and input bring functions along."""
     env = config.get("env")
     if inputs := {key: config[key] for key in _INPUTS if isinstance(config.get(key), str)}:
-        from raycompat._old.rllib.input_readers import registered_input
-
-        made = {key: registered_input(name) or name for key, name in inputs.items()}
+        readers = upper("_old.rllib.input_readers")
+        made = {key: readers.registered_input(name) or name for key, name in inputs.items()}
         config = {**config, **made}
     named = {key: config[key] for key in _WITH_MODELS if config.get(key)}
     if named:

@@ -7,8 +7,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from raycompat._old.gym.adapters import of_today
-from raycompat._old.gym.registration import with_environments
+from raycompat._old_forms.gym.adapters import of_today
+from raycompat._old_forms.gym.registration import with_environments
 from raycompat._surface import era, gym_finder
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.env.construction import env_creator, make_env

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from raycompat import tune
-from raycompat._old.reports import takes_metrics_as_keywords
 from raycompat._old.train.trainer import Trainer
 from raycompat._old.tune import utils
 from raycompat._old.tune.automl import (
@@ -20,6 +19,7 @@ from raycompat._old.tune.automl import (
     SearchSpace,
 )
 from raycompat._old.tune.logger import DEFAULT_LOGGERS, LegacyLoggerCallback, Logger, as_callbacks
+from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import Checkpoint

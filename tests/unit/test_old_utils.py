@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from raycompat._old import utils
-from raycompat._old.air import packages
+from raycompat._old_forms import packages
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat._old.air.packages import require
+from raycompat._old_forms.packages import require
 from raycompat.tune.logger import LoggerCallback
 from raycompat.tune.trainable.nested import flatten_dict
 

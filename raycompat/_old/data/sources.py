@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._old.data import plain_rows
+from raycompat._old_forms.data import plain_rows
 from raycompat.data.dataset import Dataset
 from raycompat.data.sources import range as range_of_ids
 

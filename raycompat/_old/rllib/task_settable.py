@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 
-from raycompat._old.gym.core import Env
+from raycompat._old_forms.gym.core import Env
 from raycompat._surface import era
 
 #: Environments had the form of gym until Ray 2.2.

@@ -165,7 +165,7 @@ class MLflowLoggerCallback(_InFolder):
         logdir: str | None = None,
         worker_to_log: int = 0,
     ) -> None:
-        from raycompat._old.air.packages import require
+        from raycompat._old_forms.packages import require
 
         super().__init__(logdir)
         self._mlflow = require("mlflow", "MLflowLoggerCallback")

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from raycompat._old.checkpoints import DICT_FILE
+from raycompat._old_forms.checkpoints import DICT_FILE
 from raycompat.train._checkpoint import Checkpoint
 
 __all__ = ["BatchPredictor", "Predictor", "TensorflowPredictor", "TorchPredictor"]

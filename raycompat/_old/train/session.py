@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._old.checkpoints import OldForms
-from raycompat.train import _session
+from raycompat.train import Checkpoint, _session
 from raycompat.train._functions import get_checkpoint, get_context, get_dataset_shard, report
 
 __all__ = [
@@ -44,4 +43,4 @@ def save_checkpoint(**values: Any) -> None:
     """Keep values of rank 0 as a checkpoint, which the next report takes with it."""
     session = _session.current("save_checkpoint")
     if session.context.get_world_rank() == 0:
-        session.unreported = OldForms.from_dict(values)
+        session.unreported = Checkpoint.from_dict(values)

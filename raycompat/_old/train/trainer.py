@@ -23,7 +23,6 @@ import cloudpickle
 
 import raycompat as ray
 from raycompat import _storage
-from raycompat._old.checkpoints import OldForms
 from raycompat._old.train.callbacks import TrainingCallback
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
@@ -239,7 +238,7 @@ class Trainer:
 def _as_checkpoint(given: Any) -> Checkpoint | None:
     if given is None or isinstance(given, Checkpoint):
         return given
-    return OldForms.from_dict(given) if isinstance(given, dict) else Checkpoint(given)
+    return Checkpoint.from_dict(given) if isinstance(given, dict) else Checkpoint(given)
 
 
 def _with_hook(function: Callable[..., Any], hook: Callable[[], Any] | None) -> Callable[..., Any]:

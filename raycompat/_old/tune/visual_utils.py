@@ -7,7 +7,7 @@ from typing import Any
 
 def load_results_to_df(directory: str, result_name: str = "result.json") -> Any:
     """Return the last result of each trial in a folder, one a row."""
-    from raycompat._old.tune.analysis import Analysis
+    from raycompat._old_forms.tune.analysis import Analysis
 
     return Analysis(directory).dataframe()
 

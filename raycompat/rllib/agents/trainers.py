@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from raycompat._upper import upper
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 
@@ -71,9 +72,9 @@ class Agent(Algorithm):
             ``name``, ``default_policy``, ``default_config``, ``get_policy_class``, ``validate_config``,
             ``before_init``, ``after_init`` and ``mixins``, as of Ray's ``build_trainer``.
         """
-        from raycompat._old.rllib.builders import trainer_with
-
-        return trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
+        builders = upper("_old.rllib.builders")
+        made: type[Any] = builders.trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
+        return made
 
     @_OfClass
     def _default_config(cls) -> dict[str, Any]:  # noqa: N805

@@ -20,10 +20,10 @@ import gymnasium
 import numpy as np
 
 import raycompat as ray
-from raycompat._old.gym.adapters import of_today
-from raycompat._old.rllib.sample_batch import NAMES, SampleBatch
+from raycompat._old_forms.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
+from raycompat._upper import upper
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
@@ -255,14 +255,12 @@ class Algorithm(Trainable):
             )
             return
         setup = PolicySetup(config, observation_space, action_space, self._filter)
-        from raycompat._old.rllib.losses import learner_with
-
         base = self._learner_class_of(config)
         if config.learner_class is not None or is_torch_module(config.rl_module_spec):
             from raycompat.rllib.torch_learner import learner_for
 
             base = learner_for(base)
-        cls = self._learner_classes[name] = learner_with(
+        cls = self._learner_classes[name] = upper("_old.rllib.losses").learner_with(
             base, policy_class, setup.custom_class(), setup.distribution()
         )
         self._setups[name] = setup
@@ -970,7 +968,7 @@ def _make_runner(cls: type[Any], spec: EnvRunnerSpec, index: int, is_replacement
     return cls(spec, index, is_replacement)
 
 
-def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> SampleBatch:
+def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Any:
     """Return the valid steps of samples as a batch for callbacks, which cannot be changed."""
     assert isinstance(acting, ActingPolicy), "nothing is learned of a rule"
     observed = ("observations", "next_observations")
@@ -979,9 +977,10 @@ def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Sample
         for columns in parts
     ]
     names = set.intersection(*(set(each) for each in parts)) - {"valid"}
-    made = SampleBatch(
+    old = upper("_old.rllib.sample_batch")
+    made = old.SampleBatch(
         {
-            NAMES.get(name, name): np.concatenate([each[name][each["valid"]] for each in parts])
+            old.NAMES.get(name, name): np.concatenate([each[name][each["valid"]] for each in parts])
             for name in sorted(names)
         }
     )

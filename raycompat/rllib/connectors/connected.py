@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from raycompat._old.gym.adapters import of_today
+from raycompat._old_forms.gym.adapters import of_today
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.connectors.env_to_module import (
     ConnectorV2,

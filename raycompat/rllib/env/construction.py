@@ -11,8 +11,8 @@ from typing import Any
 
 import gymnasium
 
-from raycompat._old.gym.adapters import of_today
-from raycompat._old.gym.registration import with_environments
+from raycompat._old_forms.gym.adapters import of_today
+from raycompat._old_forms.gym.registration import with_environments
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import is_multi_agent

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._upper import upper
+
 #: Of the values that are averaged without a window, the weight of the newest.
 _NEWEST_WEIGHT = 0.01
 
@@ -121,12 +123,10 @@ class Episode:
 
     def batch(self, begin: int = 0) -> Any:
         """Return the steps from `begin` as a batch, of which only observations can be changed."""
-        from raycompat._old.rllib.sample_batch import SampleBatch
-
         count = len(self)
         ends = [False] * (count - begin - 1) + [self.is_terminated]
         cuts = [False] * (count - begin - 1) + [self.is_truncated]
-        made = SampleBatch(
+        made = upper("_old.rllib.sample_batch").SampleBatch(
             {
                 "obs": _column(self._observations[begin:count]),
                 "new_obs": _column(self._observations[begin + 1 :]),
@@ -147,9 +147,7 @@ class Episode:
     @property
     def batch_builder(self) -> Any:
         """The steps until now by policy, the form of 2020 to 2022."""
-        from raycompat._old.rllib.batch_builder import BatchBuilder
-
-        return BatchBuilder(self)
+        return upper("_old.rllib.batch_builder").BatchBuilder(self)
 
     def last_observation_for(self, agent_id: Any = None) -> Any:
         """Return the newest observation."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
@@ -202,9 +203,7 @@ class Runner:
     @property
     def sampler(self) -> Any:
         """How steps are collected, the form of 2020 to 2022."""
-        from raycompat._old.rllib.batch_builder import SAMPLER
-
-        return SAMPLER
+        return upper("_old.rllib.batch_builder").SAMPLER
 
     @property
     def env(self) -> Any:
@@ -362,16 +361,14 @@ class Runner:
 
     def for_program(self) -> Any:
         """Return the runner as functions of programs see it."""
-        from raycompat._old.rllib.workers import WorkerOfProgram
-
-        return WorkerOfProgram(self, **self.spec.for_programs)
+        return upper("_old.rllib.workers").WorkerOfProgram(self, **self.spec.for_programs)
 
     def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
         """Return what a function of a program makes of each environment."""
         if self.spec.shows_handles:
-            from raycompat._old.rllib.workers import EnvironmentHandle
-
-            return [function(EnvironmentHandle(env)) for env in self._envs]
+            return [
+                function(upper("_old.rllib.workers").EnvironmentHandle(env)) for env in self._envs
+            ]
         return [function(env) for env in self._envs]
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:

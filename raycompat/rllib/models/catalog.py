@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Never
 
 from raycompat._surface.modules import names_of
+from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.policy_spec import PolicySpec
 
@@ -86,10 +87,9 @@ class ModelCatalog:
         PG, A2C and PPO learn by it. In TensorFlow, actions are drawn in a ``tf.function`` by the
         generator of TensorFlow, which the option ``seed`` does not set.
         """
-        from raycompat._old.rllib.action_distributions import ActionDistribution
-
         is_class = isinstance(action_dist_class, type)
-        if not (is_class and issubclass(action_dist_class, ActionDistribution)):
+        base = upper("_old.rllib.action_distributions").ActionDistribution
+        if not (is_class and issubclass(action_dist_class, base)):
             raise TypeError(
                 f"action_dist_class={action_dist_class!r}: expected a subclass of "
                 "TFActionDistribution or TorchDistributionWrapper."
@@ -142,8 +142,6 @@ class ModelCatalog:
         Ray source: ``ray.rllib.models.ModelCatalog.get_model_v2``, 2.60.0. Differs from Ray: it makes
         no network with a memory of the options.
         """
-        from raycompat._old.rllib.models.layers import model_of_class
-
         if model_config.get("use_lstm") or model_config.get("use_attention"):
             _refuse(
                 "ModelCatalog.get_model_v2 with a memory",
@@ -155,7 +153,8 @@ class ModelCatalog:
         given = {**model_config.get("custom_model_config", {}), **model_kwargs}
         count = None if num_outputs is None else int(num_outputs)
         parts = (obs_space, action_space, count, model_config, name)
-        return model_of_class(base, model_interface, framework == "torch", parts, given)
+        layers = upper("_old.rllib.models.layers")
+        return layers.model_of_class(base, model_interface, framework == "torch", parts, given)
 
     @staticmethod
     def get_action_dist(*args: Any, **kwargs: Any) -> Never:
@@ -184,9 +183,7 @@ class ModelCatalog:
         options : optional
             Has no effect.
         """
-        from raycompat._old.rllib.sample_batch import Preprocessor
-
-        return Preprocessor(observation_space, options)
+        return upper("_old.rllib.sample_batch").Preprocessor(observation_space, options)
 
 
 _OF_ALGORITHMS = "Networks are made by algorithms"

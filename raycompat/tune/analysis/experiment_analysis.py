@@ -8,7 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from raycompat._old.tune.analysis import OldForms, as_of_the_time
+from raycompat._old_forms.tune.analysis import OldForms, as_of_the_time
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from raycompat._old.reports import takes_metrics_as_keywords
+from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._surface import forms
 from raycompat.tune.result import CHECKPOINT_DIR_NAME, RESULT_DUPLICATE, SHOULD_CHECKPOINT
 from raycompat.tune.trainable.place import TrialPlace

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._old.air.packages import require
 from raycompat._old.tune.integration.reporting import RoundReports, WithoutCheckpoints
+from raycompat._old_forms.packages import require
 
 
 class TuneReportCheckpointCallback(RoundReports):

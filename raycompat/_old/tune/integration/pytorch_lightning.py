@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from raycompat._old.air.packages import require
 from raycompat._old.tune.integration.reporting import Metrics, chosen, report
+from raycompat._old_forms.packages import require
 
 
 def _lightning() -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import find_highest_version, get_env_id, parse_env_id
 
-from raycompat._old.air.packages import require
-from raycompat._old.gym.adapters import OfItsTime, of_today
+from raycompat._old_forms.gym.adapters import OfItsTime, of_today
+from raycompat._old_forms.packages import require
 
 logger = logging.getLogger(__name__)
 

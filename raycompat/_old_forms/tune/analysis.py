@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raycompat._surface import era, forms
-
-if TYPE_CHECKING:
-    from raycompat.tune.experiment.trial import Trial
+from raycompat._upper import upper
 
 
 class OldForms:
     """What `ExperimentAnalysis` could do in older Rays, beside what it does today."""
 
-    trials: list[Trial]
+    trials: list[Any]
     default_metric: str | None
 
     def get_best_trial(self, metric: str | None = None, mode: str | None = None) -> Any:
@@ -45,7 +43,7 @@ class OldForms:
         self._noted("fetch_trial_dataframes")
         return {trial.path: self.dataframe_of(trial) for trial in self.trials}
 
-    def dataframe_of(self, trial: Trial) -> Any:
+    def dataframe_of(self, trial: Any) -> Any:
         """See `ExperimentAnalysis`."""
         raise NotImplementedError
 
@@ -110,12 +108,10 @@ class Analysis:
         """All results of each trial, by its folder."""
         import pandas
 
-        from raycompat.tune.trainable.nested import flatten_dict
-
-        found = {}
+        flatten, found = upper("tune.trainable.nested").flatten_dict, {}
         for folder in self._folders:
             lines = (folder / "result.json").read_text().splitlines()
-            rows = [flatten_dict(json.loads(line)) for line in lines]
+            rows = [flatten(json.loads(line)) for line in lines]
             found[str(folder)] = pandas.DataFrame.from_records(rows)
         return found
 

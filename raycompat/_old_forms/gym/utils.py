@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium.utils
 
-from raycompat._old.gym import seeding
+from raycompat._old_forms.gym import seeding
 
 #: Modules below this one are found by `raycompat._surface.gym_finder`.
 __path__: list[str] = []

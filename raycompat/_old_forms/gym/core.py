@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from raycompat._old.gym import seeding
+from raycompat._old_forms.gym import seeding
 
 
 class Env:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._old.gym.core import Wrapper
+from raycompat._old_forms.gym.core import Wrapper
 
 
 class TimeLimit(Wrapper):

@@ -7,9 +7,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from raycompat._old.gym import registration
-from raycompat._old.gym.adapters import class_of_its_time
-from raycompat._old.gym.registration import make, register, registry, spec
+from raycompat._old_forms.gym import registration
+from raycompat._old_forms.gym.adapters import class_of_its_time
+from raycompat._old_forms.gym.registration import make, register, registry, spec
 
 __all__ = ["make", "register", "registration", "registry", "spec"]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from raycompat._old.gym.core import Env
+from raycompat._old_forms.gym.core import Env
 
 #: What gym wrote into the details of a step when a limit of time ended the episode.
 _TRUNCATED = "TimeLimit.truncated"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat._surface import forms
+from raycompat._upper import upper
 
 
 def wrap_ddp(given: dict[str, Any], value: bool) -> None:
@@ -16,7 +17,5 @@ def scaling_config(given: Any) -> Any:
     """Return a `ScalingConfig`, also of a dict with its options, as trainers took in 2022."""
     if not isinstance(given, dict):
         return given
-    from raycompat.train._configs import ScalingConfig
-
     forms.used("ray.train.ScalingConfig as a dict", refusal=ValueError)
-    return ScalingConfig(**given)
+    return upper("train").ScalingConfig(**given)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from raycompat._surface import forms
-
-if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset
+from raycompat._upper import upper
 
 
 class OldMethods:
@@ -32,9 +30,7 @@ class OldMethods:
         Ray source: ``Dataset.repeat``, 2.6.3; Ray has removed it since. No known difference.
         """
         forms.used("ray.data.Dataset.repeat()", refusal=AttributeError)
-        from raycompat._old.data import pipeline
-
-        return pipeline.repeated(cast("Dataset", self), times)
+        return upper("_old.data.pipeline").repeated(self, times)
 
     def window(self, *, blocks_per_window: int = 10, bytes_per_window: int | None = None) -> Any:
         """Return a `DatasetPipeline` of windows, the form of 2021 to 2023.
@@ -57,9 +53,8 @@ class OldMethods:
         Ray source: ``Dataset.window``, 2.6.3; Ray has removed it since. No known difference.
         """
         forms.used("ray.data.Dataset.window()", refusal=AttributeError)
-        from raycompat._old.data import pipeline
-
-        return pipeline.windowed(cast("Dataset", self), blocks_per_window, bytes_per_window)
+        pipeline = upper("_old.data.pipeline")
+        return pipeline.windowed(self, blocks_per_window, bytes_per_window)
 
     def to_torch(self, *, prefetch_blocks: int = 1, **options: Any) -> Any:
         """Return a ``torch.utils.data.IterableDataset`` of pairs (features, labels).
@@ -84,4 +79,4 @@ class OldMethods:
         """
         forms.used("ray.data.Dataset.to_torch()", refusal=AttributeError)
         options.setdefault("prefetch_batches", prefetch_blocks)
-        return cast("Dataset", self).iterator().to_torch(**options)
+        return cast("Any", self).iterator().to_torch(**options)

@@ -9,15 +9,15 @@ lets ``import gym`` find this package.
 import gymnasium
 from gymnasium import Space, error, logger, spaces
 
-from raycompat._old.gym import envs, utils, wrappers
-from raycompat._old.gym.core import (
+from raycompat._old_forms.gym import envs, utils, wrappers
+from raycompat._old_forms.gym.core import (
     ActionWrapper,
     Env,
     ObservationWrapper,
     RewardWrapper,
     Wrapper,
 )
-from raycompat._old.gym.registration import make, register, spec
+from raycompat._old_forms.gym.registration import make, register, spec
 
 #: The last version of gym whose environments have this form.
 __version__ = "0.21.0"

@@ -1,0 +1,1 @@
+"""Old forms of data sets."""
