@@ -39,10 +39,14 @@ class LocalGroups:
                 return group
         return None
 
-    def table(self, group: str | None = None) -> dict[str, GroupRow]:
-        """Describe all groups, or one, by id."""
+    def table(self, group: str | None = None, is_living: bool = False) -> dict[str, GroupRow]:
+        """Describe all groups, or one, by id; or those that were not removed."""
         chosen = self._specs if group is None else {group} & self._specs.keys()
-        return {each: self._describe(each) for each in chosen}
+        return {
+            each: self._describe(each)
+            for each in chosen
+            if not (is_living and self.is_removed(each))
+        }
 
     def _describe(self, group: str) -> GroupRow:
         spec = self._specs[group]

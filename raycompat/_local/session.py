@@ -126,7 +126,7 @@ class LocalSession(Session):
                 ReserveActor.answered(lambda it: self.actors.reserve(it.key, it.actor)),
                 CreateNamedGroup.answered(lambda it: self.groups.create(it.spec)),
                 FindGroup.answered(lambda it: self.groups.find(it.name, it.namespace)),
-                DescribeGroups.answered(lambda it: self.groups.table(it.group)),
+                DescribeGroups.answered(lambda it: self.groups.table(it.group, it.is_living)),
                 Timeline.answered(lambda _: []),
             ]
         )

@@ -68,6 +68,7 @@ class FindGroup(Request[str | None]):
 
 
 class DescribeGroups(Request[dict[str, GroupRow]]):
-    """Describe placement groups by their ids: one, or all."""
+    """Describe placement groups by their ids: one, or all, or all that were not removed."""
 
     group: str | None = None
+    is_living: bool = False

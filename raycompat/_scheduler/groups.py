@@ -149,9 +149,9 @@ class Groups:
         row = self._find(name, namespace)
         return row.id if row is not None else None
 
-    async def table(self, group: str | None = None) -> dict[str, GroupRow]:
-        """Describe all groups, or one, by id."""
-        rows = {**self._removed, **self._rows}
+    async def table(self, group: str | None = None, is_living: bool = False) -> dict[str, GroupRow]:
+        """Describe all groups, or one, by id; or those that were not removed."""
+        rows = self._rows if is_living else {**self._removed, **self._rows}
         if group is not None:
             rows = {group: rows[group]} if group in rows else {}
         return {row.id: self._describe(row) for row in rows.values()}

@@ -313,7 +313,7 @@ class Parts:
                 NamedActors.answered(lambda it: actors.named(it.namespace)),
                 CreateNamedGroup.answered(lambda it: groups.create_named(it.client, it.spec)),
                 FindGroup.answered(lambda it: groups.find(it.name, it.namespace)),
-                DescribeGroups.answered(lambda it: groups.table(it.group)),
+                DescribeGroups.answered(lambda it: groups.table(it.group, it.is_living)),
                 Timeline.answered(lambda _: self.run_times.timeline()),
                 ListRows.answered(
                     lambda it: state.list_(it.resource, it.filters, it.limit, it.detail)

@@ -35,7 +35,7 @@ from raycompat.data.progress import ProgressBars
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.tasks import BlockReport, TaskOutput
 from raycompat.object_ref import ObjectRefGenerator
-from raycompat.util.placement_group import placement_group_table
+from raycompat.util.placement_group import cpus_of_groups
 
 _logger = logging.getLogger(__name__)
 
@@ -65,10 +65,21 @@ class Budget:
         Largest size of a block that the budget may make room for. With it, the budget is that of some
         blocks for each CPU, as large as the operators make them, and `num_bytes` at most. Default: the
         budget is `num_bytes`.
+    shares_cpus : bool, optional
+        Whether tasks take no CPU, because placement groups hold all. Then they run at once, and none is
+        submitted ahead.
     """
 
-    def __init__(self, num_cpus: float, num_bytes: float, block_bytes: float | None = None) -> None:
+    def __init__(
+        self,
+        num_cpus: float,
+        num_bytes: float,
+        block_bytes: float | None = None,
+        *,
+        shares_cpus: bool = False,
+    ) -> None:
         self.num_cpus = num_cpus
+        self.shares_cpus = shares_cpus
         self.num_bytes = num_bytes
         self._block_bytes = block_bytes
 
@@ -87,7 +98,7 @@ class Budget:
         if not running and not ready_bytes:
             return True  # of any size, because otherwise nothing would ever run
         cpus = sum((each.num_running - each.num_paused) * each.cpus for each in operators)
-        slots = self.num_cpus * (1 + _SUBMITTED_AHEAD)
+        slots = self.num_cpus * (1 if self.shares_cpus else 1 + _SUBMITTED_AHEAD)
         if operator.cpus and cpus + operator.cpus > max(slots, operator.cpus):
             return False
         if _feeds_barrier(operator):
@@ -223,6 +234,7 @@ class Execution:
         self._ready.clear()
 
     def _run(self) -> None:
+        tasks.share_cpus(self._budget.shares_cpus)
         try:
             while True:
                 self._flow()
@@ -503,26 +515,25 @@ def _budget(context: DataContext) -> Budget:
     limits, excluded = options.resource_limits, options.exclude_resources
     resources = ray.cluster_resources()
     present = resources.get("CPU", 1.0)
-    tasks.share_cpus(present - _cpus_of_groups() < 1)
+    shares = _groups_hold_cpus()
     num_cpus = min(limits.cpu, present) - excluded.cpu
     if num_cpus <= 0:
         _warn_of_no_cpu(present, limits.cpu, excluded.cpu)
         num_cpus = 1.0
     if limits.object_store_memory != math.inf:
-        return Budget(num_cpus, limits.object_store_memory)
+        return Budget(num_cpus, limits.object_store_memory, shares_cpus=shares)
     store = resources.get("object_store_memory", 2**30) - excluded.object_store_memory
-    return Budget(num_cpus, max(store, 0) * _SHARE_OF_STORE, context.target_max_block_size)
+    num_bytes = max(store, 0) * _SHARE_OF_STORE
+    return Budget(num_cpus, num_bytes, context.target_max_block_size, shares_cpus=shares)
 
 
-def _cpus_of_groups() -> float:
-    """Return the number of CPUs that placement groups hold."""
-    held: list[float] = [
-        amounts.get("CPU", 0)
-        for group in placement_group_table().values()
-        if group["state"] == "CREATED"
-        for amounts in group["bundles"].values()
-    ]
-    return sum(held)
+def _groups_hold_cpus() -> bool:
+    """Return whether placement groups leave no node a whole CPU."""
+    held = cpus_of_groups()
+    if not any(held.values()):
+        return False
+    nodes = [each for each in ray.nodes() if each["Alive"]]
+    return all(each["Resources"].get("CPU", 0) - held.get(each["NodeID"], 0) < 1 for each in nodes)
 
 
 @functools.cache

@@ -70,12 +70,11 @@ class Expr:
         >>> (col("x") + 1).structurally_equals(col("x") + 1)
         True
         """
-        return (
-            isinstance(other, type(self))
-            and repr(self) == repr(other)
-            and getattr(self, "_function", None) is getattr(other, "_function", None)
-            and all(map(Expr.structurally_equals, self._parts(), other._parts()))
-        )
+        return type(self) is type(other) and _are_same(self._structure(), other._structure())
+
+    def _structure(self) -> dict[builtins.str, Any]:
+        """Return what makes it compute what it does."""
+        return vars(self)
 
     def _evaluate(self, table: Block) -> Any:
         raise NotImplementedError
@@ -447,6 +446,9 @@ class _Made(Expr):
     def _values(self, num_rows: int, numbers: Numbers) -> Any:
         raise NotImplementedError
 
+    def _structure(self) -> dict[str, Any]:
+        return {name: each for name, each in vars(self).items() if name != "_key"}
+
     def __repr__(self) -> str:
         return self._text
 
@@ -466,6 +468,10 @@ class _Uuid(_Made):
 
 
 class _Increasing(_Made):
+    def structurally_equals(self, other: object) -> bool:
+        """Return False: each one counts for itself, as in Ray."""
+        return False
+
     def _values(self, num_rows: int, numbers: Numbers) -> Any:
         first = numbers.kept.get(self._key, numbers.task << _ROW_BITS)
         numbers.kept[self._key] = first + num_rows
@@ -595,6 +601,29 @@ def _nested(value: Any) -> str:
 
 def _value(given: Any, table: Block) -> Any:
     return given._evaluate(table) if isinstance(given, Expr) else given
+
+
+def _are_same(left: Any, right: Any) -> bool:
+    """Return whether two values have the same types and contents."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, Expr):
+        return left.structurally_equals(right)
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(map(_are_same, left.values(), right.values()))
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(_are_same, left, right))
+    if isinstance(left, np.ndarray):
+        if (left.dtype, left.shape) != (right.dtype, right.shape):
+            return False
+        if left.dtype.hasobject:
+            return _are_same(left.tolist(), right.tolist())
+        return bool(left.tobytes() == right.tobytes())
+    if left is right:
+        return True
+    if hasattr(left, "equals"):  # of pandas or pyarrow
+        return bool(left.equals(right))
+    return bool(left == right or (left != left and right != right))
 
 
 def _is_text(value: Any) -> bool:

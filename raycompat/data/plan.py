@@ -243,8 +243,8 @@ def _map(node: Map, context: DataContext, execution: int) -> Operator:
         retries = {"max_restarts": 4, "max_task_retries": 4}
 
         def start() -> Any:
-            actor = ray.remote(tasks.MapActor).options(**{**retries, **fixed, **of_each()})
-            return actor.remote(transform)
+            given = {**retries, **tasks.unless_named(), **fixed, **of_each()}
+            return ray.remote(tasks.MapActor).options(**given).remote(transform)
 
         room = functools.partial(room_for_actors, fixed)
         return ActorMapOperator(node.name, start, node.compute, room, node.min_rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,16 +44,16 @@ class _DataFunction:
 
     def remote(self, *args: Any) -> Any:
         """Call it in a task."""
-        options = {"num_cpus": 0, **self._options} if _shares_cpus else self._options
+        options = {**unless_named(), **self._options}
         return (self._function.options(**options) if options else self._function).remote(*args)
 
 
-#: Whether the tasks that this process starts take no CPU.
-_shares_cpus = False
+#: Whether what the thread of an execution starts takes no CPU.
+_shares_cpus: ContextVar[bool] = ContextVar("raycompat_data_shares_cpus", default=False)
 
 
 def share_cpus(when: bool) -> None:
-    """Let the tasks that this process starts take no CPU, if placement groups hold all of them.
+    """Let what this thread starts take no CPU, if placement groups hold all of them.
 
     The workers of a training run hold their CPUs until they have read their data. A read that waited
     for one of these CPUs would wait forever.
@@ -60,10 +61,14 @@ def share_cpus(when: bool) -> None:
     Parameters
     ----------
     when : bool
-        Whether tasks take no CPU. Those that name their CPUs take them in any case.
+        Whether tasks and actors take no CPU. Those that name their CPUs take them in any case.
     """
-    global _shares_cpus
-    _shares_cpus = when
+    _shares_cpus.set(when)
+
+
+def unless_named() -> dict[str, Any]:
+    """Return the options of a task or an actor that names none."""
+    return {"num_cpus": 0} if _shares_cpus.get() else {}
 
 
 @dataclass

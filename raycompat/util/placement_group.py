@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -446,6 +447,16 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
         return rows
     found: dict[str, Any] = rows.get(placement_group.id.hex(), {})
     return found
+
+
+def cpus_of_groups() -> dict[str, float]:
+    """Return how many CPUs groups hold, by the ids of nodes."""
+    held: defaultdict[str, float] = defaultdict(float)
+    for group in _driver.require_session().rpc(DescribeGroups(is_living=True)).values():
+        if group["state"] == "CREATED":
+            for node, amounts in zip(group["nodes"], group["bundles"], strict=True):
+                held[node] += amounts.get("CPU", 0)
+    return held
 
 
 def _rows(placement_group: PlacementGroup | None) -> dict[str, GroupRow]:

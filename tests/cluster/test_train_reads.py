@@ -30,16 +30,20 @@ def test_reads_do_not_wait_for_the_cpus_of_the_workers(cluster, tmp_path):
 
 
 def test_tasks_take_a_cpu_unless_groups_hold_all(cluster):
-    from raycompat.data import execution, tasks
+    from raycompat.data import execution
 
     def shares():
-        execution._budget(data.DataContext.get_current())
-        return tasks._shares_cpus
+        return execution._budget(data.DataContext.get_current()).shares_cpus
+
+    class Next:
+        def __call__(self, batch):
+            return {"id": batch["id"] + 1}
 
     present = ray.cluster_resources()["CPU"]
     assert not shares()
     group = ray.util.placement_group([{"CPU": present}])
     ray.get(group.ready())
     assert shares()
+    assert data.range(3).map_batches(Next, concurrency=1).sum("id") == 6
     ray.util.remove_placement_group(group)
     assert not shares()

@@ -54,6 +54,12 @@ def test_expressions_are_compared_by_structure(ray):
     assert ((col("a") + 1) > lit(2)).structurally_equals((col("a") + 1) > lit(2))
     others = [col("b"), col("a").alias("b"), lit("a"), col("a") + 1, 3]
     assert not any(col("a").structurally_equals(other) for other in others)
+    number = expressions.monotonically_increasing_id
+    assert not number().structurally_equals(number())
+    texts = [(lit(1), lit("1")), (lit(1), lit(True)), (lit(1), lit(1.0))]
+    assert not any(one.structurally_equals(other) for one, other in texts)
+    assert lit([1, "a"]).structurally_equals(lit([1, "a"]))
+    assert (number() + 1).structurally_equals(col("a")) is False
 
 
 def test_ways_to_shuffle(ray):

@@ -20,6 +20,7 @@ from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.context import DataContext
 from raycompat.data.dataset import proportional_indices
 from raycompat.data.execution import Budget
+from raycompat.data.expressions import col, lit
 from raycompat.data.mixing import MixOperator, MixStoppingCondition
 from raycompat.data.operators import (
     InputOperator,
@@ -748,3 +749,13 @@ def test_joins_are_those_of_pandas(left, right, join_type):
         return sorted(map(tuple, frame.astype(float).fillna(-1.0).to_numpy().tolist()))
 
     assert rows_of(found.to_pandas()) == rows_of(expected)
+
+
+def test_expressions_of_long_arrays_are_compared_by_their_values():
+    numbers = np.arange(2000)
+    other = numbers.copy()
+    other[1000] = 0
+    for make in (lit, lambda values: col("a") + values):
+        assert make(numbers).structurally_equals(make(numbers.copy()))
+        assert not make(numbers).structurally_equals(make(other))
+        assert not make(numbers).structurally_equals(make(numbers.astype(float)))

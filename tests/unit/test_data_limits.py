@@ -2,16 +2,26 @@
 
 import logging
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import raycompat as ray
 import raycompat.data
-from raycompat.data import execution, plan
+from raycompat import _driver
+from raycompat.data import execution, plan, tasks
+from raycompat.data.operators import MapOperator
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 Resources = ray.data.ExecutionResources
+
+
+class Session:
+    """A cluster without placement groups."""
+
+    def rpc(self, request):
+        return {}
 
 
 @pytest.fixture
@@ -19,6 +29,7 @@ def context(monkeypatch):
     """Return the settings on a cluster of 4 CPUs and 2 GPUs."""
     present = {"CPU": 4.0, "GPU": 2.0, "memory": 2.0**33, "object_store_memory": 2.0**30}
     monkeypatch.setattr(ray, "cluster_resources", lambda: present)
+    monkeypatch.setattr(_driver, "require_session", Session)
     return ray.data.DataContext()
 
 
@@ -40,6 +51,48 @@ def test_cpus_of_an_execution(context, limits, excluded, cpus):
         Resources(**limits), Resources(**excluded)
     )
     assert execution._budget(context).num_cpus == cpus
+
+
+@pytest.mark.parametrize(
+    ("free", "shares"), [([1, 0], False), ([0.5, 0.5], True), ([0, 0], True), ([2, 2], False)]
+)
+def test_cpus_are_shared_when_no_node_has_one(context, monkeypatch, free, shares):
+    asked = []
+
+    class Busy:
+        def rpc(self, request):
+            asked.append(request)
+            return {
+                "group": {
+                    "state": "CREATED",
+                    "nodes": ["a", "b"],
+                    "bundles": [{"CPU": 2 - each} for each in free],
+                },
+                "waiting": {"state": "PENDING", "nodes": [""], "bundles": [{"CPU": 9}]},
+            }
+
+    monkeypatch.setattr(_driver, "require_session", Busy)
+    nodes = [{"NodeID": each, "Alive": True, "Resources": {"CPU": 2}} for each in "ab"]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    assert execution._budget(context).shares_cpus is shares
+    assert [each.is_living for each in asked] == [True]
+
+
+def test_an_execution_does_not_change_which_cpus_another_one_takes():
+    tasks.share_cpus(True)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(tasks.unless_named).result() == {}
+    assert tasks.unless_named() == {"num_cpus": 0}
+    tasks.share_cpus(False)
+    assert tasks.unless_named() == {}
+
+
+def test_no_task_is_ahead_of_shared_cpus():
+    running = MapOperator("Map", lambda number, bundles: None)
+    running.num_running = 2
+    for shares in (False, True):
+        budget = execution.Budget(2, 2**40, shares_cpus=shares)
+        assert budget.admits([running], 0, 0) is not shares
 
 
 def test_no_cpu_is_said_once(context, caplog):
