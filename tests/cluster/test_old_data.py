@@ -69,6 +69,15 @@ def test_epochs():
     assert [[w.count() for w in e.iter_datasets()] for e in both.iter_epochs()] == [[2, 2]] * 2
 
 
+def test_to_tf_reads_windows_one_after_the_other():
+    columns = {"feature_columns": "id", "label_columns": "id", "batch_size": 2}
+    endless = numbers(4, 2).repeat().to_tf(**columns)
+    assert [x.numpy().tolist() for x, _ in endless.take(3)] == [[0, 1], [2, 3], [0, 1]]
+    empty = type(numbers(1, 1).repeat(1))(lambda: iter([]))
+    with pytest.raises(ValueError, match="no windows"):
+        empty.to_tf(**columns)
+
+
 def test_what_a_pipeline_cannot_do_says_what_to_do():
     pipeline = numbers(4, 2).window(blocks_per_window=1)
     with pytest.raises(UnsupportedRayFeatureError, match="streaming_split"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -205,15 +204,31 @@ class DatasetPipeline:
         return ChainDataset(_Again(lambda: (w.to_torch(**options) for w in self.iter_datasets())))
 
     def to_tf(self, **options: Any) -> Any:
-        """Return a ``tf.data.Dataset`` of the rows of all windows, of which there is an end.
+        """Return a ``tf.data.Dataset`` of the rows of all windows, read when it is iterated over.
 
         Parameters
         ----------
         **options
             Those of `Dataset.to_tf`.
+
+        Raises
+        ------
+        ValueError
+            When there is no window.
         """
-        made = (window.to_tf(**options) for window in self.iter_datasets())
-        return functools.reduce(lambda all_rows, rows: all_rows.concatenate(rows), made)
+        from raycompat.data.tensorflow import imported
+
+        first = next(self.iter_datasets(), None)
+        if first is None:
+            raise ValueError("to_tf: the pipeline has no windows, so its columns have no types.")
+        of_first = first.to_tf(**options)
+        made = imported().data.Dataset.from_generator(
+            lambda: itertools.chain.from_iterable(
+                window.to_tf(**options) for window in self.iter_datasets()
+            ),
+            output_signature=of_first.element_spec,
+        )
+        return made.with_options(of_first.options())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
