@@ -80,8 +80,8 @@ def test_to_tf_reads_windows_one_after_the_other():
 
 def test_what_a_pipeline_cannot_do_says_what_to_do():
     pipeline = numbers(4, 2).window(blocks_per_window=1)
-    with pytest.raises(UnsupportedRayFeatureError, match="streaming_split"):
-        pipeline.split(2)
+    with pytest.raises(ValueError, match=r"split\(0\)"):
+        pipeline.split(0)
     with pytest.raises(UnsupportedRayFeatureError, match=r"Use Dataset\.groupby before"):
         pipeline.groupby("id")
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
