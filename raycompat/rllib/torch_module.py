@@ -107,7 +107,8 @@ class TorchRLModule(nn.Module, RLModule):
         nn.Module.__init__(self)
         given = observation_space if isinstance(observation_space, RLModuleConfig) else config
         if given is None:
-            given = RLModuleConfig(observation_space, action_space, model_config, inference_only)
+            options = _as_dict(model_config)
+            given = RLModuleConfig(observation_space, action_space, options, inference_only)
         #: The parameters in one, the form until 2024.
         self.config = given
         RLModule.__init__(
@@ -332,10 +333,14 @@ class ModuleNetwork:
         return module
 
 
+def _as_dict(model_config: Any) -> Any:
+    """Return the options of a model as a dict; a `DefaultModelConfig` is an object."""
+    return model_config if isinstance(model_config, dict | None) else dict(vars(model_config))
+
+
 def made(cls: Any, observation_space: Any, action_space: Any, model_config: Any) -> Any:
     """Return a module of a class, by the constructor that it has."""
-    if not isinstance(model_config, dict | None):  # a DefaultModelConfig
-        model_config = dict(vars(model_config))
+    model_config = _as_dict(model_config)
     names = list(inspect.signature(cls.__init__).parameters)[1:]
     if names[:1] == ["config"]:  # until 2024
         return cls(RLModuleConfig(observation_space, action_space, model_config))

@@ -11,6 +11,7 @@ from raycompat.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 # Not importorskip: importing them takes seconds, in each process that collects tests.
 pytestmark = pytest.mark.skipif(
@@ -259,3 +260,17 @@ def test_the_algorithms_own_network_has_the_methods_of_a_module(tmp_path):
         )
     with pytest.raises(ValueError, match="not in a checkpoint"):
         RLModule.from_checkpoint(tmp_path / "nothing")
+
+
+def test_a_default_module_is_made_of_the_options_as_an_object():
+    import torch
+
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    module = DefaultPPOTorchRLModule(
+        observation_space=gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32),
+        action_space=gymnasium.spaces.Discrete(2),
+        model_config=DefaultModelConfig(fcnet_hiddens=[8]),
+    )
+    outputs = module.forward_train({"obs": torch.zeros((4, 3))})
+    assert outputs["action_dist_inputs"].shape == (4, 2)
