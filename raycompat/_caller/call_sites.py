@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import FrameType
 
 #: Ray's variable, which each process reads when its session begins.
 VARIABLE = "RAY_record_ref_creation_sites"
@@ -30,19 +30,20 @@ def are_recorded() -> bool:
 
 def here(kind: str) -> str:
     """Return where the program is now: ``(kind)  | file:function:line | …``, the innermost first."""
-    places: list[tuple[CodeType, int]] = []
+    places: list[tuple[str, str, int]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(places) < _MANY_FRAMES:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(_RUNS_USERS_CODE):
             break
         if module.partition(".")[0] != _OWN:
-            places.append((frame.f_code, frame.f_lineno))
+            code = frame.f_code
+            places.append((code.co_filename, code.co_name, frame.f_lineno))
         frame = frame.f_back
     return _text(kind, *places) if places else ""
 
 
 @lru_cache(_MANY_TEXTS)
-def _text(kind: str, *places: tuple[CodeType, int]) -> str:
-    named = (f"{code.co_filename}:{code.co_name}:{line}" for code, line in places)
+def _text(kind: str, *places: tuple[str, str, int]) -> str:
+    named = (f"{file}:{function}:{line}" for file, function, line in places)
     return " | ".join((f"({kind}) ", *named))

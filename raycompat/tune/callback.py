@@ -208,8 +208,9 @@ class CallbackList:
         states = enumerate(callback.get_state() for callback in self.callbacks)
         return {number: state for number, state in states if state is not None}
 
-    def set_state(self, state: dict[int, dict[str, Any]]) -> None:
-        """Give the callbacks the states of `get_state`."""
-        for number, each in state.items():
-            if number < len(self.callbacks):
+    def set_state(self, state: dict[int, dict[str, Any]] | list[dict[str, Any] | None]) -> None:
+        """Give the callbacks the states of `get_state`; older experiments have stored a list."""
+        states = dict(enumerate(state)) if isinstance(state, list) else state
+        for number, each in states.items():
+            if number < len(self.callbacks) and each is not None:
                 self.callbacks[number].set_state(each)

@@ -80,7 +80,7 @@ class FunctionSession:
 
     def next_result(self) -> dict[str, Any]:
         """Let the function continue until it reports; raise its error."""
-        if not self._thread.is_alive():
+        if self._thread.ident is None:  # not yet started; it may have ended while a thread reports
             self._thread.start()
         self._may_go_on.release()
         kind, value = self._results.get()
