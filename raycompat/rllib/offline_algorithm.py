@@ -60,7 +60,13 @@ class OfflineAlgorithm(ReplayAlgorithm):
                 f"replay_buffer_config: capacity={capacity}: the recorded steps are {count}. Expected "
                 "this number, or a larger one."
             )
-        self.learners[POLICY_ID].remember(columns)
+        learner = self.learners[POLICY_ID]
+        learner.remember(columns)
+        if not learner.num_remembered:
+            raise ValueError(
+                "After none of the recorded steps the next observation is known: expected the column "
+                "'new_obs', or steps of one episode that follow each other."
+            )
 
     def training_step(self) -> dict[str, Any]:
         """Learn from the recorded steps once, or from some minibatches of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,10 @@ _OBSERVATIONS, _ACTIONS, _REWARDS = ("obs",), ("actions",), ("rewards",)
 _NEXT_OBSERVATIONS = ("new_obs", "next_obs")
 _TERMINATEDS, _TRUNCATEDS = ("terminateds", "dones"), ("truncateds",)
 
+#: Cells of these columns may be packed one by one.
+_PACKED = (*_OBSERVATIONS, *_NEXT_OBSERVATIONS, *_ACTIONS)
+_ENDINGS = (".parquet", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
+
 Batch = Mapping[str, Any]
 
 
@@ -33,12 +38,12 @@ def read_steps(config: Any) -> list[Batch]:
     ----------
     config : AlgorithmConfig
         ``input_`` is a path, a pattern or a list of them: of Parquet files with one row a step, or of
-        files with one JSON object, which is a batch, a line.
+        files with one JSON object, which is a batch or a step, a line.
 
     Raises
     ------
     ValueError
-        When there is no such file, or none has steps.
+        When a path or pattern has no such file, or none has steps.
     UnsupportedRayFeatureError
         When the files have something else than steps.
     """
@@ -56,11 +61,15 @@ def read_steps(config: Any) -> list[Batch]:
     files = [file for path in paths for file in _files(str(path))]
     batches = [batch for file in files for batch in _read(*file)]
     if not batches:
-        raise ValueError(
-            f"input_={config.input_!r}: there are no recorded steps. Expected a path or pattern of "
-            "files that end with .parquet or .json, or a folder with such files."
-        )
+        raise _without_steps(config.input_)
     return batches
+
+
+def _without_steps(path: Any) -> ValueError:
+    return ValueError(
+        f"input_={path!r}: there are no recorded steps. Expected a path or pattern of files that end "
+        f"with {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}, or a folder with such files."
+    )
 
 
 def _files(path: str) -> list[tuple[Any, str]]:
@@ -71,7 +80,10 @@ def _files(path: str) -> list[tuple[Any, str]]:
     files = []
     for each in found:
         files += sorted(system.find(each)) if system.isdir(each) else [each] * system.exists(each)
-    return [(system, each) for each in files if each.endswith((".parquet", ".json", ".jsonl"))]
+    files = [each for each in files if each.endswith(_ENDINGS)]
+    if not files:
+        raise _without_steps(path)
+    return [(system, each) for each in files]
 
 
 def _read(filesystem: Any, path: str) -> Iterator[Batch]:
@@ -86,15 +98,22 @@ def _read(filesystem: Any, path: str) -> Iterator[Batch]:
                 "Recorded steps have one row each",
                 "write them with offline_data(output_write_episodes=False)",
             )
-        yield {name: table.column(name).to_pylist() for name in table.column_names}
+        columns = {name: table.column(name).to_pylist() for name in table.column_names}
+        for name in set(_PACKED) & set(columns):
+            columns[name] = [_unpacked(v) if isinstance(v, str) else v for v in columns[name]]
+        yield columns
         return
-    with filesystem.open(path, "r") as file:
-        for line in file:
-            if line.strip():
-                yield _batch_of_line(json.loads(line), path)
+    with filesystem.open(path, "r", compression="infer") as file:
+        lines = (_columns_of_line(json.loads(line), path) for line in file if line.strip())
+        for (is_step, _), group in itertools.groupby(lines, lambda e: (e[0], sorted(e[1]))):
+            batches = [batch for _, batch in group]
+            if is_step:  # the lines follow each other in time, as the rows of a batch do
+                batches = [{name: [b[name] for b in batches] for name in batches[0]}]
+            yield from batches
 
 
-def _batch_of_line(found: dict[str, Any], path: str) -> Batch:
+def _columns_of_line(found: dict[str, Any], path: str) -> tuple[bool, Batch]:
+    """Return whether a line has one step, and its columns, or the values of the step."""
     if found.pop("type", "SampleBatch") == "MultiAgentBatch":
         policies = found["policy_batches"]
         if len(policies) != 1:
@@ -104,13 +123,15 @@ def _batch_of_line(found: dict[str, Any], path: str) -> Batch:
                 "write the steps of each policy into files of their own",
             )
         (found,) = policies.values()
-    if not all(np.ndim(value) or isinstance(value, str) for value in found.values()):
-        found = {name: [value] for name, value in found.items()}  # one step a line
-    return {n: _unpacked(v) if isinstance(v, str) else v for n, v in found.items()}
+    is_step = not all(np.ndim(value) or isinstance(value, str) for value in found.values())
+    packed = _PACKED if is_step else tuple(found)
+    return is_step, {
+        n: _unpacked(v) if isinstance(v, str) and n in packed else v for n, v in found.items()
+    }
 
 
 def _unpacked(text: str) -> Any:
-    """Return a column that Ray has compressed.
+    """Return a column, or a cell of one, that Ray has compressed.
 
     Raises
     ------
@@ -157,19 +178,31 @@ def columns_of(batches: Iterable[Batch], acting: ActingPolicy, is_normalized: bo
     is_normalized : bool
         Whether numbers of bounded boxes are between -1 and 1 already.
 
+    Returns
+    -------
+    dict of array
+        ``has_next`` says after which steps the observation is known, or not needed.
+
     Raises
     ------
     ValueError
-        When a column is missing.
+        When a column is missing, or observations are not of the space.
     """
     parts = [batch for batch in batches if len(_column(batch, _OBSERVATIONS))]
     raw = [each for batch in parts for each in _column(batch, _OBSERVATIONS)]
     terminateds = _joined(parts, _TERMINATEDS, bool)
     ends = _ends_of(parts, terminateds)
-    observations = acting.observe(raw)
+    observations = _observed(raw, acting)
+    is_next_known = _has(parts, _NEXT_OBSERVATIONS)
+    if is_next_known:
+        later = [each for batch in parts for each in _column(batch, _NEXT_OBSERVATIONS)]
+        following = _observed(later, acting, update=False)
+    else:
+        following = np.concatenate([observations[1:], observations[-1:]])
     return {
         "observations": observations[:, None],
-        "next_observations": _next_of(parts, observations, acting)[:, None],
+        "next_observations": following[:, None],
+        "has_next": (is_next_known | terminateds | ~ends)[:, None],
         "actions": acting.decode.learned(
             [each for batch in parts for each in _column(batch, _ACTIONS)], is_normalized
         )[:, None],
@@ -212,10 +245,13 @@ def _ends_of(parts: list[Batch], terminateds: NDArray[Any]) -> NDArray[Any]:
     return ends
 
 
-def _next_of(parts: list[Batch], observations: NDArray[Any], acting: ActingPolicy) -> NDArray[Any]:
-    """Return the observations after the steps; where they are unknown, those of the next rows."""
-    if _has(parts, _NEXT_OBSERVATIONS):
-        raw = [each for batch in parts for each in _column(batch, _NEXT_OBSERVATIONS)]
-        found: NDArray[Any] = acting.observe(raw, update=False)
-        return found
-    return np.concatenate([observations[1:], observations[-1:]])
+def _observed(raw: list[Any], acting: ActingPolicy, update: bool = True) -> NDArray[Any]:
+    try:
+        found: NDArray[Any] = acting.observe(raw, update=update)
+    except ValueError as error:
+        raise ValueError(
+            f"The recorded observations are not of the space {acting.encode.space!r}: "
+            f"{error.__cause__ or error}. Expected the space that the records have, in "
+            "environment(observation_space=...)."
+        ) from error
+    return found

@@ -111,7 +111,10 @@ class ReplayLearner(KerasLearner):
             "discounts": discounts,
             "next_observations": columns["next_observations"][last, places],
         }
-        self._buffer.add({name: each[columns["valid"]] for name, each in named.items()})
+        kept = columns["valid"]
+        if "has_next" in columns:  # of recorded steps
+            kept = kept & columns["has_next"][last, places]
+        self._buffer.add({name: each[kept] for name, each in named.items()})
         return int(columns["valid"].size)
 
     def learn(self, num_played: int, num_steps: int) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from raycompat.rllib.torch_distributions import class_for
 
 #: The names of columns that modules give and see.
 OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embeddings"
+LOG_PROBABILITIES = "action_logp"
 
 
 @dataclass
@@ -379,7 +380,7 @@ class ModulePolicy:
             forward = module.forward_exploration if explore else module.forward_inference
             found = forward(self._batch(observations))
         if INPUTS not in found:
-            actions = self._decode.learned(list(np.asarray(found[ACTIONS])))
+            actions = self._decode.learned(list(np.asarray(found[ACTIONS])), is_normalized=True)
             return actions, {}
         parameters = found[INPUTS].numpy()
         distribution = distribution_of(self._layout, parameters)
@@ -387,10 +388,11 @@ class ModulePolicy:
             actions = self._decode.learned(list(found[ACTIONS].numpy()), is_normalized=True)
         else:
             actions = distribution.sample(rng) if explore else distribution.mode()
-        extras = {
-            "parameters": parameters,
-            "log_probabilities": distribution.log_probability(actions),
-        }
+        if ACTIONS in found and LOG_PROBABILITIES in found:
+            logs = found[LOG_PROBABILITIES].numpy()
+        else:
+            logs = distribution.log_probability(actions)
+        extras = {"parameters": parameters, "log_probabilities": logs}
         if self._has_critic:
             values = self.values(observations)
             assert values is not None, "it has a critic"

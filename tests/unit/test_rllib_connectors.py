@@ -159,3 +159,32 @@ def test_filters_of_users_and_limits():
     assert isinstance(make_filter(Filter, (1,)), Filter)
     cut = Filter((1,), clip=0.5)
     assert cut(np.array([[0.0], [100.0]])).tolist() == [[-0.5], [0.5]]
+
+
+def test_observations_of_other_dtypes_are_flattened_by_their_shape():
+    flatten = FlattenObservations(multi_agent=True)
+    for shape in ((2,), (3,)):
+        flatten.recompute_output_observation_space(spaces.Box(-1, 1, shape, np.float32), None)
+    assert flatten.observe(np.array([0.1, 0.2, 0.3]), None).shape == (3,)
+    with pytest.raises(ValueError, match="none of the agents' spaces"):
+        flatten.observe(np.zeros(4), None)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_actions_of_modules_are_stretched_in_one_way(more):
+    torch = pytest.importorskip("torch")
+    from raycompat.rllib.spaces import ActionDecoder
+    from raycompat.rllib.torch_module import ModuleNetwork, ModulePolicy, TorchRLModule
+
+    class Module(TorchRLModule):
+        def _forward(self, batch, **kwargs):
+            found = {"actions": torch.full((1, 1), 0.5)}
+            drawn = {"action_dist_inputs": torch.zeros(1, 2), "action_logp": torch.full((1,), -7.0)}
+            return {**found, **drawn} if more else found
+
+    box = spaces.Box(-2, 2, (1,), np.float32)
+    decode = ActionDecoder(box)
+    policy = ModulePolicy(ModuleNetwork(Module, box, box, {}), decode.layout)
+    actions, extras = policy.act(np.zeros((1, 1), np.float32), np.random.default_rng(0), True)
+    assert decode(actions)[0].tolist() == [1.0]
+    assert not more or extras["log_probabilities"].tolist() == [-7.0]

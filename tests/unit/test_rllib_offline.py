@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import pickle
+import sys
+import zlib
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -12,7 +18,9 @@ import pytest
 import raycompat as ray
 from raycompat._surface import modules
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.acting import ActingPolicy, PolicyPlan
 from raycompat.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
+from raycompat.rllib.recorded_steps import columns_of, read_steps
 from raycompat.rllib.utils.error import EnvError
 
 # Not importorskip: importing Keras takes seconds, in each process that collects tests.
@@ -150,3 +158,70 @@ def test_wrong_inputs_say_what_was_expected(tmp_path):
         config(BCConfig, path).build_algo()
     with pytest.raises(ValueError, match="beta"):
         config(BCConfig, path).training(beta=1.0).build_algo()
+
+
+def columns(path):
+    def policy(network, layout):
+        return None
+
+    acting = ActingPolicy(PolicyPlan(policy, None, SHOWN, CHOICES))
+    return columns_of(read_steps(config(BCConfig, path)), acting, False)
+
+
+def step(number, **more):
+    row = {"obs": [number / 10, 0.0], "actions": 1, "rewards": 1.0, "terminateds": False}
+    return {**row, "truncateds": False, **more}
+
+
+def test_values_do_not_cross_the_end_of_an_episode(tmp_path):
+    steps = [step(i, eps_id=1 + i // 2, truncateds=bool(i % 2)) for i in range(4)]
+    found = columns(write_json(tmp_path / "a", steps))
+    assert found["has_next"][:, 0].tolist() == [True, False, True, False]
+    assert found["valid"].all()
+    known = [{**each, "new_obs": [0.5, 0.0]} for each in steps]
+    assert columns(write_json(tmp_path / "b", known))["has_next"].all()
+    algorithm = config(CQLConfig, str(tmp_path / "a")).build_algo()
+    assert algorithm.learners["default_policy"].num_remembered == 2
+    with pytest.raises(ValueError, match="new_obs"):
+        config(CQLConfig, write_json(tmp_path / "c", steps[1:2])).build_algo()
+
+
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_lines_of_one_step_are_one_episode(ending, tmp_path):
+    file = tmp_path / f"a{ending}"
+    with gzip.open(file, "wt") if ending.endswith("gz") else file.open("w") as lines:
+        for i in range(4):
+            lines.write(json.dumps(step(i, terminateds=i == 3)) + "\n")
+    found = columns(str(file))
+    assert (found["terminateds"] | found["truncateds"])[:, 0].tolist() == [False] * 3 + [True]
+    assert found["has_next"].all()
+
+
+def test_cells_of_parquet_are_unpacked(tmp_path, monkeypatch):
+    frame = SimpleNamespace(decompress=zlib.decompress)  # the package lz4 need not be installed
+    monkeypatch.setitem(sys.modules, "lz4", SimpleNamespace(frame=frame))
+    monkeypatch.setitem(sys.modules, "lz4.frame", frame)
+
+    def packed(value):
+        return base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
+
+    steps = [step(i, obs=packed(np.array([i / 10, 0.0], np.float32))) for i in range(3)]
+    found = columns(write_parquet(tmp_path / "steps", steps))
+    assert found["observations"][:, 0, 0].tolist() == pytest.approx([0.0, 0.1, 0.2])
+    wrong = [step(1, obs=packed(np.zeros(3, np.float32)))]
+    with pytest.raises(ValueError, match="recorded observations") as raised:
+        columns(write_parquet(tmp_path / "wrong", wrong))
+    assert "reset()" not in str(raised.value)
+
+
+def test_each_path_has_steps(tmp_path):
+    path = write_json(tmp_path / "steps", rows())
+    with pytest.raises(ValueError, match="misspelled"):
+        read_steps(config(BCConfig, [path, path + "/misspelled.json"]))
+
+
+def test_evaluations_do_not_read_steps(tmp_path):
+    path = write_json(tmp_path / "steps", rows())
+    algorithm = config(BCConfig, path).evaluation(evaluation_config={"input_": path}).build_algo()
+    with pytest.raises(UnsupportedRayFeatureError, match="'input_' out of evaluation_config"):
+        algorithm.evaluate()

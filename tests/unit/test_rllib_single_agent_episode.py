@@ -72,3 +72,13 @@ def test_a_part_follows_the_one_before_it():
         first.concat_episode(second)
     with pytest.raises(ValueError, match="2 observations"):
         SingleAgentEpisode(observations=[0, 1])
+
+
+def test_values_outside_of_the_buffer_are_not_set():
+    whole = episode()
+    for indices, data in ((-4, 9), (3, 9), ([-4, 0], [9, 9])):
+        with pytest.raises(IndexError, match="outside of the 3 values"):
+            whole.set_rewards(new_data=data, at_indices=indices)
+    assert whole.get_rewards() == [0.5, 1.0, 2.0]
+    whole.set_rewards(new_data=9.0, at_indices=-3)
+    assert whole.get_rewards() == [9.0, 1.0, 2.0]

@@ -24,6 +24,7 @@ from raycompat._old_forms.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
@@ -585,6 +586,12 @@ class Algorithm(Trainable):
 
     def _make_evaluation_group(self, changes: dict[str, Any]) -> RunnerGroup:
         changes = with_new_names(changes)
+        if changes.get("input_") not in (None, "sampler"):
+            raise UnsupportedRayFeatureError(
+                f"evaluation_config={{'input_': {changes['input_']!r}}}",
+                "An evaluation plays in an environment, and does not read recorded steps",
+                "leave 'input_' out of evaluation_config, or set it to 'sampler'",
+            )
         same = {k for k, v in changes.items() if k != "explore" and self.config.get(k) == v}
         unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_"})
         if unknown:

@@ -8,6 +8,7 @@ around environments, see `connected`. What they remember lasts for an episode; t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -138,9 +139,37 @@ class FlattenObservations(ConnectorV2):
         if self._removed:
             kept = {name: v for name, v in observation.items() if name not in self._removed}
             observation = kept
-        known = self._spaces
-        space = known[0] if len(known) == 1 else next(s for s in known if s.contains(observation))
+        space = self._spaces[0] if len(self._spaces) == 1 else self._space_of(observation)
         return np.asarray(gymnasium.spaces.flatten(space, observation), np.float32)
+
+    def _space_of(self, observation: Any) -> Any:
+        exact = [each for each in self._spaces if each.contains(observation)]
+        for space in exact or [each for each in self._spaces if _has_shape(each, observation)]:
+            return space
+        raise ValueError(
+            f"FlattenObservations: the observation {observation!r} is of none of the agents' spaces "
+            f"{self._spaces}. Let reset() and step() return observations of observation_spaces."
+        )
+
+
+def _has_shape(space: Any, observation: Any) -> bool:
+    """Return whether an observation has the parts and shapes of a space, of any dtype and limits."""
+    spaces = gymnasium.spaces
+    if isinstance(space, spaces.Dict):
+        return (
+            isinstance(observation, Mapping)
+            and set(space) == set(observation)
+            and all(_has_shape(part, observation[name]) for name, part in space.items())
+        )
+    if isinstance(space, spaces.Tuple):
+        return (
+            isinstance(observation, tuple)
+            and len(space) == len(observation)
+            and all(map(_has_shape, space, observation))
+        )
+    if isinstance(space, spaces.Box):
+        return bool(np.shape(observation) == space.shape)
+    return bool(space.contains(observation))
 
 
 class MeanStdFilter(ConnectorV2):

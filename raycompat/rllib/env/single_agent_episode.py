@@ -118,13 +118,16 @@ class LookbackBuffer:
             value = self.values[place]
             return _one_hot(self.space, value) if one_hot else value
         if fill is None:
-            raise IndexError(
-                f"Index {place - self.lookback} is outside of the {len(self)} values and the lookback "
-                f"of {self.lookback}: expected one of them, or fill."
-            )
+            raise IndexError(f"{self._outside(place)}, or fill.")
         if self.space is None and self.values:
             return _filled_like(self.values[0], fill)
         return _filled(self.space, fill, one_hot)
+
+    def _outside(self, place: int) -> str:
+        return (
+            f"Index {place - self.lookback} is outside of the {len(self)} values and the lookback "
+            f"of {self.lookback}: expected one of them"
+        )
 
     def set(self, new_data: Any, indices: Indices = None, is_lookback: bool = False) -> None:
         """Replace a value, or several.
@@ -142,11 +145,15 @@ class LookbackBuffer:
         ------
         ValueError
             When their numbers differ.
+        IndexError
+            When there is no value at an index.
         """
         if isinstance(indices, int | np.integer):
-            self.values[self._place(int(indices), is_lookback)] = new_data
-            return
+            indices, new_data = [int(indices)], [new_data]
         places = self.places(indices, is_lookback, False)
+        for place in places:
+            if not 0 <= place < len(self.values):
+                raise IndexError(self._outside(place) + ".")
         rows = _rows(new_data)
         if len(rows) != len(places):
             raise ValueError(f"{len(rows)} values for {len(places)} steps: expected equal numbers.")
