@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raycompat.tune.callback import Callback, CallbackList
 from raycompat.tune.config import ResumeConfig
 from raycompat.tune.execution.ledger import Ledger
 from raycompat.tune.execution.placement_groups import (
@@ -200,3 +201,30 @@ def test_errors_of_a_function_are_raised(session):
 
     with pytest.raises(KeyError):
         session(train).next_result()
+
+
+def test_a_function_may_end_while_a_thread_of_it_reports():
+    def train():
+        helper = threading.Thread(target=lambda: report({"score": 1}), daemon=True)
+        helper.start()
+        while trial._results.empty():  # the report has arrived, and waits
+            helper.join(0.001)
+
+    trial = FunctionSession(train, None)
+    assert trial.next_result()["score"] == 1
+    trial._thread.join()
+    assert "score" not in trial.next_result()
+
+
+@pytest.mark.parametrize("stored", [[None, {"seen": 3}], {1: {"seen": 3}}])
+def test_callbacks_take_their_states_as_a_list_and_by_position(stored):
+    class Counts(Callback):
+        state = None
+
+        def set_state(self, state):
+            self.state = state
+
+    first, second = Counts(), Counts()
+    CallbackList([first, second]).set_state(stored)
+    assert first.state is None
+    assert second.state == {"seen": 3}
