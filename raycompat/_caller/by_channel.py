@@ -198,6 +198,7 @@ class Channel(DirectSender):
                 self._fail(call, failures.cancelled(call.key))
                 self._advance()
                 return
+        self.flush()  # a cancellation that overtakes its call takes effect when others have ended
         self._session.send(CancelDirect(self.key, call.key, force=False, recursive=recursive))
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:

@@ -308,6 +308,7 @@ class LeasePool(DirectSender):
                     self._waiting.withdraw(call)
                 self._fail(call, failures.cancelled(call.key))
                 return
+        lease.flush()
         self._session.send(CancelDirect(lease.key, call.key, force, recursive))
 
     def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:

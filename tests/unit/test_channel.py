@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.calls import Call
 from raycompat._messages import direct
+from raycompat._messages.calls import CancelDirect
 
 NUM_CALLS = 1000
 
@@ -76,3 +77,14 @@ def test_the_failure_of_an_earlier_try_uses_no_retry():
     assert (call.retries, call.attempt) == (4, first + 1)
     fails(first + 1)
     assert (call.retries, call.attempt) == (3, first + 2)
+
+
+def test_gathered_calls_are_written_before_a_cancellation_leaves():
+    channel, left = make_channel(), []
+    channel._connection.flush = lambda: left.append("calls")
+    channel._session.send = lambda message: left.append(type(message))
+    submit(channel, "first", waits=False)
+    second = submit(channel, "second", waits=False)
+    left.clear()
+    channel.cancel(second, force=False, recursive=False)
+    assert left == ["calls", CancelDirect]
