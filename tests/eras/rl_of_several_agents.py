@@ -65,7 +65,7 @@ class TakeOne(Policy):
 
 class TakeTwo(RLModule):
     def _forward_inference(self, batch, **kwargs):
-        return {"actions": np.ones(len(batch["obs"]["_prev_n_rewards"]), np.int64)}
+        return {"actions": np.ones(len(batch["obs"]), np.int64)}  # as vectors
 
     _forward_exploration = _forward_inference
 

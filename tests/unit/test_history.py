@@ -67,10 +67,11 @@ def test_failed_attempts_are_counted_by_task_as_long_as_they_are_known(monkeypat
     for task, why in ((first, failure), (first, failure), (first, None)):
         table.add_one(f"f-{task}", 1.0, 2.0, **about(failure=why))
     assert (table.num_failures(first), table.num_failures(second)) == (2, 0)
-    assert table.finished_among([first, second]) == {first}
+    assert table.finished_among([first, second], since=0.0) == {first}
     table.add_one(f"f-{second}", 1.0, 2.0, **about(failure=failure))
     assert (table.num_failures(first), table.num_failures(second)) == (1, 1)
-    assert table.finished_among([second]) == table.finished_among([]) == set()
+    assert table.finished_among([second], since=0.0) == set()
+    assert table.finished_among([], since=0.0) == set()
 
 
 def test_failures_are_counted_apart():
