@@ -68,7 +68,7 @@ class Function:
     num_done: int = 0
     num_failed: int = 0
     #: The type and the text of the last error; empty if no call has failed. That a program has
-    #: cancelled a call or ended an actor is no error here if there is another one.
+    #: cancelled a call or ended an actor counts as an error here only if there is no other one.
     last_error: str = ""
     #: The end of the traceback of the last error that had one.
     last_traceback: str = ""

@@ -235,7 +235,7 @@ class DatasetPipeline:
 
 
 class _Again:
-    """What iterates over the result of a function, each time anew."""
+    """Iterates over the result of a function, which it calls again for each iteration."""
 
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
         self._make = make
