@@ -204,14 +204,15 @@ def test_errors_of_a_function_are_raised(session):
 
 
 def test_a_function_may_end_while_a_thread_of_it_reports():
+    taken = threading.Event()
+
     def train():
-        helper = threading.Thread(target=lambda: report({"score": 1}), daemon=True)
-        helper.start()
-        while trial._results.empty():  # the report has arrived, and waits
-            helper.join(0.001)
+        threading.Thread(target=lambda: report({"score": 1}), daemon=True).start()
+        taken.wait()
 
     trial = FunctionSession(train, None)
     assert trial.next_result()["score"] == 1
+    taken.set()
     trial._thread.join()
     assert "score" not in trial.next_result()
 
