@@ -375,22 +375,57 @@ class Expr:
 
     @property
     def str(self) -> Texts:
-        """Functions of text."""
+        """Functions of text.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> names = ray.data.from_items([{"name": "  Ada "}])
+        >>> names.with_column("name", col("name").str.strip().str.upper()).take_all()
+        [{'name': 'ADA'}]
+        """
         return Texts(self)
 
     @property
     def dt(self) -> Times:
-        """Functions of times and dates."""
+        """Functions of times and dates.
+
+        Examples
+        --------
+        >>> import datetime
+        >>> from raycompat.data.expressions import col
+        >>> days = ray.data.from_items([{"day": datetime.datetime(2024, 5, 17)}])
+        >>> days.with_column("month", col("day").dt.month()).select_columns("month").take_all()
+        [{'month': 5}]
+        """
         return Times(self)
 
     @property
     def list(self) -> Lists:
-        """Functions of lists, and their parts."""
+        """Functions of lists, and their parts.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> words = ray.data.from_items([{"words": ["a", "b"]}])
+        >>> words.with_column("count", col("words").list.len()).with_column(
+        ...     "first", col("words").list[0]
+        ... ).select_columns(["count", "first"]).take_all()
+        [{'count': 2, 'first': 'a'}]
+        """
         return Lists(self)
 
     @property
     def struct(self) -> Structs:
-        """Fields of structs."""
+        """Fields of structs.
+
+        Examples
+        --------
+        >>> from raycompat.data.expressions import col
+        >>> people = ray.data.from_items([{"person": {"name": "Ada", "age": 36}}])
+        >>> people.with_column("age", col("person").struct["age"]).select_columns("age").take_all()
+        [{'age': 36}]
+        """
         return Structs(self)
 
     @property

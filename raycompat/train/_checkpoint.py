@@ -53,7 +53,15 @@ class Checkpoint(OldForms):
 
     @property
     def filesystem(self) -> Any:
-        """The pyarrow file system that `path` is on."""
+        """The pyarrow file system that `path` is on.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> Checkpoint(tempfile.mkdtemp()).filesystem.type_name
+        'local'
+        """
         return _storage.as_pyarrow(self._filesystem)
 
     @property

@@ -119,6 +119,12 @@ class PreemptionInfo:
     >>> from raycompat.train import PreemptionInfo
     >>> PreemptionInfo(None, {"a node": [0, 1]}).preempted_ranks
     [0, 1]
+    >>> info = PreemptionInfo(1_700_000_000_000, {"node b": [2], "node a": [0, 1]})
+    >>> info.preempted_node_ids, info.preempted_node_to_ranks["node a"]
+    (['node a', 'node b'], [0, 1])
+    >>> import datetime
+    >>> datetime.datetime.fromtimestamp(info.deadline_ms / 1000, datetime.UTC).isoformat()
+    '2023-11-14T22:13:20+00:00'
 
     Notes
     -----

@@ -64,7 +64,18 @@ class TrialResult:
 
     @property
     def filesystem(self) -> Any:
-        """The pyarrow file system of `path`."""
+        """The pyarrow file system of `path`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import train
+        >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
+        >>> config = train.RunConfig(storage_path=tempfile.mkdtemp())
+        >>> result = DataParallelTrainer(lambda: None, run_config=config).fit()
+        >>> result.filesystem.type_name, result.path.startswith(config.storage_path)
+        ('local', True)
+        """
         return _storage.as_pyarrow(self._storage_filesystem or _storage.resolve("/")[0])
 
     def _shown(self) -> dict[str, Any]:

@@ -115,17 +115,39 @@ class ScalingConfig(ShownAsTable):
 
     @property
     def num_cpus_per_worker(self) -> float:
-        """CPUs of each worker."""
+        """CPUs of each worker.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=2).num_cpus_per_worker
+        1
+        """
         return self._resources_per_worker_not_none.get("CPU", 0)
 
     @property
     def num_gpus_per_worker(self) -> float:
-        """GPUs of each worker."""
+        """GPUs of each worker.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=2, use_gpu=True).num_gpus_per_worker
+        1
+        """
         return self._resources_per_worker_not_none.get("GPU", 0)
 
     @property
     def additional_resources_per_worker(self) -> dict[str, float]:
-        """Resources of each worker other than CPUs and GPUs, by name."""
+        """Resources of each worker other than CPUs and GPUs, by name.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> needs = {"CPU": 2, "licence": 1}
+        >>> train.ScalingConfig(resources_per_worker=needs).additional_resources_per_worker
+        {'licence': 1}
+        """
         needs = self._resources_per_worker_not_none
         return {name: amount for name, amount in needs.items() if name not in ("CPU", "GPU")}
 

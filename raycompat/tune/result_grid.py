@@ -33,6 +33,8 @@ class Result(TrialResult):
     ({'x': 5}, 4, None)
     >>> tune.Result.from_path(result.path).metrics["cost"]
     4
+    >>> result.metrics_dataframe["cost"].tolist()
+    [4]
 
     Notes
     -----
@@ -127,6 +129,8 @@ class ResultGrid:
     [0.5, 0.25]
     >>> type(results.errors[0]).__name__
     'RayTaskError(ZeroDivisionError)'
+    >>> results[1].path.startswith(results.experiment_path), results.filesystem.type_name
+    (True, 'local')
 
     Notes
     -----

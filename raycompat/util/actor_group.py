@@ -206,5 +206,19 @@ class ActorGroup:
 
     @property
     def actor_metadata(self) -> list[Any]:
-        """The results of each actor's ``get_actor_metadata``; None for actors without it."""
+        """The results of each actor's ``get_actor_metadata``; None for actors without it.
+
+        Examples
+        --------
+        >>> from raycompat.util.actor_group import ActorGroup
+        >>> class Reader:
+        ...     def __init__(self, files):
+        ...         self.files = files
+        ...     def get_actor_metadata(self):
+        ...         return {"files": len(self.files)}
+        >>> group = ActorGroup(Reader, num_actors=2, init_args=(["a.csv", "b.csv"],))
+        >>> group.actor_metadata
+        [{'files': 2}, {'files': 2}]
+        >>> group.shutdown()
+        """
         return [member.metadata for member in self.actors]

@@ -194,7 +194,14 @@ class PathPartitionParser:
 
     @property
     def scheme(self) -> Partitioning:
-        """The style of the names."""
+        """The style of the names.
+
+        Examples
+        --------
+        >>> from raycompat.data.datasource import PathPartitionParser
+        >>> PathPartitionParser.of("hive").scheme.style == "hive"
+        True
+        """
         return self._partitioning
 
     def __call__(self, path: str) -> dict[str, Any]:

@@ -80,6 +80,14 @@ class ExperimentAnalysis(OldForms):
     >>> analysis.get_best_config(metric="loss", mode="max")
     {'x': 6}
     >>> best = analysis.get_best_trial()
+    >>> best is analysis.best_trial, analysis.best_checkpoint is None
+    (True, True)
+    >>> analysis.best_dataframe["loss"].tolist(), analysis.best_result_df["loss"].tolist()
+    ([3.0, 1.5, 1.0], [1.0])
+    >>> sorted(result["loss"] for result in analysis.results.values())
+    [1.0, 2.0]
+    >>> sorted(analysis.results_df["loss"])
+    [1.0, 2.0]
     >>> analysis.trial_dataframes[best.trial_id]["loss"].tolist()
     [3.0, 1.5, 1.0]
     >>> analysis.get_best_checkpoint(best), analysis.get_last_checkpoint(best)
@@ -99,6 +107,8 @@ class ExperimentAnalysis(OldForms):
     >>> analysis.runner_data() == analysis.stats()
     True
     >>> analysis.get_best_logdir() == best.path
+    True
+    >>> analysis.best_logdir == best.path
     True
     >>> analysis.get_trial_checkpoints_paths(best)
     []

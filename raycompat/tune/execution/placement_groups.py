@@ -33,6 +33,13 @@ class PlacementGroupFactory:
     >>> factory = tune.PlacementGroupFactory([{"CPU": 1}] + [{"CPU": 2}] * 2)
     >>> factory.required_resources
     {'CPU': 5.0}
+    >>> factory.head_cpus, factory.strategy
+    (1.0, 'PACK')
+
+    A trial that only starts processes needs nothing itself:
+
+    >>> tune.PlacementGroupFactory([{}, {"CPU": 2}]).head_bundle_is_empty
+    True
 
     Notes
     -----

@@ -106,6 +106,10 @@ class Experiment:
     >>> (trial,) = tune.run_experiments(experiment, verbose=0)
     >>> trial.last_result["cost"]
     4
+    >>> experiment.path == experiment.local_path == f"{folder}/parabola"
+    True
+    >>> experiment.public_spec["config"], experiment.public_spec_without_config["num_samples"]
+    ({'x': 5}, 1)
 
     Notes
     -----

@@ -48,6 +48,8 @@ class Repeater(Searcher):
     >>> searcher = Repeater(Fixed(metric="loss", mode="min"), repeat=2)
     >>> searcher.suggest("first"), searcher.suggest("second")
     ({'lr': 0.1, '__trial_index__': 0}, {'lr': 0.1, '__trial_index__': 1})
+    >>> searcher.metric, searcher.mode  # those of the searcher within
+    ('loss', 'min')
     >>> searcher.on_trial_complete("first", {"loss": 1.0})
     >>> searcher.on_trial_complete("second", {"loss": 2.0})
     mean of both: 1.5

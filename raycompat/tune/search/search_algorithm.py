@@ -33,6 +33,8 @@ class SearchAlgorithm:
     >>> search.set_search_properties("cost", "min", config={})
     True
     >>> search.add_configurations([experiment()])
+    >>> search.total_samples
+    3
     >>> first, second = search.next_trial(), search.next_trial()
     >>> first.config, second.config
     ({'x': 1}, {'x': 2})

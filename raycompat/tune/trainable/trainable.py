@@ -79,6 +79,8 @@ class Trainable:
     (3, 3, 'default')
     >>> countdown.trial_resources is None  # as outside of a trial
     True
+    >>> countdown.config, countdown.trial_name, countdown.logdir != ""
+    ({'start': 3}, 'default', True)
     >>> countdown.stop()
 
     `log_result` looks at each result, `resource_help` explains a request that cannot be met, and
