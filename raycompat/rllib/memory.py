@@ -214,6 +214,14 @@ def learned_steps(columns: _Columns, names: Sequence[str], memory: Memory | None
     return {name: columns[name][columns["valid"]] for name in names}
 
 
+def learned_batch(
+    samples: Sequence[_Columns], names: Sequence[str], memory: Memory | None
+) -> _Columns:
+    """Return the valid steps of several samples in one, see `learned_steps`."""
+    parts = [learned_steps(each, names, memory) for each in samples]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def outputs_for(network: Any, batch: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a network's outputs for `learned_steps`, and these, both with a row for each step."""
     import tensorflow as tf

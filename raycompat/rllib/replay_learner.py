@@ -202,8 +202,9 @@ class ReplayAlgorithm(Algorithm):
         Has no effect.
     """
 
-    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
-        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
+    def runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+        """Return what runners play by; their samples have the next observations."""
+        return replace(super().runner_spec(num_runners, num_envs), keeps_next_observations=True)
 
     def training_step(self) -> dict[str, Any]:
         """Play some steps, and let each policy learn from the minibatches that are due."""

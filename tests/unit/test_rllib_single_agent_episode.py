@@ -45,8 +45,8 @@ def test_steps_of_nested_actions_become_arrays():
     found = made.get_actions(
         slice(-1, 1), neg_index_as_lookback=True, fill=0.0, one_hot_discrete=True
     )
-    assert found["a"].tolist() == [[0, 0, 0], [0, 0, 1]]
-    assert found["b"].tolist() == [[0] * 5, [0, 1, 0, 0, 1]]
+    assert [each["a"].tolist() for each in found] == [[0, 0, 0], [0, 0, 1]]
+    assert [each["b"].tolist() for each in found] == [[0] * 5, [0, 1, 0, 0, 1]]
     assert (made.is_done, made.t, made.get_infos(0)) == (True, 1, {"begun": True})
     with pytest.raises(ValueError, match="has ended"):
         made.add_env_step(np.ones(2), {}, 1.0)
@@ -82,3 +82,37 @@ def test_values_outside_of_the_buffer_are_not_set():
     assert whole.get_rewards() == [0.5, 1.0, 2.0]
     whole.set_rewards(new_data=9.0, at_indices=-3)
     assert whole.get_rewards() == [9.0, 1.0, 2.0]
+
+
+def test_a_slice_that_counts_from_the_end_reaches_into_the_lookback():
+    whole = episode(len_lookback_buffer=2)
+    assert whole.get_rewards(slice(-20, 1)) == [0.5, 1.0, 2.0]
+    assert whole.get_observations(slice(-1, -3, -1)) == [3, 2]
+    assert whole.get_observations(slice(-1, -3, -1), neg_index_as_lookback=True) == [1, 0]
+
+
+@pytest.mark.parametrize("has_spaces", [True, False])
+def test_no_values_are_an_array_without_rows_and_lists_stay_lists(has_spaces):
+    seen = [{"a": i, "b": np.full(2, i, np.float32)} for i in range(4)]
+    whole = SingleAgentEpisode(
+        observations=seen,
+        observation_space=spaces.Dict({"a": spaces.Discrete(4), "b": spaces.Box(0, 9, (2,))})
+        if has_spaces
+        else None,
+        actions=[0, 1, 2],
+        rewards=[0.0, 1.0, 2.0],
+        infos=[{"i": i} for i in range(4)],
+        len_lookback_buffer=0,
+    )
+    assert whole.get_infos(9, fill=0.0) == 0.0
+    assert whole.get_observations(slice(1, 1)) == []
+    if has_spaces:
+        found = whole.get_observations([0, 1], one_hot_discrete=True)
+        assert isinstance(found, list)
+        assert found[1]["a"].tolist() == [0, 1, 0, 0]
+    else:
+        assert whole.get_observations(9, fill=0.0) == 0.0
+    whole.to_numpy()
+    none = whole.get_observations(slice(1, 1))
+    assert {name: each.shape for name, each in none.items()} == {"a": (0,), "b": (0, 2)}
+    assert whole.get_rewards([]).shape == (0,)

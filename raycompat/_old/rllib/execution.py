@@ -525,8 +525,8 @@ class Planned(Agent):
             (scheduled(each, self.num_steps) for each in asked if each is not None), default=0.0
         )
 
-    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
-        return replace(super()._runner_spec(num_runners, num_envs), keeps_next_observations=True)
+    def runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+        return replace(super().runner_spec(num_runners, num_envs), keeps_next_observations=True)
 
 
 __all__ = [

@@ -39,7 +39,7 @@ from raycompat.rllib.algorithms.ppo import (
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import check_finite
-from raycompat.rllib.memory import learned_steps, outputs_for, sequences_of
+from raycompat.rllib.memory import learned_batch, outputs_for, sequences_of
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import with_targets
@@ -379,12 +379,9 @@ class _WithFunctions(KerasLearner):
 
     def _batch_of(self: Any, parts: list[Columns]) -> Columns:
         """Return the valid steps of samples in one, with what ``postprocess_fn`` makes of them."""
-        memory, found = self.network.memory, []
-        for columns in parts:
-            named = self._postprocessed(columns)
-            names = [name for name in named if name != "valid"]
-            found.append(learned_steps(named, names, memory))
-        batch = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        found = [self._postprocessed(columns) for columns in parts]
+        names = [name for name in found[0] if name != "valid"]
+        batch = learned_batch(found, names, self.network.memory)
         if isinstance(self, PPOLearner) and "advantages" in batch:
             batch["advantages"] = normalized_advantages(batch["advantages"], batch.get("mask"))
         return batch

@@ -27,13 +27,14 @@ from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import Columns, Runner, RunnerState, Sample
 from raycompat.rllib.learner import check_finite, compiled_for_any_rows
-from raycompat.rllib.memory import Memory, learned_steps, outputs_for
+from raycompat.rllib.memory import learned_batch, outputs_for
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import with_targets
 from raycompat.rllib.schedules import scheduled
 
-_LEARNED = ("observations", "actions", "advantages", "targets")
+#: The columns from which the network learns.
+LEARNED = ("observations", "actions", "advantages", "targets")
 
 
 class A3CConfig(AlgorithmConfig):
@@ -128,15 +129,6 @@ def actor_critic_loss(
     }
 
 
-def learned_batch(
-    samples: list[Columns], gamma: float, lambda_: float, memory: Memory | None = None
-) -> Columns:
-    """Return the valid steps of samples in one, with advantages and targets."""
-    named = (with_targets(columns, gamma, lambda_) for columns in samples)
-    parts = [learned_steps(each, _LEARNED, memory) for each in named]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
 @dataclass(frozen=True)
 class GradientOptions:
     """Coefficients of a gradient.
@@ -195,7 +187,8 @@ class GradientRunner(Runner):
     ) -> Gradient:
         network = self.spec.policies[name].network
         assert network is not None, "a rule has no gradient"
-        batch = learned_batch([columns], options.gamma, options.lambda_, network.memory)
+        steps = with_targets(columns, options.gamma, options.lambda_)
+        batch = learned_batch([steps], LEARNED, network.memory)
         self._networks[name].set_weights(state.weights[name])
         coefficients = np.float32(options.vf_loss_coeff), np.float32(options.entropy_coeff)
         gradients, parts = self._gradients[name](batch, *coefficients)
@@ -266,7 +259,8 @@ class ActorCriticLearner(KerasLearner):
     def batch(self, parts: list[Columns]) -> Columns:
         """Return the valid steps of samples in one, with advantages and targets."""
         settings = self.config
-        return learned_batch(parts, settings.gamma, settings.lambda_, self.network.memory)
+        found = [with_targets(each, settings.gamma, settings.lambda_) for each in parts]
+        return learned_batch(found, LEARNED, self.network.memory)
 
     def apply(self, gradient: tuple[Any, dict[str, float]], num_steps: int) -> dict[str, float]:
         """Change the network by a gradient; return the parts of the loss, and the gradient's norm."""
@@ -342,10 +336,7 @@ class A2C(A3C):
         """Let all runners play and learn from their steps together, several times."""
         found: dict[str, dict[str, float]] = {}
         for _ in range(self.config.min_updates_per_iteration):
-            samples = self.sample(self._num_steps_together())
-            with self._timed("learner_update_timer"):
-                for name, parts in self.to_learn(samples).items():
-                    found[name] = self.learners[name].learn(parts, self.num_steps)
+            found |= self.learn_from(self.sample(self._num_steps_together()))
         return found
 
     def _num_steps_together(self) -> int:

@@ -24,10 +24,10 @@ from raycompat._old_forms.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.algorithms.old_keys import RENAMED, with_new_names
+from raycompat.rllib.algorithms.evaluation import Evaluation
+from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.callbacks.callbacks import overridden
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
@@ -35,7 +35,7 @@ from raycompat.rllib.connectors.env_to_module import refuse_learner_connectors
 from raycompat.rllib.env.construction import SpacesAlone, env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
-from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup
+from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
 from raycompat.rllib.env.episode import (
     EpisodeRecord,
     LoggedMetrics,
@@ -61,8 +61,6 @@ from raycompat.rllib.policy_spec import (
 from raycompat.rllib.results import (
     EpisodeStatistics,
     ResultDict,
-    describe,
-    describe_agents,
     with_old_names,
 )
 from raycompat.tune import PlacementGroupFactory, Trainable
@@ -72,9 +70,6 @@ logger = logging.getLogger(__name__)
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
-
-#: Runners of evaluations have other random numbers than those of training.
-_SEED_OF_EVALUATION = 100_000
 
 #: The options, and the figures of the runners, that the dashboard shows.
 _SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
@@ -169,7 +164,7 @@ class Algorithm(Trainable):
         self._seed = int.from_bytes(os.urandom(3)) if settings.seed is None else int(settings.seed)
         self._rng = np.random.default_rng([self._seed, 0])
         #: Returns an environment for an `EnvContext`.
-        self.create_env = self._env_creator()
+        self.create_env = self.creator_of_env()
         self._mapping = check_mapping(settings.policy_mapping_fn)
         self._setups: dict[str, PolicySetup] = {}
         self._learner_classes: dict[str, Any] = {}
@@ -180,7 +175,7 @@ class Algorithm(Trainable):
         self._trained = trained_policies(settings.policies_to_train, own)
         self._episodes = EpisodeStatistics(settings.metrics_num_episodes_for_smoothing)
         self._timers: dict[str, float] = {}
-        self._evaluation_group: RunnerGroup | None = None
+        self._evaluation = Evaluation(self)
         #: What the dashboard shows; made by the first `train` outside of Tune.
         self._shown: Experiment | None = None
         self._hooks = settings.hooks()
@@ -200,9 +195,10 @@ class Algorithm(Trainable):
             )
             for index, (name, setup) in enumerate(self._setups.items())
         }
-        self._call_hooks("on_algorithm_init")
+        self.call_hooks("on_algorithm_init")
 
-    def _env_creator(self, env: Any = None) -> Callable[[EnvContext], Any]:
+    def creator_of_env(self, env: Any = None) -> Callable[[EnvContext], Any]:
+        """Return what makes an environment for an `EnvContext`: that of the config by default."""
         settings = self.config
         env = settings.env if env is None else env
         spaces = settings.observation_space, settings.action_space
@@ -302,7 +298,7 @@ class Algorithm(Trainable):
         if self._shows_batches:
             for name, parts in found.items():
                 result = self._of_batches.setdefault(name, {})
-                self._call_hooks(
+                self.call_hooks(
                     "on_learn_on_batch",
                     policy=self.get_policy(name),
                     train_batch=_batch_of(parts, self._acting[name]),
@@ -310,15 +306,30 @@ class Algorithm(Trainable):
                 )
         return found
 
+    def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
+        """Let each policy learn from its part of samples; return what it has to say.
+
+        Parameters
+        ----------
+        samples : list of Sample
+        *more
+            Of the learners' ``learn``, after the columns and the number of all steps.
+        """
+        with self._timed("learner_update_timer"):
+            return {
+                name: self.learners[name].learn(parts, self.num_steps, *more)
+                for name, parts in self.to_learn(samples).items()
+            }
+
     def _affordable(self, wanted: int) -> int:
         """Return how many runners the cluster has room for; more would wait without limit."""
         if not wanted:
             return 0
         cpus = self.config.num_cpus_per_env_runner
         least = 1 if self.trial_resources is None else 0
-        return _scaled(wanted, self._cpus_of_runners(), cpus, least)
+        return num_affordable(wanted, self.num_cpus_of_runners(), cpus, least)
 
-    def _cpus_of_runners(self) -> float:
+    def num_cpus_of_runners(self) -> float:
         """Return how many CPUs runners may have: those of the trial, or of the cluster."""
         request = self.trial_resources
         if request is not None:
@@ -329,26 +340,17 @@ class Algorithm(Trainable):
         return float(ray.cluster_resources().get("CPU", 0))
 
     def _make_group(self, num_runners: int, num_envs: int) -> RunnerGroup:
-        spec = self._runner_spec(num_runners, num_envs)
-        settings = self.config
-        options = GroupOptions(
-            num_cpus=settings.num_cpus_per_env_runner,
-            num_gpus=settings.num_gpus_per_env_runner,
-            resources=settings.custom_resources_per_env_runner,
-            restarts=settings.restart_failed_env_runners,
-            ignores_failures=settings.ignore_env_runner_failures,
-            max_restarts=settings.max_num_env_runner_restarts,
-            timeout_s=settings.sample_timeout_s,
-        )
-        make = partial(_make_runner, self._runner_class(), spec)
-        group = RunnerGroup(make, num_runners, options)
+        spec = self.runner_spec(num_runners, num_envs)
+        make = partial(self._runner_class(), spec)
+        group = RunnerGroup(make, num_runners, GroupOptions.of(self.config))
         group.state_of = self.runner_state
         return group
 
-    def _runner_class(self) -> type[Any]:
+    def _runner_class(self) -> Callable[..., Any]:
         return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
-    def _runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+    def runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
+        """Return what runners play by, for their number and that of environments in each."""
         settings, is_watched = self.config, self.config.watches_episodes()
         fragment = settings.rollout_fragment_length
         return EnvRunnerSpec(
@@ -472,11 +474,11 @@ class Algorithm(Trainable):
 
     def _tell_of_recreated(self) -> None:
         """Let callbacks know of runners that were replaced."""
-        groups = [(self.env_runner_group, False), (self._evaluation_group, True)]
+        groups = [(self.env_runner_group, False), (self._evaluation.group, True)]
         for group, is_evaluation in groups:
             indices = [] if group is None else group.take_recreated()
             if indices:
-                self._call_hooks(
+                self.call_hooks(
                     "on_env_runners_recreated",
                     env_runner_group=group,
                     env_runner_indices=indices,
@@ -502,7 +504,7 @@ class Algorithm(Trainable):
         """
         result = super().train()
         result["config"] = self.config.to_dict()
-        self._call_hooks("on_train_result", result=result)
+        self.call_hooks("on_train_result", result=result)
         self._logged.add(self._logger.take())
         if self.trial_id == "default":  # Tune shows its trials itself
             self._show(result)
@@ -533,109 +535,12 @@ class Algorithm(Trainable):
         dict
             ``env_runners`` with the mean, minimum and maximum of returns and lengths.
         """
-        settings = self.config
-        self._call_hooks("on_evaluate_start")
-        changes = dict(settings.evaluation_config or {})
-        if self._evaluation_group is None:
-            self._evaluation_group = self._make_evaluation_group(changes)
-        group = self._evaluation_group
-        state = self.runner_state()
-        state.epsilon = 0.0
-        if settings.custom_evaluation_function is not None:
-            made = self._evaluated_by_program(group, state)
-            self._call_hooks("on_evaluate_end", evaluation_metrics=made)
-            return made
-        each = math.ceil(settings.evaluation_duration / len(group))
-        answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
-        episodes = [episode for answer in answers for episode in answer]
-        found: dict[str, Any] = {
-            "env_runners": {
-                **describe(episodes),
-                **describe_agents(episodes),
-                "num_episodes": len(episodes),
-            }
-        }
-        if settings.watches_episodes():
-            found |= self._left_in(group)
-        self._call_hooks("on_evaluate_end", evaluation_metrics=found)
-        return found
-
-    def _evaluated_by_program(self, group: RunnerGroup, state: RunnerState) -> dict[str, Any]:
-        """Return what ``custom_evaluation_function`` makes of an evaluation."""
-        function = self.config.custom_evaluation_function
-        group.state_of = lambda: state
-        group.sync_weights()
-        found = function(self, group)
-        if isinstance(found, tuple):  # with the numbers of steps
-            found = found[0]
-        if not isinstance(found, Mapping):
-            raise ValueError(
-                f"custom_evaluation_function={function!r} returned {found!r}: expected a dict of "
-                "metrics, such as summarize_episodes() returns."
-            )
-        return {"env_runners": dict(found), **found}
-
-    def _left_in(self, group: RunnerGroup) -> dict[str, Any]:
-        """Return what callbacks have left in the runners of an evaluation."""
-        left = [each for each in group.call_all("take_left") if each is not None]
-        records = [record for each in left for record in each.records]
-        logged = LoggedMetrics()
-        logged.add(value for each in left for value in each.logged)
-        described = describe_records(records, self.config.keep_per_episode_custom_metrics)
-        return {**logged.described(), **described}
-
-    def _make_evaluation_group(self, changes: dict[str, Any]) -> RunnerGroup:
-        changes = with_new_names(changes)
-        if changes.get("input_") not in (None, "sampler"):
-            raise UnsupportedRayFeatureError(
-                f"evaluation_config={{'input_': {changes['input_']!r}}}",
-                "An evaluation plays in an environment, and does not read recorded steps",
-                "leave 'input_' out of evaluation_config, or set it to 'sampler'",
-            )
-        same = {k for k, v in changes.items() if k != "explore" and self.config.get(k) == v}
-        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_"})
-        if unknown:
-            raise ValueError(
-                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore' or 'input_'."
-            )
-        count = self._evaluation_runners()
-        spec = self._runner_spec(count, 1)
-        if changes.get("env") is not None:
-            spec = replace(spec, create=self._env_creator(changes["env"]), described=changes["env"])
-        spec.env_config.update(changes.get("env_config", {}))
-        spec.for_programs.update(is_evaluation=True, explores=bool(changes.get("explore")))
-        spec = replace(spec, seed=spec.seed + _SEED_OF_EVALUATION)
-        make = partial(_make_runner, self._evaluation_class(), spec)
-        return RunnerGroup(make, count, GroupOptions(num_cpus=self._cpus_of_evaluation(count)))
-
-    def _evaluation_runners(self) -> int:
-        """Return how many runners of evaluations there is room for beside those of training."""
-        wanted, cpus = self.config.evaluation_num_env_runners, self.config.num_cpus_per_env_runner
-        if not wanted:
-            return 0
-        if self.config.custom_evaluation_function is not None:
-            return int(wanted)  # which the program's function may count on
-        return _scaled(wanted, self._cpus_left(), cpus, least=0)
-
-    def _cpus_left(self) -> float:
-        """Return how many CPUs the runners of training leave."""
-        group, cpus = self.env_runner_group, self.config.num_cpus_per_env_runner
-        return self._cpus_of_runners() - float(len(group) * group.is_remote * cpus)
-
-    def _cpus_of_evaluation(self, count: int) -> float:
-        """Return how many CPUs each runner of an evaluation asks for: none where there is no room."""
-        wanted = self.config.num_cpus_per_env_runner
-        if not count or self.config.custom_evaluation_function is None:
-            return float(wanted)
-        return float(wanted) if count * wanted <= self._cpus_left() else 0.0
-
-    def _evaluation_class(self) -> type[Any]:
-        return MultiAgentEnvRunner if self.is_multi_agent else EnvRunner
+        return self._evaluation.run()
 
     def _timed(self, name: str) -> _Timer:
         return _Timer(self._timers, name)
 
-    def _call_hooks(self, name: str, **given: Any) -> None:
+    def call_hooks(self, name: str, **given: Any) -> None:
         """Call the callbacks, with the names of today and of their time."""
         of_its_time = {"trainer": self, "metrics_logger": self._logger, "agent": self}
         for hook in self._hooks:
@@ -804,7 +709,7 @@ class Algorithm(Trainable):
         """Take the state from a folder, or a dict."""
         state = checkpoint if isinstance(checkpoint, dict) else _read_state(Path(checkpoint))
         self._take_state(state)
-        self._call_hooks("on_checkpoint_loaded")
+        self.call_hooks("on_checkpoint_loaded")
 
     def _take_state(self, state: dict[str, Any]) -> None:
         """Take what `_whole_state` returned."""
@@ -920,7 +825,7 @@ class Algorithm(Trainable):
         """End the runners."""
         if self._shown is not None:
             self._shown.end()
-        for group in (getattr(self, "env_runner_group", None), self._evaluation_group):
+        for group in (getattr(self, "env_runner_group", None), self._evaluation.group):
             if group is not None:
                 group.stop()
 
@@ -936,25 +841,14 @@ class Algorithm(Trainable):
         evaluating = settings.evaluation_num_env_runners if settings.evaluation_interval else 0
         if (wanted or evaluating) and ray.is_initialized():
             left = ray.cluster_resources().get("CPU", 0) - main
-            wanted = _scaled(wanted, left, cpus) if wanted else 0
-            evaluating = _scaled(evaluating, left - wanted * cpus, cpus, 0) if evaluating else 0
+            wanted = num_affordable(wanted, left, cpus) if wanted else 0
+            evaluating = (
+                num_affordable(evaluating, left - wanted * cpus, cpus, 0) if evaluating else 0
+            )
         wanted += evaluating
         runner = {"CPU": cpus, "GPU": settings.num_gpus_per_env_runner}
         runner = {k: v for k, v in runner.items() if v} | settings.custom_resources_per_env_runner
         return PlacementGroupFactory([{"CPU": main}, *([runner] * wanted)])
-
-
-def _scaled(wanted: int, num_cpus: float, cpus_each: float, least: int = 1) -> int:
-    most = max(least, int(num_cpus // cpus_each)) if cpus_each else wanted
-    if wanted > most:
-        logger.warning(
-            "There are %g CPUs for env runners of %g each: %d run instead of %d (num_env_runners).",
-            num_cpus,
-            cpus_each,
-            most,
-            wanted,
-        )
-    return min(wanted, most)
 
 
 class _Timer:
@@ -969,10 +863,6 @@ class _Timer:
     def __exit__(self, *exc_info: object) -> None:
         before = self._timers.get(self._name, 0.0)
         self._timers[self._name] = before + time.perf_counter() - self._begin
-
-
-def _make_runner(cls: type[Any], spec: EnvRunnerSpec, index: int, is_replacement: bool) -> Any:
-    return cls(spec, index, is_replacement)
 
 
 def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Any:

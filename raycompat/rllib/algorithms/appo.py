@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.impala import IMPALA, IMPALAConfig, Replayed
 from raycompat.rllib.algorithms.ppo import PPOLearner, normalized_batch
-from raycompat.rllib.env.runner import Columns
+from raycompat.rllib.env.runner import Columns, Sample
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import PolicySetup
 
@@ -93,10 +91,9 @@ class APPO(IMPALA):
     config_class: ClassVar[type[AlgorithmConfig]] = APPOConfig
     learner_class: ClassVar[Any] = APPOLearner
 
-    def _learn(self, learner: Any, parts: list[Columns]) -> dict[str, float]:
-        rng: np.random.Generator = self._rng
-        found: dict[str, float] = learner.learn(parts, self.num_steps, rng)
-        return found
+    def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
+        """Let each policy learn from its part of samples, in minibatches."""
+        return super().learn_from(samples, self._rng, *more)
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

@@ -272,18 +272,9 @@ class ES(Algorithm):
         size = noise_size(network.num_parameters, self.config.noise_size)
         self._noise = make_noise(size, self._seed)
         noise = ray.put(self._noise) if num_runners else self._noise
-        spec = self._runner_spec(num_runners, 1)
-        settings = self.config
-        options = GroupOptions(
-            num_cpus=settings.num_cpus_per_env_runner,
-            num_gpus=settings.num_gpus_per_env_runner,
-            resources=settings.custom_resources_per_env_runner,
-            restarts=settings.restart_failed_env_runners,
-            ignores_failures=settings.ignore_env_runner_failures,
-            max_restarts=settings.max_num_env_runner_restarts,
-            timeout_s=settings.sample_timeout_s,
-        )
-        return RunnerGroup(partial(EvolutionRunner, noise, spec), num_runners, options)
+        spec = self.runner_spec(num_runners, 1)
+        make = partial(EvolutionRunner, noise, spec)
+        return RunnerGroup(make, num_runners, GroupOptions.of(self.config))
 
     def training_step(self) -> dict[str, Any]:
         """Try pairs of episodes, and take one step."""

@@ -16,12 +16,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from raycompat._surface.modules import names_of
-from raycompat.rllib.algorithms.a3c import ActorCriticLearner
+from raycompat.rllib.algorithms.a3c import LEARNED, ActorCriticLearner
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import Layout, distribution_of
 from raycompat.rllib.env.runner import Columns, Sample
-from raycompat.rllib.memory import learned_steps
+from raycompat.rllib.memory import learned_batch
 from raycompat.rllib.networks import Forward, NetworkSpec, make_forward
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.returns import v_trace
@@ -143,16 +143,9 @@ class IMPALALearner(ActorCriticLearner):
 
     def batch(self, parts: list[Columns]) -> Columns:
         """Return the valid steps of samples in one, with advantages and targets by V-trace."""
-        weights, memory = self.get_weights(), self.network.memory
-        found = [
-            learned_steps(self._replayed.columns(each, weights, self.config), _LEARNED, memory)
-            for each in parts
-        ]
-        return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-
-
-#: The columns from which the network learns.
-_LEARNED = ("observations", "actions", "advantages", "targets")
+        weights = self.get_weights()
+        found = [self._replayed.columns(each, weights, self.config) for each in parts]
+        return learned_batch(found, LEARNED, self.network.memory)
 
 
 class IMPALA(Algorithm):
@@ -171,16 +164,7 @@ class IMPALA(Algorithm):
 
     def training_step(self) -> dict[str, Any]:
         """Take samples as they come, and let each policy learn from its part of them."""
-        samples = self.sample_as_it_comes(self.config.train_batch_size_per_learner)
-        with self._timed("learner_update_timer"):
-            return {
-                name: self._learn(self.learners[name], parts)
-                for name, parts in self.to_learn(samples).items()
-            }
-
-    def _learn(self, learner: Any, parts: list[Columns]) -> dict[str, float]:
-        found: dict[str, float] = learner.learn(parts, self.num_steps)
-        return found
+        return self.learn_from(self.sample_as_it_comes(self.config.train_batch_size_per_learner))
 
     def sample_as_it_comes(self, num_steps: int) -> list[Sample]:
         """Return samples of at least this number of steps, the runners' oldest first.

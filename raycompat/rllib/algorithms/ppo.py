@@ -23,7 +23,7 @@ from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
-from raycompat.rllib.memory import Memory, learned_steps, outputs_for
+from raycompat.rllib.memory import Memory, learned_batch, outputs_for
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
 from raycompat.rllib.returns import with_targets
@@ -277,11 +277,7 @@ class PPO(Algorithm):
     def training_step(self) -> dict[str, Any]:
         """Play a batch, and let each policy learn from its part of it."""
         samples = self.sample(self.config.train_batch_size_per_learner)
-        with self._timed("learner_update_timer"):
-            return {
-                name: self.learners[name].learn(parts, self.num_steps, self._rng)
-                for name, parts in self.to_learn(samples).items()
-            }
+        return self.learn_from(samples, self._rng)
 
 
 def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None) -> Columns:
@@ -310,8 +306,7 @@ def with_advantages(columns: Columns, settings: Any) -> Columns:
 
 def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
     """Return the valid steps of samples with advantages in one, these of mean 0 and deviation 1."""
-    valid = [learned_steps(each, _LEARNED, memory) for each in parts]
-    batch = {name: np.concatenate([part[name] for part in valid]) for name in valid[0]}
+    batch = learned_batch(parts, _LEARNED, memory)
     batch["advantages"] = normalized_advantages(batch["advantages"], batch.get("mask"))
     return batch
 

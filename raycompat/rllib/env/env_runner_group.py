@@ -49,6 +49,24 @@ class GroupOptions:
     max_restarts: int = 1000
     timeout_s: float | None = None
 
+    @classmethod
+    def of(cls, config: Any) -> GroupOptions:
+        """Return the options of runners that train, from those of an algorithm.
+
+        Parameters
+        ----------
+        config : AlgorithmConfig
+        """
+        return cls(
+            num_cpus=config.num_cpus_per_env_runner,
+            num_gpus=config.num_gpus_per_env_runner,
+            resources=config.custom_resources_per_env_runner,
+            restarts=config.restart_failed_env_runners,
+            ignores_failures=config.ignore_env_runner_failures,
+            max_restarts=config.max_num_env_runner_restarts,
+            timeout_s=config.sample_timeout_s,
+        )
+
 
 class RunnerGroup:
     """Runners in actors, or a single one in this process.
@@ -350,6 +368,28 @@ class _RunnerActor:
     def get_weights(self, *args: Any) -> Any:
         """Return the weights of policies."""
         return self._for_program("get_weights", *args)
+
+
+def num_affordable(wanted: int, num_cpus: float, cpus_each: float, least: int = 1) -> int:
+    """Return how many runners some CPUs are enough for, and log where these are fewer than wanted.
+
+    Parameters
+    ----------
+    wanted : int
+    num_cpus, cpus_each : float
+    least : int, default 1
+        Which are made without enough CPUs, too.
+    """
+    most = max(least, int(num_cpus // cpus_each)) if cpus_each else wanted
+    if wanted > most:
+        logger.warning(
+            "There are %g CPUs for env runners of %g each: %d run instead of %d (num_env_runners).",
+            num_cpus,
+            cpus_each,
+            most,
+            wanted,
+        )
+    return min(wanted, most)
 
 
 __getattr__ = names_of(__name__)

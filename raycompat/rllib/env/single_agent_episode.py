@@ -70,15 +70,13 @@ class LookbackBuffer:
         if isinstance(indices, slice):
             step = indices.step or 1
             start, stop = indices.start, indices.stop
+            first, after = self.lookback, len(self.values)
             if step < 0:
-                found = range(len(self.values))[self.lookback :][indices]
-                return list(found)
-            begin = self.lookback if start is None else self._place(start, is_lookback)
-            end = len(self.values) if stop is None else self._place(stop, is_lookback)
-            if not fills:
-                least = 0 if is_lookback else self.lookback
-                begin, end = max(begin, least), min(end, len(self.values))
-            return list(range(begin, end, step))
+                first, after = after - 1, first - 1
+            begin = first if start is None else self._place(start, is_lookback)
+            end = after if stop is None else self._place(stop, is_lookback)
+            found = range(begin, end, step)
+            return [each for each in found if fills or 0 <= each < len(self.values)]
         return [self._place(index, is_lookback) for index in indices]  # type: ignore[union-attr]
 
     def get(
@@ -111,7 +109,9 @@ class LookbackBuffer:
             return self._value(place, fill, one_hot_discrete)
         places = self.places(indices, neg_index_as_lookback, fill is not None)
         found = [self._value(each, fill, one_hot_discrete) for each in places]
-        return _stacked(found) if (self.is_numpy or one_hot_discrete) and found else found
+        if not self.is_numpy or not (found or self.values):
+            return found
+        return _stacked(found) if found else _emptied(self._value(0, None, one_hot_discrete))
 
     def _value(self, place: int, fill: Any, one_hot: bool) -> Any:
         if 0 <= place < len(self.values):
@@ -119,7 +119,10 @@ class LookbackBuffer:
             return _one_hot(self.space, value) if one_hot else value
         if fill is None:
             raise IndexError(f"{self._outside(place)}, or fill.")
-        if self.space is None and self.values:
+        if self.space is None:
+            # As in Ray, only arrays need a value of the right shape.
+            if not (self.is_numpy and self.values):
+                return fill
             return _filled_like(self.values[0], fill)
         return _filled(self.space, fill, one_hot)
 
@@ -596,6 +599,15 @@ def _stacked(values: list[Any]) -> Any:
     if isinstance(first, tuple):
         return tuple(_stacked([each[i] for each in values]) for i in range(len(first)))
     return np.asarray(values)
+
+
+def _emptied(value: Any) -> Any:
+    """Return what `_stacked` would make of no values that have the parts of another one."""
+    if isinstance(value, Mapping):
+        return {name: _emptied(each) for name, each in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_emptied(each) for each in value)
+    return np.asarray([value])[:0]
 
 
 def _parts_of(space: Any) -> Any:

@@ -1,0 +1,141 @@
+"""`Evaluation`: how an algorithm plays without learning, in environments of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.old_keys import with_new_names
+from raycompat.rllib.env.env_runner import EnvRunner
+from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
+from raycompat.rllib.env.episode import LoggedMetrics, describe_records
+from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
+from raycompat.rllib.env.runner import RunnerState
+from raycompat.rllib.results import describe, describe_agents
+
+#: Runners of evaluations have other random numbers than those of training.
+_SEED_OF_EVALUATION = 100_000
+
+
+class Evaluation:
+    """The evaluations of an algorithm.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+
+    Attributes
+    ----------
+    group : RunnerGroup or None
+        The runners; the first evaluation makes them.
+    """
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm, self._config = algorithm, algorithm.config
+        self.group: RunnerGroup | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Play whole episodes, and return their figures; see `Algorithm.evaluate`."""
+        settings = self._config
+        self._algorithm.call_hooks("on_evaluate_start")
+        changes = dict(settings.evaluation_config or {})
+        if self.group is None:
+            self.group = self._make_group(changes)
+        group = self.group
+        state = self._algorithm.runner_state()
+        state.epsilon = 0.0
+        if settings.custom_evaluation_function is not None:
+            made = self._by_program(group, state)
+            self._algorithm.call_hooks("on_evaluate_end", evaluation_metrics=made)
+            return made
+        each = math.ceil(settings.evaluation_duration / len(group))
+        answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
+        episodes = [episode for answer in answers for episode in answer]
+        found: dict[str, Any] = {
+            "env_runners": {
+                **describe(episodes),
+                **describe_agents(episodes),
+                "num_episodes": len(episodes),
+            }
+        }
+        if settings.watches_episodes():
+            found |= self._left_in(group)
+        self._algorithm.call_hooks("on_evaluate_end", evaluation_metrics=found)
+        return found
+
+    def _by_program(self, group: RunnerGroup, state: RunnerState) -> dict[str, Any]:
+        """Return what ``custom_evaluation_function`` makes of an evaluation."""
+        function = self._config.custom_evaluation_function
+        group.state_of = lambda: state
+        group.sync_weights()
+        found = function(self._algorithm, group)
+        if isinstance(found, tuple):  # with the numbers of steps
+            found = found[0]
+        if not isinstance(found, Mapping):
+            raise ValueError(
+                f"custom_evaluation_function={function!r} returned {found!r}: expected a dict of "
+                "metrics, such as summarize_episodes() returns."
+            )
+        return {"env_runners": dict(found), **found}
+
+    def _left_in(self, group: RunnerGroup) -> dict[str, Any]:
+        """Return what callbacks have left in the runners of an evaluation."""
+        left = [each for each in group.call_all("take_left") if each is not None]
+        records = [record for each in left for record in each.records]
+        logged = LoggedMetrics()
+        logged.add(value for each in left for value in each.logged)
+        described = describe_records(records, self._config.keep_per_episode_custom_metrics)
+        return {**logged.described(), **described}
+
+    def _make_group(self, changes: dict[str, Any]) -> RunnerGroup:
+        changes = with_new_names(changes)
+        if changes.get("input_") not in (None, "sampler"):
+            raise UnsupportedRayFeatureError(
+                f"evaluation_config={{'input_': {changes['input_']!r}}}",
+                "An evaluation plays in an environment, and does not read recorded steps",
+                "leave 'input_' out of evaluation_config, or set it to 'sampler'",
+            )
+        same = {k for k, v in changes.items() if k != "explore" and self._config.get(k) == v}
+        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_"})
+        if unknown:
+            raise ValueError(
+                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore' or 'input_'."
+            )
+        count = self._num_runners()
+        spec = self._algorithm.runner_spec(count, 1)
+        if changes.get("env") is not None:
+            create = self._algorithm.creator_of_env(changes["env"])
+            spec = replace(spec, create=create, described=changes["env"])
+        spec.env_config.update(changes.get("env_config", {}))
+        spec.for_programs.update(is_evaluation=True, explores=bool(changes.get("explore")))
+        spec = replace(spec, seed=spec.seed + _SEED_OF_EVALUATION)
+        make = partial(self._runner_class(), spec)
+        return RunnerGroup(make, count, GroupOptions(num_cpus=self._cpus_of_evaluation(count)))
+
+    def _num_runners(self) -> int:
+        """Return how many runners of evaluations there is room for beside those of training."""
+        wanted, cpus = self._config.evaluation_num_env_runners, self._config.num_cpus_per_env_runner
+        if not wanted:
+            return 0
+        if self._config.custom_evaluation_function is not None:
+            return int(wanted)  # which the program's function may count on
+        return num_affordable(wanted, self._cpus_left(), cpus, least=0)
+
+    def _cpus_left(self) -> float:
+        """Return how many CPUs the runners of training leave."""
+        group, cpus = self._algorithm.env_runner_group, self._config.num_cpus_per_env_runner
+        return float(self._algorithm.num_cpus_of_runners() - len(group) * group.is_remote * cpus)
+
+    def _cpus_of_evaluation(self, count: int) -> float:
+        """Return how many CPUs each runner of an evaluation asks for: none where there is no room."""
+        wanted = self._config.num_cpus_per_env_runner
+        if not count or self._config.custom_evaluation_function is None:
+            return float(wanted)
+        return float(wanted) if count * wanted <= self._cpus_left() else 0.0
+
+    def _runner_class(self) -> Callable[..., Any]:
+        return MultiAgentEnvRunner if self._algorithm.is_multi_agent else EnvRunner
