@@ -28,7 +28,7 @@ async def take(url: str, file: Path) -> None:
         readers = [remote_reader.remote(digits, held_out) for _ in range(2)]
         results = [reader.train.remote(10) for reader in readers]
         await wait_until(lambda: both_are_taken(browser), "Both actors")
-        await browser.resize(WIDTH, 200)
+        await browser.resize(WIDTH, 240)
         await browser.picture(file)
         await asyncio.to_thread(ray.get, results)
 
