@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module.frame_stacking import FrameStackingEnvToModule
 from raycompat.rllib.connectors.env_to_module.observation_preprocessor import (
     MultiAgentObservationPreprocessor,
@@ -16,6 +15,7 @@ from raycompat.rllib.connectors.learner.frame_stacking import FrameStackingLearn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.connectors.connected import connected
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module import (
     FlattenObservations,
     MeanStdFilter,
@@ -24,6 +24,7 @@ from raycompat.rllib.connectors.env_to_module import (
 )
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.filters import FilterOfUser, make_filter
 from raycompat.rllib.filters import MeanStdFilter as Filter
 
@@ -138,13 +139,116 @@ def test_a_filter_is_the_last_connector():
         MeanStdFilter(de_std_to_one=False)
 
 
-def test_connectors_of_batches_are_refused():
+class Tenfold(ConnectorV2):
+    """Changes observations in the episode, as programs do."""
+
+    def recompute_output_observation_space(self, input_observation_space, input_action_space):
+        return spaces.Box(0.0, 90.0, (1,), np.float32)
+
+    def __call__(self, *, rl_module, batch, episodes, shared_data=None, **kwargs):
+        for each in self.single_agent_episode_iterator(episodes):
+            shared_data["seen"] = len(each)
+            each.set_observations(new_data=each.get_observations(-1) * 10, at_indices=-1)
+        return batch
+
+
+class OfTwoSteps(ConnectorV2):
+    """Puts observations into the batch: the sum of the last two, the last action and reward."""
+
+    def recompute_output_observation_space(self, input_observation_space, input_action_space):
+        return spaces.Box(-9.0, 99.0, (4,), np.float32)
+
+    def __call__(self, *, rl_module, batch, episodes, shared_data=None, **kwargs):
+        for each in self.single_agent_episode_iterator(episodes):
+            seen = each.get_observations([-1, -2], fill=0.0)
+            item = [seen[0][0] + np.sum(seen[1]), each.get_actions(-1, fill=-1)]
+            item += [each.get_rewards(-1, fill=0.0), shared_data["seen"]]
+            self.add_batch_item(batch, "obs", np.array(item, np.float32), each)
+        return batch
+
+
+def test_connectors_of_programs_change_episodes_and_batches():
+    env = around(Count(), Tenfold())
+    assert env.observation_space.high == 90.0
+    assert env.reset()[0] == [10.0]
+    assert env.step(0)[0] == [20.0]
+    env = around(Count(), Tenfold(), OfTwoSteps())
+    assert env.observation_space.shape == (4,)
+    for _ in range(2):
+        assert env.reset()[0].tolist() == [10.0, -1, 0, 0]
+        assert env.step(1)[0].tolist() == [20.0 + 10.0, 1, 1.0, 1]
+        assert env.step(0)[0].tolist() == [30.0 + 20.0, 0, 1.5, 2]
+        env.unwrapped.count = 0
+
+
+def test_connectors_of_programs_see_the_episodes_of_each_agent():
+    seen = []
+
+    class Sees(Tenfold):
+        def __call__(self, *, episodes, **kwargs):
+            (episode,) = episodes
+            seen.append((episode.agent_id, len(episode), episode.get_actions(-1, fill=-1)))
+            return super().__call__(episodes=episodes, **kwargs)
+
+    env = around(Two(), Sees())
+    assert {a: each.tolist() for a, each in env.reset()[0].items()} == {"a": [10.0], "b": [20.0]}
+    assert env.step({"a": 1})[0]["a"] == [60.0]
+    assert seen == [("a", 0, -1), ("b", 0, -1), ("a", 1, 1)]
+
+
+def test_columns_beside_observations_are_refused():
+    class Adds(ConnectorV2):
+        def __call__(self, *, batch, episodes, **kwargs):
+            self.add_n_batch_items(batch, "extra", [1], 1, episodes[0])
+            return batch
+
+    env = around(Count(), Adds())
+    with pytest.raises(UnsupportedRayFeatureError, match="column 'extra'.*Adds"):
+        env.reset()
+
+
+def test_items_of_batches():
+    batch = {}
+    whole = SingleAgentEpisode("one", observations=[0, 1], actions=[0], rewards=[1.0])
+    ConnectorV2.add_batch_item(batch, "x", 1, whole)
+    ConnectorV2.add_n_batch_items(batch, "x", [2, 3], 2, whole)
+    part = SingleAgentEpisode("two", agent_id="a", module_id="m", multi_agent_episode_id="all")
+    ConnectorV2.add_batch_item(batch, "x", 4, part)
+    assert batch == {"x": {("one",): [1, 2, 3], ("all", "a", "m"): [4]}}
+    found = ConnectorV2.single_agent_episode_iterator([whole, part, whole], True, batch["x"])
+    assert [(each.id_, item) for each, item in found] == [("one", 1), ("two", 4), ("one", 2)]
+    ConnectorV2.foreach_batch_item_change_in_place(
+        batch, "x", lambda item, episode, agent, module: (item, episode, agent, module)
+    )
+    assert batch["x"]["one",][0] == (1, "one", None, None)
+    assert batch["x"]["all", "a", "m"] == [(4, "all", "a", "m")]
+    plain = {"x": [1, 2], "y": [3, 4]}
+    ConnectorV2.foreach_batch_item_change_in_place(plain, ["x", "y"], lambda both, *ids: both[::-1])
+    assert plain == {"x": [3, 4], "y": [1, 2]}
+    assert ConnectorV2.switch_batch_from_column_to_module_ids(
+        {"x": {"m": [1]}, "y": {"m": [2], "n": [3]}}
+    ) == {"m": {"x": [1], "y": [2]}, "n": {"y": [3]}}
+    with pytest.raises(ValueError, match="single_agent_episode in each call"):
+        ConnectorV2.add_batch_item(batch, "x", 5)
+    with pytest.raises(ValueError, match="2 items, and num_items=3"):
+        ConnectorV2.add_n_batch_items({}, "x", [1, 2], 3)
+    with pytest.raises(ValueError, match=r"\['z'\] are not columns"):
+        ConnectorV2.foreach_batch_item_change_in_place(plain, "z", lambda item, *ids: item)
+
+
+def test_connectors_are_called_with_episodes_of_a_program():
+    flatten = FlattenObservations(spaces.Dict(x=spaces.Discrete(2)), spaces.Discrete(2))
+    whole = SingleAgentEpisode(observations=[{"x": 1}])
+    assert flatten(rl_module=None, batch={}, episodes=[whole]) == {}
+    assert whole.get_observations(0).tolist() == [0.0, 1.0]
+    assert flatten.observation_space.shape == (2,)
+
+
+def test_what_is_no_connector_is_refused():
     class OfBatches(ConnectorV2):
         def __call__(self, *, rl_module, batch, episodes, **kwargs):
             return batch
 
-    with pytest.raises(UnsupportedRayFeatureError, match=r"OfBatches.*write preprocess\(\)"):
-        around(Count(), OfBatches())
     with pytest.raises(UnsupportedRayFeatureError, match="env_to_module_connector: 3"):
         around(Count(), 3)
     refuse_learner_connectors(FrameStackingLearner(num_frames=2))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
 
 from raycompat._old_forms.gym.adapters import of_today
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module import (
-    ConnectorV2,
     MultiAgentObservationPreprocessor,
     connectors_of,
     filter_of,
@@ -29,6 +29,7 @@ from raycompat.rllib.env.multi_agent_env import (
     space_of,
 )
 from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 
 def connected(create: Callable[[EnvContext], Any], make: Any) -> Callable[[EnvContext], Any]:
@@ -89,8 +90,14 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._past = self._new_past()
 
     def _new_past(self) -> Past:
-        most = max(each.num_past for each in self._connectors)
-        return Past(self.env.action_space, {}, Episode(), most)
+        past = Past(self.env.action_space, {}, Episode(), _most_past(self._connectors))
+        if _change_batches(self._connectors):
+            past.steps = SingleAgentEpisode(
+                past.episode.id_,
+                observation_space=self.observation_space,
+                action_space=self.env.action_space,
+            )
+        return past
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode."""
@@ -107,9 +114,58 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return (self._observed(found[0]), *found[1:])
 
     def _observed(self, observation: Any) -> Any:
+        past = self._past
+        if past.steps is not None:
+            past.note(observation)
         for each in self._connectors:
-            observation = each.observe(observation, self._past)
+            observation = _through(each, observation, past)
         return observation
+
+
+def _through(connector: ConnectorV2, observation: Any, past: Past) -> Any:
+    """Return what a connector makes of an observation.
+
+    Where a program's class is among the connectors, they change the episode and a batch, as in Ray.
+    """
+    if past.steps is None:
+        return connector.observe(observation, past)
+    if not connector.changes_batches:
+        made = connector.observe(past.steps.get_observations(-1), past)
+        past.steps.set_observations(new_data=made, at_indices=-1)
+        return _newest(past)
+    batch = connector(
+        rl_module=None,
+        batch=past.batch,
+        episodes=[past.steps],
+        explore=None,
+        shared_data=past.shared,
+        metrics=None,
+    )
+    past.batch = {} if batch is None else batch
+    others = sorted(set(past.batch) - {"obs"})
+    if others:
+        raise UnsupportedRayFeatureError(
+            f"The column {others[0]!r}, which the connector {type(connector).__name__} adds,",
+            "A network sees observations alone",
+            "add the value to the observation, and let recompute_output_observation_space() say so",
+        )
+    return _newest(past)
+
+
+def _newest(past: Past) -> Any:
+    """Return the observation in the batch, or that in the episode where the batch has none."""
+    column = past.batch.get("obs")
+    if not column:
+        return past.steps.get_observations(-1)
+    return (next(iter(column.values())) if isinstance(column, Mapping) else column)[-1]
+
+
+def _change_batches(connectors: list[ConnectorV2]) -> bool:
+    return any(each.changes_batches for each in connectors)
+
+
+def _most_past(connectors: list[ConnectorV2]) -> int:
+    return max(each.num_past for each in connectors)
 
 
 class ConnectedAgents(MultiAgentEnv):
@@ -198,21 +254,32 @@ class ConnectedAgents(MultiAgentEnv):
     def _past(self, agent: Any) -> Past:
         past = self._pasts.get(agent)
         if past is None:
-            most = max(each.num_past for each in self._connectors)
             space = (self.action_spaces or {}).get(agent, self.action_space)
             episode = self._episode.agent_episodes.get(agent)
-            past = self._pasts[agent] = Past(space, {}, episode, most)
+            past = self._pasts[agent] = Past(space, {}, episode, _most_past(self._connectors))
+            if _change_batches(self._connectors):
+                past.steps = SingleAgentEpisode(
+                    action_space=space,
+                    agent_id=agent,
+                    multi_agent_episode_id=self._episode.id_,
+                )
         return past
 
     def _observed(self, observations: MultiAgentDict) -> MultiAgentDict:
+        pasts = {agent: self._past(agent) for agent in observations}
+        for agent, past in pasts.items():
+            if past.steps is not None:
+                past.note(observations[agent])
         for each in self._connectors:
-            if isinstance(each, MultiAgentObservationPreprocessor):
-                observations = each.preprocess(observations, self._episode)
-            else:
+            if not isinstance(each, MultiAgentObservationPreprocessor):
                 observations = {
-                    agent: each.observe(own, self._past(agent))
-                    for agent, own in observations.items()
+                    agent: _through(each, own, pasts[agent]) for agent, own in observations.items()
                 }
+                continue
+            observations = each.preprocess(observations, self._episode)
+            for agent, own in observations.items():
+                if pasts[agent].steps is not None:
+                    pasts[agent].steps.set_observations(new_data=own, at_indices=-1)
         return observations
 
     def render(self) -> Any:

@@ -1,8 +1,9 @@
 """Connectors from environments to networks, for ``env_runners(env_to_module_connector=...)``.
 
 Each makes an observation of an observation, by what has happened in the episode; so they are wrapped
-around environments, see `connected`. What they remember lasts for an episode; the statistics of
-`MeanStdFilter` are those of the option ``observation_filter``, and travel with checkpoints.
+around environments, see `connected`. A class of a program may change batches, see `ConnectorV2`. What
+connectors remember lasts for an episode; the statistics of `MeanStdFilter` are those of the option
+``observation_filter``, and travel with checkpoints.
 """
 
 from __future__ import annotations
@@ -16,74 +17,8 @@ import numpy as np
 
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.past import Past
-
-
-class ConnectorV2:
-    """A function of observations. Subclass one of the preprocessors below.
-
-    Parameters
-    ----------
-    input_observation_space, input_action_space : gymnasium.Space, optional
-        They have no effect: the environment has them.
-    **kwargs
-        They have no effect: ``multi_agent`` follows from the environment.
-
-    Notes
-    -----
-    Ray source: ``ray.rllib.connectors.connector_v2.ConnectorV2``, 2.60.0. Differs from Ray: a class
-    with a ``__call__`` of its own, which changes batches, is refused.
-    """
-
-    #: How many steps of an agent it looks back.
-    num_past = 0
-
-    def __init__(
-        self, input_observation_space: Any = None, input_action_space: Any = None, **kwargs: Any
-    ) -> None:
-        self.input_observation_space = input_observation_space
-        self.input_action_space = input_action_space
-
-    def recompute_output_observation_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
-        """Return the space of what it makes of observations.
-
-        Parameters
-        ----------
-        input_observation_space, input_action_space : gymnasium.Space
-        """
-        return input_observation_space
-
-    def observe(self, observation: Any, past: Past) -> Any:
-        """Return what it makes of one agent's observation.
-
-        Parameters
-        ----------
-        observation : object
-        past : Past
-            Of the agent's episode, with this observation.
-        """
-        return observation
-
-    def check(self) -> None:
-        """Raise for a class that changes batches.
-
-        Raises
-        ------
-        UnsupportedRayFeatureError
-            Says what it can derive from.
-        """
-        if type(self).__call__ is not ConnectorV2.__call__:
-            raise UnsupportedRayFeatureError(
-                f"The connector {type(self).__name__}, which has a __call__ of its own,",
-                "Batches are those of the algorithm",
-                "derive from SingleAgentObservationPreprocessor, and write preprocess()",
-            )
-
-    def __call__(self, **kwargs: Any) -> Any:
-        """Refuse: connectors see observations, not batches."""
-        raise UnsupportedRayFeatureError(f"{type(self).__name__}(...) of a batch")
 
 
 class FlattenObservations(ConnectorV2):
@@ -422,9 +357,8 @@ def connectors_of(found: Any, option: str = "env_to_module_connector") -> list[C
             raise UnsupportedRayFeatureError(
                 f"{option}: {each!r}",
                 "Connectors are functions of observations",
-                "derive from SingleAgentObservationPreprocessor, or wrap the environment",
+                "derive from ConnectorV2, or wrap the environment",
             )
-        each.check()
     return given
 
 

@@ -23,8 +23,35 @@ class Past:
         self, action_space: Any, memory: dict[int, Any], episode: Any, num_past: int = 0
     ) -> None:
         self.action_space, self.memory, self.episode = action_space, memory, episode
+        #: The same episode, as programs' connectors change it; None where there are none.
+        self.steps: Any = None
+        #: What programs' connectors leave for those after them.
+        self.shared: dict[str, Any] = {}
+        self.batch: dict[str, Any] = {}
         self.actions: deque[Any] = deque(maxlen=num_past)
         self.rewards: deque[float] = deque(maxlen=num_past)
+
+    def note(self, observation: Any) -> None:
+        """Add the step that ``episode`` ends with to what programs' connectors change.
+
+        Parameters
+        ----------
+        observation : object
+        """
+        self.batch = {}
+        episode = self.episode
+        info = episode.last_info_for()
+        if not self.steps.is_reset:
+            self.steps.add_env_reset(observation, info)
+            return
+        self.steps.add_env_step(
+            observation,
+            episode.last_action_for(),
+            episode.last_reward_for(),
+            info,
+            terminated=episode.is_terminated,
+            truncated=episode.is_truncated,
+        )
 
     def add(self, action: Any, reward: float) -> None:
         """Add a step."""

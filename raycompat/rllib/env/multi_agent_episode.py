@@ -31,6 +31,7 @@ class MultiAgentEpisode(Episode):
         self._length = 0
         self._waiting: dict[Any, float] = {}
         self._last_actions: dict[Any, Any] = {}
+        self._stepped: set[Any] = set()
 
     def map(self, agent: Any, policy: str) -> None:
         """Note the policy of an agent."""
@@ -38,6 +39,7 @@ class MultiAgentEpisode(Episode):
 
     def begin(self, observation: Any, info: Mapping[Any, Any]) -> None:
         """Add what the reset of the environment returned."""
+        self._stepped = set(observation)
         for agent, own in observation.items():
             self._observe(agent, own, False, False, info.get(agent, {}))
 
@@ -45,6 +47,7 @@ class MultiAgentEpisode(Episode):
         """Add a step."""
         observations, rewards, terminateds, truncateds, infos = found
         self._length += 1
+        self._stepped = set(observations)
         self._last_actions.update(action)
         for agent, reward in rewards.items():
             self._waiting[agent] = self._waiting.get(agent, 0.0) + float(reward)
@@ -78,6 +81,10 @@ class MultiAgentEpisode(Episode):
     def agent_ids(self) -> set[Any]:
         """The agents that were seen."""
         return set(self.agent_episodes)
+
+    def get_agents_that_stepped(self) -> set[Any]:
+        """Return the agents that the last step of the environment has observed."""
+        return set(self._stepped)
 
     def get_agents(self) -> list[Any]:
         """Return the agents that were seen."""
