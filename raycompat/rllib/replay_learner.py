@@ -63,7 +63,7 @@ class ReplayLearner(KerasLearner):
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._weights = self.learner.get_weights()
-        self._buffer = _make_buffer(self.config.replay_buffer_config, [seed, 1])
+        self._buffer = make_buffer(self.config.replay_buffer_config, [seed, 1])
         self._steps_at_target_update = 0
         self._num_target_updates = 0
         #: Minibatches that are due for the steps played; fractions are carried over.
@@ -228,7 +228,16 @@ class ReplayAlgorithm(Algorithm):
         return {name: {**now, **each} for name, each in statistics.items()}
 
 
-def _make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
+def make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
+    """Return the buffer of ``replay_buffer_config``.
+
+    Parameters
+    ----------
+    config : dict
+        See `check_buffer`.
+    seed : list of int
+        Of the random numbers by which steps are drawn.
+    """
     rng = np.random.default_rng(seed)
     if not BUFFERS[config["type"]]:
         return ReplayBuffer(config["capacity"], rng)

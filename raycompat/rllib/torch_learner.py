@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.bc import BCLearner
 from raycompat.rllib.algorithms.ppo import (
     PPOLearner,
     adapted_kl_coeff,
@@ -25,6 +27,7 @@ from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
+from raycompat.rllib.replay_learner import make_buffer
 from raycompat.rllib.schedules import scheduled
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
@@ -375,6 +378,40 @@ class PPOTorchLearner(TorchLearner):
             self.curr_kl_coeffs_per_module[module_id] = after
 
 
+class MARWILTorchLearner(TorchLearner):
+    """BC's loss in PyTorch: `raycompat.rllib.algorithms.marwil.marwil_loss` with a ``beta`` of 0.
+
+    Parameters
+    ----------
+    config : AlgorithmConfig
+    module : dict of TorchRLModule
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.marwil.torch.marwil_torch_learner.MARWILTorchLearner``, 2.60.0.
+    Differs from Ray: it is that of BC, which has no critic; and see `TorchLearner`.
+    """
+
+    def compute_loss_for_module(
+        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """Return the mean of how unlikely the recorded actions are, as a logarithm.
+
+        Parameters
+        ----------
+        module_id : str
+        config : AlgorithmConfig
+        batch, fwd_out : dict of tensors
+            ``obs`` and ``actions``; and what the module's ``_forward_train`` returned.
+        """
+        distribution = (
+            self.module[module_id].get_train_action_dist_cls().from_logits(fwd_out[INPUTS])
+        )
+        policy_loss = -distribution.logp(batch["actions"]).mean()
+        self.metrics.log_value((module_id, "policy_loss"), policy_loss, window=1)
+        return policy_loss
+
+
 class ModuleLearner(PolicyLearner):
     """Lets a `TorchLearner` of a program, or a module of a program, learn as PPO does.
 
@@ -388,16 +425,18 @@ class ModuleLearner(PolicyLearner):
     policy_class: ClassVar[Any] = ModulePolicy
     #: In the training loop of which learner it takes part.
     learns_as: ClassVar[Any] = PPOLearner
+    #: What learns, without a class of the program.
+    default_class: ClassVar[type[TorchLearner]] = PPOTorchLearner
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._module, self._observation_space = network.build(seed), setup.observation_space
-        cls = self.config.learner_class or PPOTorchLearner
+        cls = self.config.learner_class or self.default_class
         if not issubclass(cls, TorchLearner):
             raise UnsupportedRayFeatureError(
                 f"learner_class={cls!r}",
                 "Learners of programs are in PyTorch",
-                "derive from PPOTorchLearner or TorchLearner",
+                f"derive from {self.default_class.__name__} or TorchLearner",
             )
         self.torch_learner: Any = cls(config=self.config, module={POLICY_ID: self._module})
         self.torch_learner.build()
@@ -430,15 +469,28 @@ class ModuleLearner(PolicyLearner):
         batch = self._batch(parts)
         size, epochs = settings.minibatch_size, settings.num_epochs
         order = minibatches(len(batch["actions"]), size, epochs, rng)
+        statistics = self._learn_rows(batch, order, num_steps)
+        if isinstance(self.torch_learner, PPOTorchLearner) and "mean_kl_loss" in statistics:
+            self.torch_learner.adapt(POLICY_ID, statistics["mean_kl_loss"])
+            statistics["curr_kl_coeff"] = self.torch_learner.curr_kl_coeffs_per_module[POLICY_ID]
+        return statistics
+
+    def _learn_rows(
+        self, batch: dict[str, Any], order: NDArray[Any], num_steps: int
+    ) -> dict[str, Any]:
+        """Learn from minibatches of rows of a batch, in an order; return statistics."""
         each = ({POLICY_ID: _rows(batch, rows)} for rows in torch.from_numpy(order).long())
         self.torch_learner.learn(each, num_steps)
         statistics = self._logged()
         numbers = {n: v for n, v in statistics.items() if isinstance(v, float)}
         check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
-        if isinstance(self.torch_learner, PPOTorchLearner) and "mean_kl_loss" in statistics:
-            self.torch_learner.adapt(POLICY_ID, statistics["mean_kl_loss"])
-            statistics["curr_kl_coeff"] = self.torch_learner.curr_kl_coeffs_per_module[POLICY_ID]
         return statistics
+
+    def _tensors(self, columns: Columns) -> dict[str, Any]:
+        """Return columns as tensors, by Ray's names."""
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
+        observations = unflattened(self._observation_space, tensors.pop("observations"))
+        return {OBS: observations, **{_NAMES[name]: each for name, each in tensors.items()}}
 
     def _batch(self, parts: list[Columns]) -> dict[str, Any]:
         """Return the valid steps of samples in one batch, of tensors, by Ray's names."""
@@ -454,9 +506,7 @@ class ModuleLearner(PolicyLearner):
         }
         gains = joined["advantages"]
         joined["advantages"] = (gains - gains.mean()) / max(1e-4, float(gains.std()))
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in joined.items()}
-        observations = unflattened(self._observation_space, tensors.pop("observations"))
-        return {OBS: observations, **{_NAMES[name]: each for name, each in tensors.items()}}
+        return self._tensors(joined)
 
     def _logged(self) -> dict[str, Any]:
         logged = self.torch_learner.metrics.take()
@@ -494,6 +544,53 @@ class ModuleLearner(PolicyLearner):
         getattr(self.torch_learner, "curr_kl_coeffs_per_module", {}).update(state["kl_coeffs"])
 
 
+class ImitatingModuleLearner(ModuleLearner):
+    """Lets a `TorchLearner` of a program, or a module of a program, learn as BC does.
+
+    Parameters
+    ----------
+    setup : PolicySetup
+    network : ModuleNetwork
+    seed : int
+    """
+
+    learns_as: ClassVar[Any] = BCLearner
+    default_class: ClassVar[type[TorchLearner]] = MARWILTorchLearner
+
+    def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
+        super().__init__(setup, network, seed)
+        self._buffer = make_buffer(self.config.replay_buffer_config, [seed, 1])
+
+    @property
+    def num_remembered(self) -> int:
+        """How many steps are in the buffer."""
+        return len(self._buffer)
+
+    def remember(self, columns: Columns) -> int:
+        """Put recorded steps into the buffer; count them."""
+        names = ("observations", "actions")
+        self._buffer.add({name: columns[name][columns["valid"]] for name in names})
+        return int(columns["valid"].size)
+
+    def learn_minibatches(self, count: int, num_steps: int) -> dict[str, Any]:
+        """Learn from a number of minibatches that are drawn from the buffer.
+
+        Parameters
+        ----------
+        count : int, at least 1
+        num_steps : int
+            All steps so far, for schedules.
+        """
+        drawn = self._buffer.sample(count * self.config.train_batch_size_per_learner)
+        columns = {name: drawn[name] for name in ("observations", "actions")}
+        order = np.arange(len(drawn["actions"]), dtype=np.int32).reshape(count, -1)
+        return self._learn_rows(self._tensors(columns), order, num_steps)
+
+
+#: What learns for modules of programs, by what learns without them.
+_LEARNERS = {each.learns_as: each for each in (ModuleLearner, ImitatingModuleLearner)}
+
+
 def learner_for(base: Any) -> type[ModuleLearner]:
     """Return what learns for a module or a learner of a program.
 
@@ -505,16 +602,16 @@ def learner_for(base: Any) -> type[ModuleLearner]:
     Raises
     ------
     UnsupportedRayFeatureError
-        When the algorithm is another one than PPO.
+        When the algorithm is another one than PPO and BC.
     """
-    if base is not PPOLearner:
+    if base not in _LEARNERS:
         name = base.__name__.removesuffix("Learner")
         raise UnsupportedRayFeatureError(
             f"A TorchRLModule or learner_class in {name}",
             f"{name} learns with its own network and loss",
-            "use PPO, or ModelCatalog.register_custom_model",
+            "use PPO, or BC for recorded steps, or ModelCatalog.register_custom_model",
         )
-    return ModuleLearner
+    return _LEARNERS[base]
 
 
 def _without_critic(columns: Columns, settings: Any) -> Columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 
 import gymnasium
@@ -10,7 +11,7 @@ import pytest
 from raycompat.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+from raycompat.rllib.algorithms import BCConfig, DQNConfig, PPOConfig
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 # Not importorskip: importing them takes seconds, in each process that collects tests.
@@ -274,3 +275,49 @@ def test_a_default_module_is_made_of_the_options_as_an_object():
     )
     outputs = module.forward_train({"obs": torch.zeros((4, 3))})
     assert outputs["action_dist_inputs"].shape == (4, 2)
+
+
+def test_a_module_of_a_program_imitates_recorded_steps(tmp_path):
+    steps = {"obs": [], "actions": [], "rewards": [], "terminateds": [], "eps_id": []}
+    rng = np.random.default_rng(3)
+    for index in range(600):
+        right = int(rng.integers(3))
+        steps["obs"].append({"noise": rng.normal(size=(2, 1)).tolist(), "right": right})
+        steps["actions"].append(right)
+        steps["rewards"].append(1.0)
+        steps["terminateds"].append(True)
+        steps["eps_id"].append(index)
+    flat = [list(gymnasium.spaces.flatten(Pick.observation_space, o)) for o in steps["obs"]]
+    space = gymnasium.spaces.Box(-9, 9, (len(flat[0]),), np.float32)
+    truncateds = [False] * len(flat)
+    batch = {"type": "SampleBatch", **steps, "obs": flat, "truncateds": truncateds}
+    (tmp_path / "a.json").write_text(json.dumps(batch, default=float))
+
+    from raycompat.rllib.torch_learner import MARWILTorchLearner
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    class Counts(MARWILTorchLearner):
+        calls = 0
+
+        def compute_loss_for_module(self, **given):
+            Counts.calls += 1
+            assert set(given["batch"]) == {"obs", "actions"}
+            return super().compute_loss_for_module(**given)
+
+    algorithm = (
+        BCConfig()
+        .environment(observation_space=space, action_space=Pick.action_space)
+        .offline_data(input_=[str(tmp_path)], dataset_num_iters_per_learner=20)
+        .training(lr=0.01, train_batch_size_per_learner=100, learner_class=Counts)
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=DefaultPPOTorchRLModule))
+        .debugging(seed=0)
+        .build_algo()
+    )
+    losses = [algorithm.train()["learners"]["default_policy"]["policy_loss"] for _ in range(3)]
+    assert Counts.calls == 60
+    assert losses[-1] < 0.2 * losses[0] or losses[-1] < 0.02
+    chosen = [algorithm.compute_single_action(np.float32(each), explore=False) for each in flat[:9]]
+    assert chosen == steps["actions"][:9]
+    other = type(algorithm).from_checkpoint(algorithm.save_to_path(tmp_path / "saved"))
+    again = [other.compute_single_action(np.float32(each), explore=False) for each in flat[:9]]
+    assert again == chosen
