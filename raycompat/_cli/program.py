@@ -24,6 +24,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from raycompat._as_ray import install_as_ray
+from raycompat._old import tensorflow_1
 from raycompat._old.train import keras_choice
 from raycompat._old_forms import packages
 from raycompat._protocol import import_paths
@@ -50,6 +51,7 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
     except SyntaxError as error:
         _end_with(error, None)
     keras_choice.choose_for(code)
+    tensorflow_1.choose_for(code)
     try:
         exec(code, vars(main))
     except SystemExit:

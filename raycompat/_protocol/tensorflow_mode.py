@@ -3,11 +3,15 @@
 ``tf.disable_v2_behavior()`` at the top of a program has no effect in other processes. So code that is
 exported from a process in TensorFlow 1's mode carries the mode. An executor enters the mode before it
 unpickles the code, or when it imports TensorFlow later. This module does not import TensorFlow.
+
+A program of 2017 to 2020 has ``import tensorflow as tf``, and means version 1. For it, the module has
+the names of ``tensorflow.compat.v1`` too.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 import sys
 import threading
@@ -15,6 +19,11 @@ from collections.abc import Callable
 from typing import Any
 
 from raycompat._after_import import AfterImport
+from raycompat._surface import forms
+
+#: The mode in which ``tensorflow`` has the names of version 1, and its row among the old forms.
+VERSION_1 = "version_1"
+VERSION_1_USE = "names of TensorFlow 1"
 
 #: The functions of ``tensorflow.compat.v1`` for the two modes of TensorFlow 1: all of its behaviour, or
 #: graphs only.
@@ -48,6 +57,8 @@ def _mode() -> str | None:
     tf = sys.modules.get("tensorflow")
     if tf is None:
         return _on_import.mode if _on_import in sys.meta_path else None
+    if "placeholder" in vars(tf):  # TensorFlow 2 lacks it
+        return VERSION_1
     if not tf.__internal__.tf2.enabled():
         return _ALL
     return None if _executes_eagerly(tf) else _GRAPHS
@@ -77,9 +88,20 @@ def _enter(mode: str) -> None:
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        getattr(sys.modules["tensorflow"].compat.v1, mode)()
+        getattr(sys.modules["tensorflow"].compat.v1, _ALL if mode == VERSION_1 else mode)()
     finally:
         logger.setLevel(level)
+    if mode == VERSION_1:
+        _become_version_1(sys.modules["tensorflow"])
+
+
+def _become_version_1(tf: Any) -> None:
+    """Give the module ``tensorflow`` the names of version 1, with their meanings there."""
+    forms.used(VERSION_1_USE, refusal=AttributeError)
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 has no functions for tf.layers
+    first = tf.compat.v1
+    names = [name for name in dir(first) if not name.startswith("_") and name != "compat"]
+    vars(tf).update({name: getattr(first, name) for name in names})
 
 
 class _OnImport(AfterImport):

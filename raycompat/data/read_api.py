@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.data import readers
 from raycompat.data.dataset import Dataset
@@ -859,6 +860,7 @@ def read_orc(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_parquet")
 def read_parquet(
     paths: str | list[str],
     *,

@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pandas as pd
 import ray
 
 ray.init(num_cpus=2)
@@ -50,6 +51,12 @@ def files():
         file.write("x\ny\n")
     print("Lines:", ray.data.read_text(os.path.abspath("lines.txt")).take())
     print("Bytes:", ray.data.read_binary_files(os.path.abspath("lines.txt")).take())
+    image = np.arange(4).reshape(2, 2)
+    pd.DataFrame({"image": [image.tobytes()]}).to_parquet("images.parquet")
+    images = ray.data.read_parquet(
+        os.path.abspath("images.parquet"), _tensor_column_schema={"image": (image.dtype, (2, 2))}
+    )
+    print("Of bytes:", [row["image"].tolist() for row in images.take()])
 
 
 def pipelines():

@@ -125,6 +125,10 @@ def trainer():
     with open(json_file.log_path) as file:
         print("In the file:", [[result["epoch"] for result in step] for step in json.load(file)])
     print("Checkpoints:", runs.latest_checkpoint["epoch"], runs.best_checkpoint["epoch"])
+    num_left = len(list(runs.latest_run_dir.rglob("checkpoint_*/")))
+    runs.run(train_func, {"epochs": 2}, checkpoint_strategy=CheckpointStrategy(num_to_keep=0))
+    print("In folders:", num_left, len(list(runs.latest_run_dir.rglob("checkpoint_*/"))))
+    print("In memory:", runs.latest_checkpoint["epoch"], runs.best_checkpoint_path)
     seen = []
     iterator = runs.run_iterator(train_func, {"epochs": 5}, checkpoint=runs.latest_checkpoint)
     for results in iterator:

@@ -37,6 +37,11 @@ EXPECTED = {
         Generations end: True
         Pinned: [1, 2]
         """,
+    "graphs_of_2018": """
+        Line: [2.0, 3.0]
+        In a task: 3
+        Layers: [[3.0, 3.0]]
+        """,
     "of_2021": """
         Best: {'lr': 0.4} 0.1
         Checkpoint: {'step': 3} True
@@ -47,7 +52,9 @@ EXPECTED = {
         Epochs: [[0, 0], [1, 1], [2, 2]]
         In the file: [[0], [1], [2]]
         Checkpoints: 2 0
-        Iterated: [3, 4] True 2
+        In folders: 3 0
+        In memory: 1 None
+        Iterated: [2, 3, 4] True 2
         As a trial: 1
         Workers: {'size': 2}
         Named: True
@@ -74,6 +81,7 @@ EXPECTED = {
         Arrays: [[1, 2], [3, 4]] (2, 2)
         Lines: ['x', 'y']
         Bytes: [b'x\\ny\\n']
+        Of bytes: [[[0, 1], [2, 3]]]
         Epochs: [1, 2, 3, 1, 2, 3] 12
         Windows: [[0, 1], [2, 3]]
         Parts: [[0, 1, 2, 3], [0, 1, 2, 3]]

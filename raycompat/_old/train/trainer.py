@@ -11,6 +11,7 @@ import functools
 import inspect
 import pickle
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +45,7 @@ class CheckpointStrategy:
     Parameters
     ----------
     num_to_keep : int, optional
-        How many. By default all.
+        How many. By default all; with 0, none is left in a folder, and the trainer has its values.
     checkpoint_score_attribute : str, default "_timestamp"
         The value of a checkpoint by which they are compared.
     checkpoint_score_order : {"max", "min"}, default "max"
@@ -163,12 +164,23 @@ class Trainer:
                 name=f"run_{self._num_runs:03d}",
                 storage_path=str(self.logdir),
                 failure_config=FailureConfig(max_failures=self._max_retries),
-                checkpoint_config=CheckpointConfig(num_to_keep=self._strategy.num_to_keep),
+                checkpoint_config=CheckpointConfig(num_to_keep=self._num_in_folders()),
                 verbose=0,
             ),
             datasets=None if dataset is None else datasets,
             resume_from_checkpoint=_as_checkpoint(checkpoint),
         )
+
+    def _num_in_folders(self) -> int | None:
+        """Return how many a run keeps in folders: a run that begins again needs the last one."""
+        kept = self._strategy.num_to_keep
+        return None if kept is None else max(kept, 1)
+
+    def forget_folders(self) -> None:
+        """Remove the folders of checkpoints that no longer serve, after a run."""
+        if self._strategy.num_to_keep == 0:
+            for folder, _ in self._checkpoints:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def take_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Record a checkpoint of the run."""
@@ -207,7 +219,7 @@ class Trainer:
     def best_checkpoint_path(self) -> Path | None:
         """The folder of the best checkpoint; None without one."""
         best = self._best()
-        return None if best is None else best[0]
+        return None if best is None or self._strategy.num_to_keep == 0 else best[0]
 
     @staticmethod
     def load_checkpoint_from_path(checkpoint_file_path: str | Path) -> dict[str, Any]:
@@ -314,6 +326,7 @@ class _Run:
             trainer.fit()
             failed = False
         finally:
+            self._owner.forget_folders()
             for each in self._callbacks:
                 each.finish_training(error=failed)
         return self._returned
