@@ -310,6 +310,12 @@ class BlockAccessor:
     ['y']
     >>> access.to_numpy("x"), access.to_pandas().shape
     (array([3, 1, 2]), (3, 1))
+    >>> access.zip(block).column_names, access.fill_column("y", 0).column_names
+    (['x', 'x_1'], ['x', 'y'])
+    >>> access.upsert_column("x", access.random_shuffle(1)["x"]).num_rows
+    3
+    >>> access.drop(["x"]).num_columns, access.column_names()
+    (0, ['x'])
 
     >>> access.count("x"), access.max("x", True), next(access.iter_rows())
     (3, 3, {'x': 3})
@@ -379,6 +385,41 @@ class BlockAccessor:
         """Return the block with other names of columns."""
         names = self._table.column_names
         return self._table.rename_columns([columns_rename.get(name, name) for name in names])
+
+    def drop(self, columns: Sequence[str]) -> Block:
+        """Return all columns except some."""
+        return frames.unrecorded(self._table).drop_columns(list(columns))
+
+    def zip(self, other: Block) -> Block:
+        """Return the columns of two blocks; a second column ``a`` is named ``a_1``."""
+        if other.num_rows != self.num_rows():
+            raise ValueError(
+                f"zip: one block has {self.num_rows()} rows and the other {other.num_rows}. Give "
+                "blocks of equal numbers of rows."
+            )
+        return frames.side_by_side(self._table, other)
+
+    def upsert_column(
+        self, column_name: str, column_data: pa.Array | pa.ChunkedArray | pd.Series
+    ) -> Block:
+        """Return the block with a new column, or with another one in the place of that name."""
+        table = frames.unrecorded(self._table)
+        values = pa.array(column_data) if isinstance(column_data, pd.Series) else column_data
+        if column_name not in table.column_names:
+            return table.append_column(column_name, values)
+        return table.set_column(table.column_names.index(column_name), column_name, values)
+
+    def fill_column(self, name: str, value: Any) -> Block:
+        """Return the block with a column of one value in all rows."""
+        return self.upsert_column(name, pa.repeat(pa.scalar(value), self.num_rows()))
+
+    def random_shuffle(self, random_seed: int | None) -> Block:
+        """Return the rows in a random order; equal seeds give equal orders."""
+        return self.take(np.random.default_rng(random_seed).permutation(self.num_rows()).tolist())
+
+    def column_names(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self.schema().names)
 
     def to_arrow(self) -> pa.Table:
         """Return a table."""

@@ -59,12 +59,14 @@ class Combination:
         Raises
         ------
         ValueError
-            When executed, if the numbers of rows differ.
+            When no other data set is given; when executed, if the numbers of rows differ.
 
         Notes
         -----
         Ray source: ``Dataset.zip``, 2.60.0. No known difference.
         """
+        if not other:
+            raise ValueError("zip() has no data set: give one or more, as in left.zip(right).")
         plans = (self._plan, *(each._plan for each in other))
         return self._derived(AllToAll(plans, "Zip", exchange.zipped))
 

@@ -70,7 +70,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         self._stats: ExecutionStats | None = None
 
     def _derived(self, logical_plan: Node) -> Dataset:
-        return Dataset(logical_plan, self._context)
+        made = Dataset(logical_plan, self._context)
+        made._name = self._name
+        return made
 
     def _bundles(self, keeps_output: bool = False) -> Iterator[Bundle]:
         """Execute the plan; yield its blocks in order."""
@@ -109,7 +111,7 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
         return self._name
 
     def set_name(self, name: str | None) -> None:
-        """Give it a name, for readers.
+        """Give the data set a name, which data sets derived from it have too.
 
         Examples
         --------
@@ -939,7 +941,7 @@ def known_schema(node: Node) -> pa.Schema | None:
 
 def _side_of_group(share: float, is_train: bool, group: pa.Table) -> pa.Table:
     """Return the rows of a group for training, or the others; `share` is that of the tests."""
-    num_train = int(group.num_rows * (1 - share))
+    num_train = group.num_rows - int(group.num_rows * share)
     return group.slice(0, num_train) if is_train else group.slice(num_train)
 
 

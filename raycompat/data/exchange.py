@@ -446,18 +446,5 @@ def _side_by_side(
     remaining = list(tables)
     for side in bounds:
         own, remaining = remaining[: len(side)], remaining[len(side) :]
-        joined = shown(join(side, *own))
-        names = list(first.column_names)
-        for name in joined.column_names:
-            names.append(_free_name(name, names))
-        first = frames.side_by_side(first, frames.renamed(joined, names[first.num_columns :]))
+        first = frames.side_by_side(first, shown(join(side, *own)))
     return storable(first)
-
-
-def _free_name(name: str, names: Sequence[str]) -> str:
-    """Return a name that is not taken: ``a_1`` for the second ``a``, as in Ray."""
-    number, free = 0, name
-    while free in names:
-        number += 1
-        free = f"{name}_{number}"
-    return free

@@ -194,7 +194,14 @@ def with_record_from(
 
 
 def side_by_side(left: pa.Table, right: pa.Table) -> pa.Table:
-    """Return the columns of two tables; if the first is one of `from_pandas`, with both records."""
+    """Return the columns of two tables; if the first is one of `from_pandas`, with both records.
+
+    A second column ``a`` is named ``a_1``, as in Ray.
+    """
+    names = list(left.column_names)
+    for name in right.column_names:
+        names.append(_free_name(name, names))
+    right = renamed(right, names[left.num_columns :])
     record = record_of(left.schema)
     made = left
     for name in right.column_names:
@@ -202,6 +209,15 @@ def side_by_side(left: pa.Table, right: pa.Table) -> pa.Table:
     if record is None:
         return made
     return _with_record(made, {**record, **(record_of(right.schema) or {})})
+
+
+def _free_name(name: str, names: Sequence[str]) -> str:
+    """Return a name that is not among others."""
+    number, free = 0, name
+    while free in names:
+        number += 1
+        free = f"{name}_{number}"
+    return free
 
 
 def to_pandas(table: pa.Table, arrow_backed: bool | None = None) -> pd.DataFrame:

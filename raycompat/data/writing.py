@@ -173,7 +173,7 @@ class Writing:
         sink = TableSink(
             path,
             _CsvWriter(arrow_csv_args, arrow_csv_args_fn),
-            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
             filesystem=filesystem,
             try_create_dir=try_create_dir,
             open_stream_args=arrow_open_stream_args,
@@ -239,7 +239,7 @@ class Writing:
         sink = TableSink(
             path,
             _JsonWriter(pandas_json_args, pandas_json_args_fn),
-            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
             filesystem=filesystem,
             try_create_dir=try_create_dir,
             open_stream_args=arrow_open_stream_args,
@@ -298,7 +298,7 @@ class Writing:
         arrow_parquet_args_fn : callable, optional
             Returns more arguments; called in the task that writes.
         **arrow_parquet_args
-            Arguments of ``pyarrow.parquet.write_table``.
+            Arguments of ``pyarrow.parquet.write_table``; `schema` chooses the columns and their types.
 
         Examples
         --------
@@ -320,7 +320,7 @@ class Writing:
         sink = TableSink(
             path,
             _ParquetWriter(arrow_parquet_args, arrow_parquet_args_fn),
-            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
             max_rows_per_file=max_rows_per_file,
             filesystem=filesystem,
             try_create_dir=try_create_dir,
@@ -453,7 +453,7 @@ class Writing:
         sink = TableSink(
             path,
             _NumpyWriter(column),
-            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
             filesystem=filesystem,
             try_create_dir=try_create_dir,
             open_stream_args=arrow_open_stream_args,
@@ -519,7 +519,7 @@ class Writing:
         sink = TableSink(
             path,
             _write_examples,
-            min_rows_per_file=min_rows_per_file or num_rows_per_file,
+            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
             filesystem=filesystem,
             try_create_dir=try_create_dir,
             open_stream_args=arrow_open_stream_args,
@@ -592,6 +592,16 @@ class Writing:
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
 
+def _least_rows(min_rows_per_file: int | None, num_rows_per_file: int | None) -> int | None:
+    """Return the one that is given of an option's two names."""
+    if None not in (min_rows_per_file, num_rows_per_file):
+        raise ValueError(
+            f"min_rows_per_file={min_rows_per_file!r} and num_rows_per_file={num_rows_per_file!r} are "
+            "two names of one option: give min_rows_per_file only."
+        )
+    return num_rows_per_file if min_rows_per_file is None else min_rows_per_file
+
+
 def _written(
     bundles: Iterable[Bundle],
     datasink: Datasink[Any],
@@ -662,7 +672,12 @@ class _ParquetWriter(_Writer):
     def __call__(self, table: Block, file: Any) -> None:
         import pyarrow.parquet
 
-        pyarrow.parquet.write_table(table, file, **self.args())
+        args = self.args()
+        schema = args.pop("schema", None)
+        if schema is not None:
+            block.require_columns(schema.names, table.column_names, "write_parquet")
+            table = table.select(schema.names).cast(schema)
+        pyarrow.parquet.write_table(table, file, **args)
 
 
 class _OrcWriter(_Writer):

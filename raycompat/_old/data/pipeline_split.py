@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum
@@ -10,6 +11,11 @@ from typing import Any
 import raycompat as ray
 from raycompat._old.data.pipeline import DatasetPipeline
 from raycompat.data.dataset import Dataset
+
+#: Windows that a reader may be ahead of the slowest one. Each holds its blocks in the object store, so
+#: the fast reader of an endless pipeline waits. Ray waits after one; more let one process read the
+#: parts of a short pipeline one after the other.
+_MAX_AHEAD = 64
 
 
 class _End(Enum):
@@ -35,6 +41,8 @@ class _Splitter:
         self._items = self._read(pipeline)
         self._num, self._equal = num, equal
         self._waiting: list[deque[Any]] = [deque() for _ in range(num)]
+        self._is_reading = False
+        self._changed = threading.Condition()
 
     def _read(self, pipeline: DatasetPipeline) -> Iterator[list[Any]]:
         for windows in pipeline._epochs():
@@ -43,15 +51,30 @@ class _Splitter:
             yield [_End.OF_EPOCH] * self._num
 
     def next_part(self, reader: int) -> Any:
-        """Return a reader's part of its next window, or which end is there."""
+        """Return a reader's part of its next window, or which end is there.
+
+        It waits for the slowest reader when that one has too many windows to take.
+        """
         waiting = self._waiting[reader]
-        if not waiting:
+        with self._changed:
+            self._changed.wait_for(lambda: waiting or self._may_read())
+            if waiting:
+                self._changed.notify_all()
+                return waiting.popleft()
+            self._is_reading = True
+        parts = None
+        try:  # without the lock, so that others take what waits for them
             parts = next(self._items, None)
-            if parts is None:
-                return _End.OF_PIPELINE
-            for each, part in zip(self._waiting, parts, strict=True):
-                each.append(part)
-        return waiting.popleft()
+        finally:
+            with self._changed:
+                for each, part in zip(self._waiting, parts or [], strict=False):
+                    each.append(part)
+                self._is_reading = False
+                self._changed.notify_all()
+        return _End.OF_PIPELINE if parts is None else waiting.popleft()
+
+    def _may_read(self) -> bool:
+        return not self._is_reading and max(map(len, self._waiting)) < _MAX_AHEAD
 
 
 class _Part:
@@ -79,6 +102,8 @@ def split(pipeline: DatasetPipeline, num: int, equal: bool) -> list[DatasetPipel
     if isinstance(num, bool) or not isinstance(num, int) or num < 1:
         raise ValueError(f"split({num!r}): expected a number of 1 or more.")
     # Outside of the placement group of a trial, which has no CPU for the tasks of a window.
-    options = ray.remote(_Splitter).options(num_cpus=0, scheduling_strategy="DEFAULT")
+    options = ray.remote(_Splitter).options(
+        num_cpus=0, scheduling_strategy="DEFAULT", max_concurrency=num + 1
+    )
     splitter = options.remote(pipeline, num, equal)
     return [DatasetPipeline(_Part(splitter, reader)) for reader in range(num)]

@@ -340,7 +340,7 @@ class TrialRunner:
 
     def _on_returned(self, trial: Trial) -> None:
         """End a trial whose function has returned; its last result stays the last."""
-        if not trial.has_reported_at_least_once() and self._metric:
+        if not trial.has_reported_at_least_once and self._metric:
             logger.warning(
                 "%s ended without a report of %r: call tune.report, or return a dict.",
                 trial,

@@ -220,6 +220,7 @@ class Trial:
             result[name] >= limit for name, limit in self.stopping_criterion.items()
         )
 
+    @property
     def has_reported_at_least_once(self) -> bool:
         return self.num_results > 0
 

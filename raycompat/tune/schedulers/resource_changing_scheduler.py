@@ -315,7 +315,7 @@ class ResourceChangingScheduler(TrialScheduler):
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Take note of a new trial, and of the resources with which all start."""
         base = self._base_resources = self._base_resources or trial.placement_group_factory
-        if trial.placement_group_factory != base and not trial.has_reported_at_least_once():
+        if trial.placement_group_factory != base and not trial.has_reported_at_least_once:
             raise RuntimeError(
                 f"{trial} starts with {trial.placement_group_factory}, the first trial with {base}: "
                 "ResourceChangingScheduler needs trials that start alike."
