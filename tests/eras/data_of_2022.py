@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pandas as pd
 import ray
+from ray.data.dataset_pipeline import DatasetPipeline
 
 ray.init(num_cpus=2)
 
@@ -64,6 +65,13 @@ def pipelines():
     print("Epochs:", list(epochs.iter_rows()), epochs.sum())
     windows = ray.data.range(4, parallelism=4).window(blocks_per_window=2)
     print("Windows:", [window.take() for window in windows.iter_datasets()])
+    numbers = [lambda number=number: ray.data.range(number) for number in (1, 2)]
+    made = DatasetPipeline.from_iterable(numbers)
+    made.show_windows()
+    print("Rewound:", [each.take() for each in made.rewindow(blocks_per_window=99).iter_datasets()])
+    made.write_csv(os.path.abspath("numbers"))
+    print("Written:", ray.data.read_csv(os.path.abspath("numbers")).count())
+    print("Read:", made.stats(exclude_first_window=False).count("Window"), made.stats()[:9])
     shuffled = ray.data.range(4).repeat(2).random_shuffle_each_window()
     read = ray.remote(lambda part: [epoch.take_all() for epoch in part.iter_epochs()])
     first, second = ray.get([read.remote(part) for part in shuffled.split(2, equal=True)])

@@ -8,6 +8,7 @@ from ray import train, tune
 from ray.ml.config import RunConfig as MLRunConfig
 from ray.train import CheckpointStrategy, Trainer
 from ray.train.callbacks import JsonLoggerCallback, TrainingCallback
+from ray.tune.integration.tensorflow import get_num_workers
 from ray.tune.integration.torch import DistributedTrainableCreator
 from ray.tune.suggest import ConcurrencyLimiter
 from ray.tune.suggest.basic_variant import BasicVariantGenerator
@@ -157,6 +158,7 @@ def on_workers():
     def measure(config):
         import torch.distributed as dist
 
+        assert get_num_workers() == dist.get_world_size()
         tune.report(size=dist.get_world_size())
 
     analysis = tune.run(

@@ -84,6 +84,11 @@ EXPECTED = {
         Of bytes: [[[0, 1], [2, 3]]]
         Epochs: [1, 2, 3, 1, 2, 3] 12
         Windows: [[0, 1], [2, 3]]
+        ------ Epoch 0 ------
+        === Window 1 ===
+        Rewound: [[0, 0, 1]]
+        Written: 3
+        Read: 2 Window 1:
         Parts: [[0, 1, 2, 3], [0, 1, 2, 3]]
         Torch: [[1.0, 2.0]] [[3.0]]
         Torch batch: [0, 1]

@@ -207,3 +207,18 @@ def test_callbacks_reach_attributes_of_environments(gym):
     assert copied.env is not None
     with pytest.raises(AttributeError, match="no attribute 'never'"):
         env.never
+
+
+def test_an_environment_that_cannot_be_closed_is_left(gym, caplog):
+    class Mine(gym.Env):
+        observation_space = action_space = gym.spaces.Discrete(2)
+
+        def reset(self):
+            return 0
+
+        def close(self):
+            self.screen.quit()  # its __init__ does not call that of its class
+
+    of_today(Mine()).close()
+    assert "could not be closed" in caplog.text
+    assert "screen" in caplog.text

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles
@@ -32,6 +33,12 @@ _OF_WINDOWS = {
 #: Methods that read all windows, one after the other.
 _READERS = ("iter_batches", "iter_tf_batches", "iter_torch_batches")
 
+#: Methods that write each window, one after the other.
+_WRITERS = ("write_csv", "write_datasource", "write_json", "write_numpy", "write_parquet")
+
+#: Windows whose statistics are kept: a pipeline may have no end.
+_NUM_SHOWN = 20
+
 
 class DatasetPipeline:
     """Windows of data sets, one after the other, in one or more epochs.
@@ -52,6 +59,19 @@ class DatasetPipeline:
 
     def __init__(self, epochs: Callable[[], Iterator[Iterator[Dataset]]]) -> None:
         self._epochs = epochs
+        #: Number and statistics of the windows that were read last.
+        self._shown: deque[tuple[int, str]] = deque(maxlen=_NUM_SHOWN)
+
+    @staticmethod
+    def from_iterable(iterable: Iterable[Callable[[], Dataset]]) -> DatasetPipeline:
+        """Return a pipeline of one epoch, whose windows are made when they are read.
+
+        Parameters
+        ----------
+        iterable : iterable of functions without parameters
+            Each returns a data set.
+        """
+        return DatasetPipeline(lambda: iter([(make() for make in iterable)]))
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_WINDOWS:
@@ -62,12 +82,18 @@ class DatasetPipeline:
             return lambda *args, **kwargs: itertools.chain.from_iterable(
                 getattr(window, name)(*args, **kwargs) for window in self.iter_datasets()
             )
+        if name in _WRITERS:
+            return lambda *args, **kwargs: self._write(name, args, kwargs)
         if not name.startswith("_") and hasattr(Dataset, name):
             raise UnsupportedRayFeatureError(
                 f"DatasetPipeline.{name}",
                 alternative=f"use Dataset.{name} before window() or repeat()",
             )
         raise AttributeError(f"DatasetPipeline has no attribute {name!r}")
+
+    def _write(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for window in self.iter_datasets():
+            getattr(window, name)(*args, **kwargs)
 
     def foreach_window(self, fn: Callable[[Dataset], Dataset]) -> DatasetPipeline:
         """Return a pipeline with each window changed.
@@ -109,7 +135,58 @@ class DatasetPipeline:
 
     def iter_datasets(self) -> Iterator[Dataset]:
         """Yield the windows of all epochs."""
-        return itertools.chain.from_iterable(self._epochs())
+        self._shown.clear()
+        for number, window in enumerate(itertools.chain.from_iterable(self._epochs())):
+            try:
+                yield window
+            finally:
+                self._shown.append((number, window.stats()))
+
+    def stats(self, exclude_first_window: bool = True) -> str:
+        """Return a text about the windows that were read last, operator by operator.
+
+        Parameters
+        ----------
+        exclude_first_window : bool, default True
+            Leave out the first window where there are others: the pipeline began with it.
+        """
+        shown = list(self._shown)
+        if exclude_first_window and len(shown) > 1 and shown[0][0] == 0:
+            shown = shown[1:]
+        return "\n".join(f"Window {number}:\n{text}" for number, text in shown)
+
+    def rewindow(self, *, blocks_per_window: int, preserve_epoch: bool = True) -> DatasetPipeline:
+        """Return a pipeline of the same rows, with another number of blocks in each window.
+
+        Parameters
+        ----------
+        blocks_per_window : int
+            Blocks of a window; the last one may have fewer.
+        preserve_epoch : bool, default True
+            Whether a window has rows of one epoch only.
+        """
+        _check_size("rewindow", "blocks_per_window", blocks_per_window)
+
+        def epochs() -> Iterator[Iterator[Dataset]]:
+            found = self._epochs()
+            whole = found if preserve_epoch else iter([itertools.chain.from_iterable(found)])
+            return (_in_windows(windows, blocks_per_window, None) for windows in whole)
+
+        return DatasetPipeline(epochs)
+
+    def show_windows(self, limit_per_dataset: int = 10) -> None:
+        """Print the first rows of each window.
+
+        Parameters
+        ----------
+        limit_per_dataset : int, default 10
+        """
+        numbers = itertools.count()
+        for epoch, windows in enumerate(self._epochs()):
+            print(f"------ Epoch {epoch} ------")
+            for window in windows:
+                print(f"=== Window {next(numbers)} ===")
+                window.show(limit_per_dataset)
 
     def iter_rows(self) -> Iterator[Any]:
         """Yield the rows of all windows."""
@@ -258,19 +335,29 @@ def repeated(dataset: Dataset, times: int | None) -> DatasetPipeline:
 def windowed(dataset: Dataset, num_blocks: int, num_bytes: int | None) -> DatasetPipeline:
     """Return a pipeline of one epoch, with some blocks of the data set in each window."""
     for name, value in (("blocks_per_window", num_blocks), ("bytes_per_window", num_bytes)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"window({name}={value!r}): expected a number of 1 or more.")
+        if value is not None:
+            _check_size("window", name, value)
+    return DatasetPipeline(lambda: iter([_in_windows([dataset], num_blocks, num_bytes)]))
 
-    def windows() -> Iterator[MaterializedDataset]:
-        group: list[Any] = []
-        for bundle in dataset._bundles(keeps_output=True):
-            size = sum(each.size_bytes for each in [*group, bundle])
-            is_full = len(group) == num_blocks if num_bytes is None else size > num_bytes
-            if group and is_full:
-                yield from_bundles(group)
-                group = []
-            group.append(bundle)
-        if group:
+
+def _check_size(method: str, name: str, value: Any) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{method}({name}={value!r}): expected a number of 1 or more.")
+
+
+def _in_windows(
+    datasets: Iterable[Dataset], num_blocks: int, num_bytes: int | None
+) -> Iterator[MaterializedDataset]:
+    """Yield the blocks of data sets as windows of a number of blocks, or of bytes."""
+    group: list[Any] = []
+    for bundle in itertools.chain.from_iterable(
+        each._bundles(keeps_output=True) for each in datasets
+    ):
+        size = sum(each.size_bytes for each in [*group, bundle])
+        is_full = len(group) == num_blocks if num_bytes is None else size > num_bytes
+        if group and is_full:
             yield from_bundles(group)
-
-    return DatasetPipeline(lambda: iter([windows()]))
+            group = []
+        group.append(bundle)
+    if group:
+        yield from_bundles(group)

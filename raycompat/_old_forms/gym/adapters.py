@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import Any, ClassVar
 
 import gymnasium
 
 from raycompat._old_forms.gym.core import Env
+
+logger = logging.getLogger(__name__)
 
 #: What gym wrote into the details of a step when a limit of time ended the episode.
 _TRUNCATED = "TimeLimit.truncated"
@@ -65,10 +68,14 @@ class OfToday(gymnasium.Env[Any, Any]):
         return self.env.render()
 
     def close(self) -> None:
-        """Close the environment."""
+        """Close the environment, where it can be closed: RLlib of its time did not do it."""
         close = getattr(self.env, "close", None)
-        if close is not None:
+        if close is None:
+            return
+        try:
             close()
+        except Exception:
+            logger.warning("The environment %r could not be closed.", self.env, exc_info=True)
 
 
 class OfItsTime(Env):
