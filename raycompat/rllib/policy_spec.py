@@ -6,10 +6,10 @@ A policy has its spaces from its spec, or else from the agents of the environmen
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from raycompat.rllib.env.multi_agent_env import agents_of, call_mapping, space_of
+from raycompat.rllib.env.multi_agent_env import agents_of, call_mapping, is_multi_agent, space_of
 from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.utils.error import UnsupportedSpaceException
@@ -135,6 +135,45 @@ class AgentSpaces:
         if known and all(space == next(iter(known.values())) for space in known.values()):
             return next(iter(known.values()))
         return None if known else getattr(self.env, kind, None)
+
+
+def spaces_for(
+    name: str, spec: PolicySpec, env: Any, mapping: Callable[..., str]
+) -> tuple[Any, Any]:
+    """Return the spaces of a policy in an environment of one agent, or of several.
+
+    Parameters
+    ----------
+    name : str
+    spec : PolicySpec
+    env : gymnasium.Env or MultiAgentEnv, optional
+        Without one, the spec has the spaces.
+    mapping : callable
+        Returns the policy of an agent.
+    """
+    if env is not None and is_multi_agent(env):
+        return AgentSpaces(env, mapping).of_policy(name, spec)
+    observed, acted = spec.observation_space, spec.action_space
+    return (
+        getattr(env, "observation_space", None) if observed is None else observed,
+        getattr(env, "action_space", None) if acted is None else acted,
+    )
+
+
+def with_spaces(name: str, spec: PolicySpec, spaces: tuple[Any, Any]) -> PolicySpec:
+    """Return a policy with its spaces.
+
+    Raises
+    ------
+    UnsupportedSpaceException
+        When there are none.
+    """
+    if None in spaces:
+        raise UnsupportedSpaceException(
+            f"The policy {name!r} has no spaces: expected env=..., or spaces={{{name!r}: "
+            "(observation_space, action_space)}."
+        )
+    return replace(spec, observation_space=spaces[0], action_space=spaces[1])
 
 
 def check_mapping(mapping: Any) -> Callable[..., str]:

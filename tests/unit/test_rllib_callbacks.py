@@ -1,5 +1,6 @@
 """Callbacks of episodes: what they see in a runner, and what they leave for results."""
 
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms.ppo import PPOConfig
 from raycompat.rllib.callbacks import RLlibCallback
+from raycompat.rllib.callbacks.callbacks import MemoryTrackingCallbacks
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.episode import (
     Episode,
@@ -339,3 +341,17 @@ def test_an_episode_of_several_agents_has_the_steps_of_those_that_acted():
     collectors = episode.batch_builder.policy_collectors
     assert list(collectors) == ["one"]
     assert [batch["dones"][-1] for batch in collectors["one"].batches] == [True, False]
+
+
+def test_the_memory_of_a_runner_is_reported_with_each_episode():
+    try:
+        runner, state = runner_with(MemoryTrackingCallbacks())
+        (record,) = runner.sample(3, state).left.records
+    finally:
+        tracemalloc.stop()
+    found = record.custom_metrics
+    assert found["tracemalloc/worker/rss"] > 1e6
+    lines = [name for name in found if name.endswith("/size")]
+    assert 1 <= len(lines) <= 10
+    assert all(".py:" in name and found[name] >= 0 for name in lines)
+    assert {name.removesuffix("size") + "count" for name in lines} < set(found)

@@ -28,7 +28,7 @@ from raycompat.rllib.env.construction import check_reset, check_step, checked, e
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.models.catalog import custom_trunk
 from raycompat.rllib.policy_spec import PolicySpec
-from raycompat.rllib.utils.error import EnvError
+from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
 from raycompat.tune import register_env
 from raycompat.tune.registry import get_trainable_cls, with_registered_names
 
@@ -502,3 +502,27 @@ def test_options_of_a_policy_that_its_algorithm_lacks(version, monkeypatch):
     else:
         with pytest.raises(ValueError, match="n_step"):
             PPOConfig().of_policy("left", spec)
+
+
+def test_the_policies_with_their_spaces_and_which_of_them_learn():
+    env = gymnasium.make("CartPole-v1")
+    config = PPOConfig().multi_agent(policies={"one", "two"}, policies_to_train=["one"])
+    policies, is_policy_to_train = config.get_multi_agent_setup(env=env)
+    assert {name: each.observation_space for name, each in policies.items()} == {
+        "one": env.observation_space,
+        "two": env.observation_space,
+    }
+    assert (is_policy_to_train("one"), is_policy_to_train("two", None)) == (True, False)
+    spaces = {"one": (env.action_space, env.action_space), "two": (1, None)}
+    with pytest.raises(UnsupportedSpaceException, match="'two' has no spaces"):
+        config.get_multi_agent_setup(spaces=spaces)
+    other = {"one": PolicySpec(config={"gamma": 0.5})}
+    (made,) = config.get_multi_agent_setup(policies=other, spaces=spaces)[0].values()
+    assert (made.observation_space, made.config) == (env.action_space, {"gamma": 0.5})
+    assert other["one"].observation_space is None
+
+
+def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():
+    DQNConfig().training(num_atoms={"grid_search": [1]}, noisy={"grid_search": [False]})
+    with pytest.raises(UnsupportedRayFeatureError, match="num_atoms=4"):
+        DQNConfig().training(num_atoms={"grid_search": [1, 4]})

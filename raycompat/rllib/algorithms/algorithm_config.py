@@ -29,6 +29,14 @@ from raycompat.rllib.callbacks.callbacks import (
 from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule, is_torch_module
 from raycompat.rllib.networks import ACTIVATIONS
+from raycompat.rllib.policy_spec import (
+    PolicySpec,
+    check_mapping,
+    spaces_for,
+    specs_of,
+    trained_policies,
+    with_spaces,
+)
 from raycompat.rllib.schedules import check_schedule
 
 if TYPE_CHECKING:
@@ -832,6 +840,55 @@ class AlgorithmConfig:
         functions = {name: getattr(self, f"callbacks_{name}", None) or [] for name in HOOKS}
         functions = {n: f if isinstance(f, list) else [f] for n, f in functions.items()}
         return [*(cls() for cls in classes), RLlibCallback.of_functions(functions)]
+
+    def get_multi_agent_setup(
+        self,
+        *,
+        policies: Any = None,
+        env: Any = None,
+        spaces: Mapping[str, tuple[Any, Any]] | None = None,
+        default_policy_class: Any = None,
+    ) -> tuple[dict[str, PolicySpec], Callable[..., bool]]:
+        """Return the policies with their spaces, and a function that says which of them learn.
+
+        Parameters
+        ----------
+        policies : dict of PolicySpec, optional
+            Default: those of `multi_agent`.
+        env : gymnasium.Env or MultiAgentEnv, optional
+            Its spaces are those of policies that name none.
+        spaces : dict of tuples, optional
+            Observation space and action space by policy, in place of the environment's.
+        default_policy_class : type, optional
+            Of the policies that name no class.
+
+        Returns
+        -------
+        policies : dict of PolicySpec
+        is_policy_to_train : callable
+            Of the name of a policy, and optionally a batch.
+
+        Raises
+        ------
+        UnsupportedSpaceException
+            When a policy has no spaces.
+        """
+        mapping = check_mapping(self.policy_mapping_fn)
+        given = spaces or {}
+        found = {
+            name: with_spaces(
+                name, spec, given[name] if name in given else spaces_for(name, spec, env, mapping)
+            )
+            for name, spec in specs_of(self.policies if policies is None else policies).items()
+        }
+        for spec in found.values():
+            spec.policy_class = spec.policy_class or default_policy_class
+        trained = trained_policies(self.policies_to_train, list(found))
+
+        def is_policy_to_train(policy_id: str, batch: Any = None) -> bool:
+            return policy_id in trained
+
+        return found, is_policy_to_train
 
     def build_algo(self, env: Any = None, logger_creator: Any = None) -> Algorithm:
         """Return the algorithm, ready to train.

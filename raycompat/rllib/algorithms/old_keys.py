@@ -175,8 +175,16 @@ def _take_note(name: str, value: Any, row: Row) -> None:
         if name not in _SAID:
             _SAID.add(name)
             logger.warning("The option %r has no effect: %s.", name, row.no_effect)
-    elif value not in _asks_for_nothing(row) and value not in ({}, [], ()):
-        raise UnsupportedRayFeatureError(f"{name}={value!r}", row.without, row.today)
+        return
+    for each in _values_of(value):
+        if each not in _asks_for_nothing(row) and each not in ({}, [], ()):
+            raise UnsupportedRayFeatureError(f"{name}={each!r}", row.without, row.today)
+
+
+def _values_of(value: Any) -> list[Any]:
+    """Return what an option may become: each value of a grid that Tune searches, or itself."""
+    is_grid = isinstance(value, Mapping) and [*value] == ["grid_search"]
+    return list(value["grid_search"]) if is_grid else [value]
 
 
 def _asks_for_nothing(row: Row) -> tuple[Any, ...]:
