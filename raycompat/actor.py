@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import sys
 import traceback
 from collections.abc import (
     AsyncGenerator,
@@ -315,6 +316,7 @@ class ActorClass(Kept, Generic[T]):
             detached=_is_detached(session, options.lifetime),
             about=pickle.dumps(about, protocol=5),
             class_name=name,
+            is_internal=_is_internal(self._class),
             max_restarts=options.max_restarts or 0,
             is_async=is_async,
             max_concurrency=options.max_concurrency or 0,
@@ -365,6 +367,18 @@ class ActorClass(Kept, Generic[T]):
         15
         """
         return _bind_class(self, self, args, kwargs, {})
+
+
+def _is_internal(cls: type) -> bool:
+    """Return whether a class is one of raycompat, or made from one that has the same name.
+
+    The class of a trial's process is made from one of raycompat too, but has the name of a trainable.
+    """
+    return any(
+        each.__module__.partition(".")[0] == __package__
+        and getattr(sys.modules.get(each.__module__), cls.__name__, None) is each
+        for each in cls.__mro__
+    )
 
 
 def _is_detached(session: Session, lifetime: str | None) -> bool:

@@ -99,6 +99,7 @@ def _authority(password: str | None, file: str | None) -> Authority | None:
     help="The address of this machine on which scheduler and node listen.  [default: loopback, which "
     "no other machine can reach; for --address the one that faces the cluster]",
 )
+@click.option("--node-name", metavar="NAME", help="How pages and commands name the node.")
 @click.option(
     "--node-manager-port", type=_PORTS, default=0, help="Where the node listens; 0 is any."
 )

@@ -34,6 +34,7 @@ def options_of(given: dict[str, Any], *, is_head: bool) -> NodeOptions:
                 **amounts,
                 "object_store_memory": given["object_store_memory"],
                 "resources": _resources(given["resources"]),
+                "node_name": given["node_name"],
                 "labels": {**_labels_in(given["labels_file"]), **_labels(given["labels"])},
             },
             is_head=is_head,

@@ -70,7 +70,6 @@ _REFUSED = {
     "--plasma-directory": "segments are in /dev/shm, and in --temp-dir when that is full",
     "--object-spilling-directory": "values are spilled to --temp-dir",
     "--no-redirect-output": "the logs are where `start` says",
-    "--node-name": "nodes are identified by address and id; give the node a label",
     "--ray-debugger-external": "use a debugger in the task",
     "--include-log-monitor": "init(log_to_driver=False) turns the printing off",
     "--enable-resource-isolation": "run the node in a container",

@@ -447,20 +447,23 @@ def top(connect: Connect) -> click.Command:
         help="Seconds between two updates.",
     )
     @click.option("-n", "--frames", type=click.IntRange(min=1), help="End after so many updates.")
+    @click.option(
+        "--internal", is_flag=True, help="Show actors of raycompat itself too, such as Train's."
+    )
     @format_option
-    def command(delay: float, frames: int | None, form: str, **given: Any) -> None:
+    def command(delay: float, frames: int | None, internal: bool, form: str, **given: Any) -> None:
         """Show what nodes have in use, functions and actors, until interrupted.
 
-        With --format, show them once.
+        With --format, show them once. Actors of raycompat itself are shown if they have failed.
 
         Example: raycompat top --delay 5
         """
         from raycompat._cli.top import overview, show
 
         if form != "default":
-            click.echo(tables.document(overview(connect(given)), form))
+            click.echo(tables.document(overview(connect(given), with_internal=internal), form))
         else:
-            show(connect(given), interval_s=delay, num_frames=frames)
+            show(connect(given), interval_s=delay, num_frames=frames, with_internal=internal)
 
     return command
 

@@ -65,6 +65,12 @@ def described(
     }
 
 
+def node_name(node: Mapping[str, Any]) -> str:
+    """Return the name that a user has given to a node, with its address."""
+    name, ip = str(node["name"]), str(node["ip"])
+    return ip if name in ("", ip) else f"{name}, {ip}"
+
+
 def described_nodes(state: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the nodes for programs."""
     fields = (
@@ -122,7 +128,7 @@ def _nodes(nodes: Iterable[Mapping[str, Any]]) -> list[str]:
     for node in nodes:
         total, free = node["resources"], node["available"]
         used = ", ".join(_share(name, total, free) for name in ("CPU", "GPU") if total.get(name))
-        where = f"{node['ip']} ({node['hostname']}, pid {node['pid']})"
+        where = f"{node_name(node)} ({node['hostname']}, pid {node['pid']})"
         lines.append(f"node_{node['node_id'][:12]}  {where}  {used}")
         if node["draining"]:
             lines.append(f"  {node['draining']}")

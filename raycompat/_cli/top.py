@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from raycompat._cli.status import described_nodes
+from raycompat._cli.status import described_nodes, node_name
 from raycompat._cli.tables import size
 from raycompat._messages.watching import Overview
 
@@ -50,7 +49,9 @@ class Column(NamedTuple):
     keeps_words: bool = False
 
 
-def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -> None:
+def show(
+    client: StateApiClient, *, interval_s: float, num_frames: int | None, with_internal: bool
+) -> None:
     """Show the cluster until an interrupt, or for a number of updates."""
     try:
         from rich.console import Console
@@ -61,17 +62,17 @@ def show(client: StateApiClient, *, interval_s: float, num_frames: int | None) -
         ) from None
     live = Live(console=Console(width=_width() or _WIDE), auto_refresh=False)
     with client.connected(), live:
-        live.update(_frame(client), refresh=True)
+        live.update(_frame(client, with_internal), refresh=True)
         shown = 1
         while num_frames is None or shown < num_frames:
             time.sleep(interval_s)
-            live.update(_frame(client), refresh=True)
+            live.update(_frame(client, with_internal), refresh=True)
             shown += 1
 
 
-def overview(client: StateApiClient) -> dict[str, Any]:
+def overview(client: StateApiClient, *, with_internal: bool) -> dict[str, Any]:
     """Return what is shown, for programs."""
-    found = client.ask(Overview(), _TIMEOUT_S)
+    found = _asked(client, with_internal)
     return {
         "nodes": described_nodes(found["state"]),
         "functions": found["functions"],
@@ -79,10 +80,22 @@ def overview(client: StateApiClient) -> dict[str, Any]:
     }
 
 
-def _frame(client: StateApiClient) -> Group:
+def _asked(client: StateApiClient, with_internal: bool) -> dict[str, Any]:
+    """Return what the scheduler knows; without rows of raycompat itself that have not failed."""
+    found: dict[str, Any] = client.ask(Overview(), _TIMEOUT_S)
+    for what in ("functions", "actors"):
+        found[what] = [
+            row
+            for row in found[what]
+            if with_internal or row["is_failed"] or not row["is_internal"]
+        ]
+    return found
+
+
+def _frame(client: StateApiClient, with_internal: bool) -> Group:
     from rich.console import Group
 
-    found = client.ask(Overview(), _TIMEOUT_S)
+    found = _asked(client, with_internal)
     return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
 
 
@@ -99,6 +112,9 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, st
 
     width = _width()
     shown = [each for each in columns if width is None or width >= each.from_width]
+    rows = list(rows)
+    if len(rows) > _MOST_ROWS:
+        title = f"{title} (the first {_MOST_ROWS})"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=width is not None)
     for each in shown:
         table.add_column(
@@ -107,7 +123,7 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, st
             no_wrap=each.is_number or each.keeps_words,
             overflow="fold",
         )
-    for row in itertools.islice(rows, _MOST_ROWS):
+    for row in rows[:_MOST_ROWS]:
         table.add_row(*(row[each.title] for each in shown))
     return table
 
@@ -123,7 +139,7 @@ def _nodes(state: Mapping[str, Any]) -> Table:
     def row(node: Mapping[str, Any]) -> dict[str, str]:
         total, free = node["resources"], node["available"]
         cells = {name: _share(name, total.get(name), free.get(name, 0)) for name in names}
-        return {"NODE": f"{node['ip']} ({node['hostname']})", **cells}
+        return {"NODE": f"{node_name(node)} ({node['hostname']})", **cells}
 
     return _table("Nodes", columns, map(row, state["nodes"]))
 
@@ -172,14 +188,13 @@ def duration(seconds: float | None) -> str:
 
 def _actors(rows: list[Mapping[str, Any]]) -> Table:
     columns = [
-        Column("CLASS"),
-        Column("NAME"),
+        Column("ACTOR"),
         Column("STATE", keeps_words=True),
         Column("NODE", from_width=110),
         Column("PROCESS", True),
         Column("MEMORY", True),
         Column("CPU %", True, 92),
-        Column("WAITING", True),
+        Column("WAITING", True, 92),
         Column("DONE", True, 92),
         Column("RESTARTS", True, 100),
         Column("ERROR"),
@@ -190,6 +205,7 @@ def _actors(rows: list[Mapping[str, Any]]) -> Table:
         rss, cpu = found["rss"], found["cpu"]
         return {
             **cells,
+            "ACTOR": f"{found['class']} ({found['name']})" if found["name"] else found["class"],
             "PROCESS": str(found["pid"]),
             "MEMORY": size(rss) if rss is not None else "",
             "CPU %": f"{cpu:.0f}" if cpu is not None else "",

@@ -28,6 +28,8 @@ class ActorSpec(TypedDict):
     #: The pickled `actor_about.About`; only handles read it.
     about: bytes
     class_name: str
+    #: Whether the class belongs to raycompat: Train, Tune, data sets and jobs have such actors.
+    is_internal: bool
     #: How often it may be restarted; -1 is without limit.
     max_restarts: int
     #: Whether some method is ``async def``.

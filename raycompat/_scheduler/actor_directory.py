@@ -23,6 +23,8 @@ class ActorRow:
     #: The pickled description of the class, for `get_actor`; the scheduler does not read it.
     about: bytes = b""
     class_name: str = ""
+    #: Whether the class belongs to raycompat.
+    is_internal: bool = False
     state: Literal["RESERVED", "PENDING", "ALIVE", "RESTARTING", "DEAD"] = "PENDING"
     #: Its node, that node's host, and the socket on which its process accepts calls.
     address: str | None = None
@@ -60,6 +62,8 @@ class ActorDirectory:
 
     def __init__(self) -> None:
         self.rows: dict[str, ActorRow] = {}
+        #: The names of raycompat's own classes of which there have been actors.
+        self.internal_classes: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
 
     def reserve(self, row: ActorRow) -> ActorRow | None:
@@ -70,6 +74,8 @@ class ActorDirectory:
                 return taken
             self._names[row.namespace, row.name] = row.key
         self.rows[row.key] = row
+        if row.is_internal:
+            self.internal_classes.add(row.class_name)
         return None
 
     def find(self, name: str, namespace: str) -> ActorRow | None:

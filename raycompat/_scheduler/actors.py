@@ -46,6 +46,10 @@ class Actors:
         """All actors in the directory, by key."""
         return self._directory.rows
 
+    def is_internal(self, name: str) -> bool:
+        """Return whether a call of this name is one of a class that belongs to raycompat."""
+        return name.partition(".")[0] in self._directory.internal_classes
+
     def client_left(self, client: str) -> None:
         """End the actors of a client that has left, and remove its reservations and watches.
 
@@ -264,4 +268,5 @@ def _new_row(key: str, job: str, actor: ActorSpec) -> ActorRow:
         detached=actor["detached"],
         about=actor["about"],
         class_name=actor["class_name"],
+        is_internal=actor["is_internal"],
     )

@@ -187,7 +187,10 @@ class Endings:
         """Record an actor that is about to be forgotten, as the state API describes it."""
         is_expected = row.error is None or failures.is_expected(row.error)
         described = self._parts.state.actors.describe(row)
-        self.history.actors.append({**described, "is_expected": is_expected})
+        is_internal = row.is_internal
+        self.history.actors.append(
+            {**described, "is_expected": is_expected, "is_internal": is_internal}
+        )
         self.calls_of_actors.pop(row.key, None)
 
     def actor_failed(self, row: ActorRow, call: Call, error: bytes) -> None:

@@ -365,6 +365,34 @@ def test_html_in_what_users_name_is_text_on_every_tab(url, hostile):
     asyncio.run(look())
 
 
+def test_actors_of_raycompat_itself_are_shown_on_demand_and_logs_have_local_times(url):
+    client = JobSubmissionClient()
+    job = client.submit_job(entrypoint="echo from the job; sleep 600")
+    printer = Prints.remote()
+    ray.get(printer.print.remote("seen"))
+    base = url.partition("/status")[0]
+    tick = "deep().find((each) => each.matches('input[type=checkbox]') && shown(each)).click()"
+
+    async def look():
+        async with chromium.Chromium(chromium.find()) as browser:
+            await browser.resize(1400, 900)
+            await browser.send("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+            await browser.go(url)
+            await pictures.open_page(browser, f"{base}/individual-ray-actors")
+            text = await text_of(browser, "Prints", "Of raycompat itself: ")
+            assert "JobSupervisor" not in text
+            await browser.evaluate(tick)
+            text = await text_of(browser, "Prints", "JobSupervisor")
+            assert "Of raycompat itself: " not in text
+            await pictures.open_page(browser, f"{base}/individual-ray-logs")
+            await text_of(browser, "from the job", "GMT+5:30")
+            assert failures(browser, base) == []
+
+    asyncio.run(look())
+    client.stop_job(job)
+    ray.kill(printer)
+
+
 def test_a_function_leads_to_its_calls_and_a_call_to_its_output(url):
     ray.wait(
         [counted.options(name="leads").remote(number == 1) for number in range(4)], num_returns=4

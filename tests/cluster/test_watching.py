@@ -371,7 +371,7 @@ def test_what_top_prints_to_a_program_is_whole(cluster, monkeypatch):
     ray.get(actor.print.remote("x"))
     top = cluster.must("top", "-n", "1")
     (line,) = (each for each in top.splitlines() if "a-name-that" in each)
-    assert re.search(r"most-names-of-actors +ALIVE +[0-9.]+:[0-9]+ +[0-9]+ +[0-9.]+ MiB ", line)
+    assert re.search(r"most-names-of-actors\) +ALIVE +[0-9.]+:[0-9]+ +[0-9]+ +[0-9.]+ MiB ", line)
 
 
 def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster, monkeypatch):
@@ -385,7 +385,7 @@ def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster, monkey
     assert "ALIVE" in listed
     assert "not shown in 80 columns" in listed
     top = cluster.must("top", "-n", "1", COLUMNS="80")
-    assert re.search(r"Watched +narrow +ALIVE +[0-9]+ ", top)
+    assert re.search(r"Watched \(narrow\) +ALIVE +[0-9]+ ", top)
     for printed in (listed.partition("(not shown")[0], top):
         assert max(map(len, printed.splitlines())) <= 80
 

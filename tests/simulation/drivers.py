@@ -369,6 +369,7 @@ class Driver:
             detached=detached,
             about=b"",
             class_name="A",
+            is_internal=False,
             max_restarts=max_restarts,
             is_async=False,
             max_concurrency=0,

@@ -146,6 +146,7 @@ def test_no_flag_is_of_two_kinds_and_the_new_ones_are_there():
 
 
 GIVEN = {
+    "node_name": None,
     "num_cpus": 2,
     "num_gpus": 1,
     "memory": None,
@@ -160,6 +161,7 @@ def test_flags_become_what_a_node_has():
     options = options_of(GIVEN, is_head=False)
     assert {"CPU": 2, "GPU": 1, "a": 3}.items() <= options.resources.items()
     assert options.labels == {"zone": "a", "kind": "b"}
+    assert options_of({**GIVEN, "node_name": "alice"}, is_head=False).name == "alice"
     assert "node:__internal_head__" in options_of(GIVEN, is_head=True).resources
 
 
@@ -177,6 +179,7 @@ STATE = {
     "nodes": [
         {
             "node_id": "ab" * 28,
+            "name": "10.0.0.1",
             "ip": "10.0.0.1",
             "hostname": "host",
             "pid": 7,

@@ -45,7 +45,7 @@ def waiting():
 
 @pytest.fixture
 def page(history, waiting):
-    nodes = SimpleNamespace(info={"tcp://host:1": {"node_id": "n1"}})
+    nodes = SimpleNamespace(info={"tcp://host:1": {"node_id": "n1", "name": "", "ip": "host"}})
     surveys = SimpleNamespace(refresh=lambda: None, last=SimpleNamespace(warning=""))
     tasks = SimpleNamespace(unfinished=lambda findings, most: list(waiting))
     parts = SimpleNamespace(
@@ -53,17 +53,29 @@ def page(history, waiting):
         nodes=nodes,
         surveys=surveys,
         state=SimpleNamespace(tasks=tasks),
+        actors=SimpleNamespace(is_internal=lambda name: name.startswith("Own.")),
     )
     return pages.Calls(parts)
 
 
 def shown(page, *fields, **wish):
     """Return some fields of the rows that are shown."""
-    page._due = 0.0
+    page._wanted = ""
     page.source.tags = [wish]
     page.update()
+    end_search(page)
     columns = [page.source.data[field] for field in fields]
     return list(columns[0]) if len(fields) == 1 else list(zip(*columns, strict=True))
+
+
+def end_search(page):
+    """Go on with a search until its result is shown; return the number of its other slices."""
+    count = 0
+    while page.is_searching:
+        page._shared.next_slice = 0.0
+        page.update()
+        count += 1
+    return count
 
 
 def said(page):
@@ -102,6 +114,7 @@ def test_an_address_names_a_function_a_call_and_an_attempt(page, history):
     ]
     assert "Rows: 5, 3 found. " in said(page)
     show_asked(page, {"calls.id": task(1), "calls.attempt": "1"})
+    end_search(page)
     assert list(page.source.data["seconds"]) == [2.0]
     assert sorted(shown(page, "name", exact={"name": "f"})) == ["f"] * 4
     assert shown(page, "name", exact={"name": "f", "job": "02"}) == []
@@ -155,14 +168,75 @@ def test_without_calls_the_page_says_so(page):
     assert said(page) == "No call has been made. "
 
 
-def test_an_update_that_takes_long_is_not_repeated_until_something_else_is_wanted(
-    page, history, monkeypatch
+def test_calls_of_raycompat_itself_are_shown_if_they_have_failed_or_are_wanted(
+    page, history, waiting
 ):
-    clock = iter(range(100))
-    monkeypatch.setattr(pages.time, "monotonic", lambda: next(clock))
-    page.update()
     history.add(ended("f", [1]))
-    page.update()
+    history.add(ended("Own.work", [2, 3]))
+    history.add(ended("Own.work", [4], failure=FAILURE))
+    waiting.append(unfinished(5, "RUNNING", name="Own.work", is_internal=True))
+    assert shown(page, "id") == [task(4), task(1)]
+    assert said(page).endswith("Of raycompat itself: 3, not shown. ")
+    assert len(shown(page, "id", internal=True)) == 5
+    assert shown(page, "id", exact={"id": task(2)}) == [task(2)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of pages, which a test sets; every look at it takes a millisecond."""
+    now = SimpleNamespace(s=1000.0)
+
+    def look():
+        now.s += 0.001
+        return now.s
+
+    monkeypatch.setattr(pages, "time", SimpleNamespace(monotonic=look, time=lambda: now.s))
+    return now
+
+
+def test_a_search_runs_in_slices_and_is_not_repeated_soon(page, history, clock):
+    for number in range(5_000):
+        history.add(ended("f", [number], took=number % 7))
+    page.source.tags = [{"sort": "seconds", "down": True}]
+    began = clock.s
+    assert page.is_searching
     assert list(page.source.data["id"]) == []
-    page.source.tags = [{"search": "f"}]
+    page.update()  # the scheduler has its turn
+    assert clock.s - began < 2 * pages._BETWEEN_SLICES_S
+    assert end_search(page) > 5
+    assert set(page.source.data["seconds"]) == {6.0}
+    history.add(ended("g", [9_999], took=99.0))
+    clock.s += 15 * page._took_s
+    page.update()
+    assert page.source.data["name"][0] == "f"
+    clock.s += 15 * page._took_s
+    page.update()
+    end_search(page)
+    assert page.source.data["name"][0] == "g"
+
+
+def test_a_new_wish_ends_a_search(page, history, clock):
+    for number in range(5_000):
+        history.add(ended("f", [number]))
+    page.source.tags = [{"sort": "seconds"}]
+    page._shared.next_slice = 0.0
+    page.source.tags = [{"search": task(4_321)}]
+    end_search(page)
+    assert list(page.source.data["id"]) == [task(4_321)]
+
+
+def test_viewers_who_want_the_same_share_one_search(page, history, clock):
+    other = pages.Calls(page._parts)
+    for each in (page, other):
+        each.source.tags = [{"search": "f"}]
+        end_search(each)
+    history.add(ended("f", [1]))
+    clock.s += 10.0
+    page._shared.next_slice = 0.0
+    page.update()
+    end_search(page)
     assert list(page.source.data["id"]) == [task(1)]
+    clock.s += 0.2
+    other.update()
+    assert not other.is_searching
+    assert list(other.source.data["id"]) == [task(1)]

@@ -12,7 +12,7 @@ from _plugin_parts import JOB, run
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
 from raycompat._scheduler.actor_directory import ActorRow
-from raycompat._scheduler.pages import documents, tables
+from raycompat._scheduler.pages import documents, table_widget, tables
 from raycompat._scheduler.pages.table_widget import Table, arranged
 from raycompat._scheduler.pages.tables import _sampled, failed, sentence
 
@@ -220,6 +220,43 @@ def test_what_programs_and_users_end_is_no_failure(monkeypatch, who):
         assert sentence(parts)[0]
 
     run(monkeypatch, 2, test)
+
+
+def test_an_update_that_takes_long_is_not_repeated_until_something_else_is_wanted(monkeypatch):
+    now = iter(range(100))
+    monkeypatch.setattr(table_widget.time, "monotonic", lambda: next(now))
+    rows = [{"gpu": 1}]
+    table = table_of(rows)
+    rows.append({"gpu": 2})
+    table.update()
+    assert table.source.data["gpu"] == [1]
+    table.source.tags = [{"sort": "gpu"}]
+    assert table.source.data["gpu"] == [1, 2]
+
+
+def test_a_node_has_the_name_that_its_user_gave(monkeypatch):
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        parts.nodes.info["tcp://node-0"] |= {"name": "alice", "ip": "10.0.0.1"}
+        parts.nodes.info["tcp://node-1"] |= {"name": "10.0.0.1", "ip": "10.0.0.1"}
+        assert [row["node"] for row in tables.stores(parts)] == ["alice", "node-1"]
+
+    run(monkeypatch, 2, test)
+
+
+def test_rows_of_raycompat_itself_are_shown_if_they_have_failed_or_are_wanted():
+    own = {"class": "SplitCoordinator", "is_internal": True}
+    rows = [{"id": "1", "class": "Mine"}, {"id": "2", **own}, {"id": "3", **own, "is_failed": True}]
+    table = table_of(rows, name="actors")
+    assert table.source.data["id"] == ["1", "3"]
+    assert table._below.text.startswith("Rows: 2. ")
+    assert "Of raycompat itself: 1, not shown." in table._below.text
+    table.source.tags = [{"internal": True}]
+    assert table.source.data["id"] == ["1", "2", "3"]
+    assert "itself" not in table._below.text
+    documents.show_asked(table, {"actors.id": "2"})
+    assert table.source.data["id"] == ["2"]
 
 
 def test_what_users_have_typed_stays_text():

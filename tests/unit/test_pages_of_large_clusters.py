@@ -58,6 +58,8 @@ def test_an_update_of_each_page_takes_less_than_a_second(monkeypatch):
             for _ in range(2):  # the first one sends all rows
                 began = time.process_time()
                 shown.update()
+                while getattr(shown, "is_searching", False):  # in slices of some milliseconds
+                    shown.update()
                 took[name] = max(took.get(name, 0.0), time.process_time() - began)
         assert {name: each for name, each in took.items() if each > MOST_S} == {}
 

@@ -323,7 +323,7 @@ def test_a_name_that_a_process_of_an_ended_job_has_reserved_is_free(in_loop):
         cluster.parts.endings.job_left = lambda job: None
         cluster.dask.all_clients["executor"] = None
         actor = {"name": "one", "namespace": "n", "detached": False, "about": b""}
-        actor["class_name"] = "A"
+        actor |= {"class_name": "A", "is_internal": False}
         await cluster.parts.actors.reserve("executor", "A-1", JOB, actor)
         cluster.parts.jobs.client_left("driver")
         cluster.parts.client_left("executor")

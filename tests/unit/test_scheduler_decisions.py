@@ -26,6 +26,7 @@ ACTOR = {
     "namespace": "",
     "about": b"",
     "class_name": "Counter",
+    "is_internal": False,
     "detached": False,
     "max_restarts": 0,
 }

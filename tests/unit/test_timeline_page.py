@@ -25,7 +25,9 @@ def shown():
 def page(shown):
     actor = SimpleNamespace(pid=3, class_name="Scaler")
     actors = SimpleNamespace(rows={"a": actor})
-    nodes = SimpleNamespace(info={"tcp://10.0.0.1:7000": {}, "tcp://10.0.0.1:7001": {}})
+    nodes = SimpleNamespace(
+        info={f"tcp://10.0.0.1:{port}": {"name": "", "ip": ""} for port in (7000, 7001)}
+    )
     return timeline.Timeline(SimpleNamespace(run_times=shown, actors=actors, nodes=nodes))
 
 

@@ -1,27 +1,38 @@
 """The tab of single calls: those that run, those that have ended, and those that wait.
 
 The ended calls are in the history's spans, which are searched as they are. Only the calls that are
-shown are unpacked, or all of them where the user sorts by what differs in a span.
+shown are unpacked, or all of them where the user sorts by what differs in a span. A search runs in
+slices, between which the scheduler does its work, and viewers who want the same share its result.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 from raycompat._protocol import failures, ids
 from raycompat._protocol.spans import tasks_of, unpack
 from raycompat._scheduler.pages import tables
-from raycompat._scheduler.pages.table_widget import Selection, Table, arranged, has, searched
+from raycompat._scheduler.pages.table_widget import (
+    PAUSES,
+    Selection,
+    Table,
+    arranged,
+    has,
+    is_meant,
+    searched,
+)
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.history import EndedCalls
+    from raycompat._scheduler.history import EndedCalls, History
     from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.parts import Parts
 
@@ -31,8 +42,14 @@ _MANY_WAITING = 1_000
 #: Among the newest so many calls are the newest to show: reports of several processes are mixed.
 _MANY_NEWEST = 2_000
 
-#: The time between two updates, as a multiple of the time that an update takes the scheduler.
-_PAUSES = 20
+#: Seconds for which a search may keep the scheduler from its work, and of the pause after that.
+_SLICE_S, _BETWEEN_SLICES_S = 0.008, 0.01
+
+#: Spans, and calls, after which a search looks at the clock.
+_FEW_SPANS, _FEW_CALLS = 100, 500
+
+#: Results that are kept for other viewers, and the seconds for which one is as good as a new search.
+_MANY_RESULTS, _FRESH_S = 20, 0.4
 
 #: Columns that differ within a span, and the numbers of a call by which they are sorted.
 _BY_CALL: dict[str, Callable[[_Call], Any]] = {
@@ -58,6 +75,7 @@ class _Call(NamedTuple):
 class _Found:
     """A span with calls that are wanted: all, or those with some ids."""
 
+    parts: Parts
     span: EndedCalls
     parts_of_ids: list[str]
     count: int
@@ -67,7 +85,7 @@ class _Found:
     def about(self) -> Row:
         """What all calls of the span have in common."""
         if self._about is None:
-            self._about = _common(self.span)
+            self._about = _common(self.parts, self.span)
         return self._about
 
     def calls(self) -> Iterator[tuple[str, float, float]]:
@@ -77,67 +95,167 @@ class _Found:
                 yield each
 
 
+@dataclass(slots=True)
+class _Shared:
+    """What the viewers of one history share: the time that they may take, and results.
+
+    All times are those of the monotonic clock.
+    """
+
+    #: When the next slice of any search may begin, and the next repetition of a search.
+    next_slice: float = 0.0
+    next_search: float = 0.0
+    #: When each result was complete, and the result, by what was wanted.
+    results: OrderedDict[str, tuple[float, Selection]] = field(default_factory=OrderedDict)
+
+    def keep(self, wanted: str, found: Selection) -> None:
+        """Keep a result, and the last others."""
+        self.results[wanted] = time.monotonic(), found
+        self.results.move_to_end(wanted)
+        if len(self.results) > _MANY_RESULTS:
+            self.results.popitem(last=False)
+
+
+#: By history: a process has one, but in tests.
+_SHARED: WeakKeyDictionary[History, _Shared] = WeakKeyDictionary()
+
+#: A search: it yields where it may pause.
+_Steps = Generator[None, None, Selection]
+
+
 class Calls(Table):
     """The table of calls. `read` is not used: the rows depend on what is wanted."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts, "calls", lambda parts: [])
-        #: What was wanted at the last update, and when the next one is due if that stays so.
-        self._wanted: list[Any] | None = None
-        self._due = 0.0
+        self._shared = _SHARED.setdefault(parts.endings.history, _Shared())
+        #: What was wanted at the last update, and when the result that is shown was complete.
+        self._wanted, self._shown = "", 0.0
+        #: The search that runs, and the seconds that it has taken.
+        self._search: _Steps | None = None
+        self._took_s = 0.0
 
     def update(self) -> None:
-        """Show what is there now. An update that has taken long is not repeated soon."""
-        wanted, began = list(self.source.tags), time.monotonic()
-        if wanted == self._wanted and began < self._due:
-            return
-        super().update()
-        self._wanted = wanted
-        self._due = began + _PAUSES * (time.monotonic() - began)
+        """Show what is there now, or go on with the search for it."""
+        wish = self.wish()
+        wanted = json.dumps(wish, sort_keys=True)
+        if wanted != self._wanted:
+            self._wanted, self._search = wanted, self._steps(wish)
+            self._took_s = 0.0
+        elif self._search is None:
+            done, found = self._shared.results.get(wanted, (0.0, None))
+            now = time.monotonic()
+            must_wait = now < self._shared.next_search
+            if found is not None and done > self._shown and (must_wait or now < done + _FRESH_S):
+                self._shown = done
+                self.show(found)
+                return
+            if must_wait:
+                return
+            self._search, self._took_s = self._steps(wish), 0.0
+        self._go_on(self._search)
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether a search has begun and is not complete."""
+        return self._search is not None
+
+    def _go_on(self, search: _Steps) -> None:
+        """Do one slice of a search, and show its result if it is complete."""
+        shared, began = self._shared, time.monotonic()
+        if began >= shared.next_slice:
+            found = _slice(search, began + _SLICE_S)
+            now = time.monotonic()
+            self._took_s += now - began
+            shared.next_slice = now + _BETWEEN_SLICES_S
+            if found is not None:
+                self._search, shared.next_search = None, now + PAUSES * self._took_s
+                shared.keep(self._wanted, found)
+                self._shown = shared.results[self._wanted][0]
+                self.show(found)
+                return
+        doc = self.root.document
+        if doc is not None and doc.session_context is not None:
+            doc.add_timeout_callback(self._soon, round(1000 * _BETWEEN_SLICES_S))
+
+    def _soon(self) -> None:
+        if self._search is not None:
+            self.update()
 
     def select(self, wish: Mapping[str, Any]) -> Selection:
         """Return the rows that are wanted, and how many calls there are."""
+        found = _slice(self._steps(wish), float("inf"))
+        assert found is not None
+        return found
+
+    def _steps(self, wish: Mapping[str, Any]) -> _Steps:
+        """Return the rows that are wanted, and how many calls there are, in small steps."""
         job, exact = str(wish.get("job") or ""), wish.get("exact") or {}
         words = str(wish.get("search") or "").lower().split()
-        history = self._parts.endings.history
-        of_job = [each for each in history.calls() if job in ("", each.job)]
-        ended = [each for span in of_job if (each := self._find(span, words, exact)) is not None]
-        all_unfinished = [row for row in self._unfinished() if job in ("", row["job"])]
+        spans, num_hidden = yield from self._spans(job, wish)
+        ended = []
+        for number, span in enumerate(spans):
+            if (each := self._find(span, words, exact)) is not None:
+                ended.append(each)
+            if number % _FEW_SPANS == 0:
+                yield
+        every = [row for row in self._unfinished() if job in ("", row["job"])]
+        meant = [row for row in every if is_meant(row, wish)]
         unfinished = searched(
-            [row for row in all_unfinished if has(row, exact)], self._searched, " ".join(words)
+            [row for row in meant if has(row, exact)], self._searched, " ".join(words)
         )
-        first = self._first(unfinished, ended, wish)
+        yield
+        first = yield from self._first(unfinished, ended, wish)
         if (attempt := exact.get("attempt")) is not None:
             first = [row for row in first if str(row["attempt"]) == attempt]
         return Selection(
             first,
-            len(all_unfinished) + sum(each.count for each in of_job),
+            len(meant) + sum(span.count for span in spans),
             len(unfinished) + sum(each.count for each in ended),
+            len(every) - len(meant) + num_hidden,
         )
+
+    def _spans(
+        self, job: str, wish: Mapping[str, Any]
+    ) -> Generator[None, None, tuple[list[EndedCalls], int]]:
+        """Return the spans of a job without raycompat's own, and the number of calls of those."""
+        actors, spans, num_hidden = self._parts.actors, [], 0
+        for number, span in enumerate(self._parts.endings.history.calls()):
+            if job in ("", span.job):
+                row = {"is_failed": span.failure is not None}
+                row["is_internal"] = actors.is_internal(span.name)
+                if is_meant(row, wish):
+                    spans.append(span)
+                else:
+                    num_hidden += span.count
+            if number % _FEW_SPANS == 0:
+                yield
+        return spans, num_hidden
 
     def _first(
         self, unfinished: list[Row], ended: list[_Found], wish: Mapping[str, Any]
-    ) -> list[Row]:
+    ) -> Generator[None, None, list[Row]]:
         """Return the rows to show: without an order, those that run, that have ended, and that wait."""
         field, most, is_descending = wish.get("sort"), self._most, bool(wish.get("down"))
-        attempts = _Attempts(self._parts, ended)
+        attempts = _Attempts(self._parts)
         if field not in self._fields:
-            newest = heapq.nlargest(most, _newest(ended, attempts), key=lambda call: call.stop)
+            newest = yield from _newest(ended, attempts, most)
             running = [row for row in unfinished if row["state"] == "RUNNING"]
             waiting = [row for row in unfinished if row["state"] != "RUNNING"]
             return [*running, *map(_row, newest), *waiting][:most]
         if by := _BY_CALL.get(field):
             pick = heapq.nlargest if is_descending else heapq.nsmallest
-            calls = pick(most, _all(ended, attempts), key=by)
+            calls = yield from _picked(ended, attempts, lambda few: pick(most, few, key=by))
         else:
-            in_order = _arranged(ended, field, is_descending=is_descending)
+            in_order = yield from _arranged(ended, field, is_descending=is_descending)
+            yield from attempts.prepare(in_order[:most])
             calls = list(islice(_all(in_order, attempts), most))
         rows = [*map(_row, calls), *unfinished]
         return arranged(rows, field, is_descending=is_descending)[:most]
 
     def _find(self, span: EndedCalls, words: list[str], exact: Mapping[str, str]) -> _Found | None:
         """Return the calls of a span that are wanted, if there are any."""
-        found = _Found(span, [], span.count)
+        found = _Found(self._parts, span, [], span.count)
         parts_of_ids: list[str] = []
         if (wanted := exact.get("id")) is not None:
             if not _contains(span, wanted):
@@ -161,40 +279,40 @@ class Calls(Table):
 
     def _unfinished(self) -> list[Row]:
         parts, now = self._parts, time.time()
-        nodes = {
-            info["node_id"]: tables.node_name(address) for address, info in parts.nodes.info.items()
-        }
+        nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
         num_failures = parts.endings.history.num_failures
         rows = []
         for each in parts.state.tasks.unfinished(parts.surveys.refresh(), _MANY_WAITING):
             start, pid = (each.get("start_time_ms") or 0) / 1000, each["worker_pid"]
-            node = nodes.get(each["node_id"], "")
+            address = nodes.get(each["node_id"])
             rows.append(
                 {
                     "id": each["task_id"],
                     "name": each["name"],
                     "state": each["state"],
                     "attempt": num_failures(each["task_id"]),
-                    "node": node,
+                    "node": tables.node_of(parts, address),
                     "pid": pid or "",
                     "start": start,
                     "seconds": now - start if start else None,
                     "error": "",
-                    "log": _log(node, pid, each["task_id"]),
+                    "log": _log(address, pid, each["task_id"]),
                     "job": each["job_id"],
                     "actor": each.get("actor_id") or "",
+                    "is_internal": parts.actors.is_internal(each["name"]),
                 }
             )
         return rows
 
 
-def _common(span: EndedCalls) -> Row:
+def _common(parts: Parts, span: EndedCalls) -> Row:
     """Return what all calls of a span have in common."""
     failure = span.failure
     return {
         "name": span.name,
         "state": "FINISHED" if failure is None else "FAILED",
-        "node": tables.node_name(span.address or None),
+        "node": tables.node_of(parts, span.address or None),
+        "address": span.address,
         "pid": span.pid or "",
         "error": failures.line_of(failure) if failure is not None else "",
         "text": failure.text if failure is not None else "",
@@ -209,45 +327,98 @@ def _contains(span: EndedCalls, part: str) -> bool:
     return part in span.calls[: span.count * ids.TASK_ID_BYTES].hex()
 
 
-def _arranged(ended: list[_Found], field: str, *, is_descending: bool) -> list[_Found]:
+def _slice(search: _Steps, until: float) -> Selection | None:
+    """Go on with a search until a time of the monotonic clock; return its result if it is complete."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as done:
+            found: Selection = done.value
+            return found
+        if time.monotonic() >= until:
+            return None
+
+
+def _arranged(
+    ended: list[_Found], field: str, *, is_descending: bool
+) -> Generator[None, None, list[_Found]]:
     """Return spans sorted by what all their calls have in common."""
-    by_row = {id(each.about): each for each in ended}
-    rows = arranged([each.about for each in ended], field, is_descending=is_descending)
-    return [by_row[id(row)] for row in rows]
+    by_value: dict[Any, list[_Found]] = {}
+    for number, each in enumerate(ended):
+        by_value.setdefault(each.about.get(field), []).append(each)
+        if number % _FEW_SPANS == 0:
+            yield
+    values = arranged([{field: each} for each in by_value], field, is_descending=is_descending)
+    return [each for row in values for each in by_value[row[field]]]
 
 
 class _Attempts:
     """The numbers of the attempts of calls: how often each had failed before."""
 
-    def __init__(self, parts: Parts, ended: list[_Found]) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._history = parts.endings.history
-        self._earlier: dict[tuple[int, str], int] | None = None
-        self._spans = [each.span for each in ended if each.span.failure is not None]
+        #: By span and task, for tasks that have failed more than once.
+        self._earlier: dict[tuple[int, str], int] = {}
+
+    def prepare(self, ended: Sequence[_Found]) -> Generator[None, None, None]:
+        """Count the failures before each call of some spans, if any has failed more than once."""
+        failed = [each.span for each in ended if each.span.failure is not None]
+        for number, span in enumerate(failed):
+            if any(map(self._is_repeated, tasks_of(span.calls))):
+                break
+            if number % _FEW_SPANS == 0:
+                yield
+        else:
+            return
+        counts = Counter[bytes]()
+        for number, span in enumerate(self._history.calls()):
+            if span.failure is not None:
+                for task in filter(self._is_repeated, tasks_of(span.calls)):
+                    self._earlier[id(span), task.hex()] = counts[task]
+                    counts[task] += 1
+            if number % _FEW_SPANS == 0:
+                yield
+
+    def _is_repeated(self, task: bytes) -> bool:
+        return self._history.num_failures(task.hex()) > 1
 
     def of(self, span: EndedCalls, task: str) -> int:
-        """Return the number of an ended attempt."""
-        num_failures = self._history.num_failures(task)
-        if span.failure is None or num_failures < 2:
-            return num_failures if span.failure is None else 0
-        if self._earlier is None:
-            self._earlier, counts = {}, Counter[str]()
-            for each in self._history.calls():
-                for found in map(
-                    bytes.hex, tasks_of(each.calls) if each.failure is not None else ()
-                ):
-                    self._earlier[id(each), found] = counts[found]
-                    counts[found] += 1
+        """Return the number of an ended attempt. A failed span must have been prepared."""
+        if span.failure is None:
+            return self._history.num_failures(task)
         return self._earlier.get((id(span), task), 0)
 
 
-def _newest(ended: list[_Found], attempts: _Attempts) -> list[_Call]:
-    """Return some of the newest calls."""
-    calls: list[_Call] = []
+def _newest(
+    ended: list[_Found], attempts: _Attempts, most: int
+) -> Generator[None, None, list[_Call]]:
+    """Return the newest calls among some of the newest."""
+    some, count = [], 0
     for each in reversed(ended):
-        calls += _all([each], attempts)
-        if len(calls) >= _MANY_NEWEST:
+        some.append(each)
+        count += each.count
+        if count >= _MANY_NEWEST:
             break
-    return calls
+    return (
+        yield from _picked(
+            some, attempts, lambda few: heapq.nlargest(most, few, key=lambda call: call.stop)
+        )
+    )
+
+
+def _picked(
+    ended: Sequence[_Found], attempts: _Attempts, pick: Callable[[list[_Call]], list[_Call]]
+) -> Generator[None, None, list[_Call]]:
+    """Return the first calls in some order; `pick` returns those of a list."""
+    yield from attempts.prepare(ended)
+    found: list[_Call] = []
+    few: list[_Call] = []
+    for call in _all(ended, attempts):
+        few.append(call)
+        if len(few) == _FEW_CALLS:
+            found, few = pick([*found, *few]), []
+            yield
+    return pick([*found, *few])
 
 
 def _all(ended: Iterable[_Found], attempts: _Attempts) -> Iterator[_Call]:
@@ -265,12 +436,13 @@ def _row(call: _Call) -> Row:
         "start": call.start,
         "end": call.stop,
         "seconds": call.stop - call.start,
-        "log": _log(about["node"], about["pid"], call.id),
+        "log": _log(about["address"], about["pid"], call.id),
     }
 
 
-def _log(node: str, pid: int | None, task: str) -> str:
+def _log(address: str | None, pid: int | None, task: str) -> str:
     """Return the address of what a call has printed; empty where it has not run."""
-    return (
-        f"individual-ray-logs?process={quote(f'{node} {pid}')}&task={task}" if node and pid else ""
-    )
+    if not address or not pid:
+        return ""
+    process = quote(f"{tables.node_name(address)} {pid}")
+    return f"individual-ray-logs?process={process}&task={task}"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._messages.logs import LogNames, ReadLog
 from raycompat._messages.watching import ListStacks
 from raycompat._protocol import output_marks, submission
 from raycompat._scheduler.notices import Say
-from raycompat._scheduler.pages.tables import actor_name, node_name
+from raycompat._scheduler.pages.tables import actor_name, node_name, node_of
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -91,10 +90,13 @@ def functions_of(stack: Iterable[str]) -> set[str]:
 
 
 class LogReader:
-    """Reads the files of nodes. `say` returns a text in the language of the page."""
+    """Reads the files of nodes.
 
-    def __init__(self, parts: Parts, say: Say) -> None:
-        self._parts, self._say = parts, say
+    `say` returns a text in the language of the page, and `clock` the time of a moment for its reader.
+    """
+
+    def __init__(self, parts: Parts, say: Say, clock: Callable[[float], str]) -> None:
+        self._parts, self._say, self._clock = parts, say, clock
         #: The process of the profile, how many samples had each function, and all samples.
         self._sampled, self._num_samples = ("", 0), 0
         self._times: Counter[str] = Counter()
@@ -132,16 +134,11 @@ class LogReader:
     def _of_submitted(self, id: str) -> str:
         return self._say("output of the job {id}", id=id)
 
-    def node_of(self, address: str) -> str:
-        """Return the name of a node."""
-        info = self._parts.nodes.info.get(address)
-        return (info["name"] if info is not None else "") or node_name(address)
-
     def _name(
         self, address: str, pid: int, actors: Mapping[tuple[str | None, int | None], str]
     ) -> str:
         """Return the name of an executor."""
-        node, actor = self.node_of(address), actors.get((address, pid))
+        node, actor = node_of(self._parts, address), actors.get((address, pid))
         if actor is None:
             return self._say("worker, node {node}, pid {pid}", node=node, pid=pid)
         return self._say("actor {actor}, node {node}, pid {pid}", actor=actor, node=node, pid=pid)
@@ -188,7 +185,7 @@ class LogReader:
         return files
 
     def _title(self, file: _File, actors: Mapping[tuple[str | None, int | None], str]) -> str:
-        clock = time.strftime("%H:%M:%S UTC", time.gmtime(file.changed))
+        clock = self._clock(file.changed)
         if of := _OF_EXECUTOR.fullmatch(file.name):
             name = self._name(file.address, int(of["pid"]), actors)
             return f"{name}, {of['stream']}, {clock}"

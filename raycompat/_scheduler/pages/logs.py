@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bokeh.layouts import column, row
+from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.inputs import Checkbox, Select, TextInput
-from bokeh.models.widgets.markups import PreText
+from bokeh.models.widgets.markups import Div, PreText
 
 from raycompat._scheduler.pages import words
 from raycompat._scheduler.pages.log_reader import STREAMS, LogReader, Part, errors_of
-from raycompat._scheduler.pages.tables import node_name
+from raycompat._scheduler.pages.tables import node_name, node_of
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -77,7 +78,10 @@ class Logs:
             styles=dict(_AT_THE_END),
             stylesheets=[_WRAPPED],
         )
-        self._reader = LogReader(parts, partial(words.say, self._shown))
+        #: The browser puts here how many minutes its clock is ahead of UTC, and the name of its zone.
+        self._zone = ColumnDataSource(name="zone")
+        zone = Div(text="<ray-zone></ray-zone>", tags=[self._zone], disable_math=True)
+        self._reader = LogReader(parts, partial(words.say, self._shown), self._clock)
         self._lines: list[Part] = []
         #: What was read last, and when.
         self._read_last: tuple[Any, ...] = ()
@@ -90,7 +94,13 @@ class Logs:
         choices = row(
             self._process, self._stream, self._search, ticks, styles={"flex-wrap": "wrap"}
         )
-        self.root = column(choices, self._shown, sizing_mode="stretch_width")
+        self.root = column(choices, self._shown, zone, sizing_mode="stretch_width")
+
+    def _clock(self, moment: float) -> str:
+        """Return the time of a moment, in seconds since 1970, where the browser is; with the zone."""
+        minutes, zone = self._zone.tags or (0, "UTC")
+        there = time.gmtime(moment + 60 * float(minutes))
+        return f"{time.strftime('%H:%M:%S', there)} {zone}"
 
     def _processes(self) -> list[Any]:
         """Return the places and names of all that can be chosen."""
@@ -115,7 +125,7 @@ class Logs:
         ]
 
     def _say_node(self, address: str, pid: int) -> str:
-        return self._say("node {node}, pid {pid}", node=self._reader.node_of(address), pid=pid)
+        return self._say("node {node}, pid {pid}", node=node_of(self._parts, address), pid=pid)
 
     def _say(self, text: str, **values: object) -> str:
         return words.say(self._shown, text, **values)
@@ -145,7 +155,7 @@ class Logs:
         self._offer()
         wanted = (
             *(self._process.value, self._stream.value, self._errors.active),
-            *(self.job, self.function),
+            *(self.job, self.function, *self._zone.tags),
         )
         pause_s = _PAUSE_S if self._process.value else _PAUSE_OF_ALL_S
         is_old = time.monotonic() - self._read_at > pause_s

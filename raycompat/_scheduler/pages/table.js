@@ -7,7 +7,7 @@
 
 const RAY_TABLE_CSS = `
   :host { display: block; font: 13px/1.35 Helvetica, Arial, sans-serif; color: #111; }
-  input { font: inherit; padding: 3px 6px; margin: 4px 0; width: 22em; max-width: 100%;
+  input[type=search] { font: inherit; padding: 3px 6px; margin: 4px 0; width: 22em; max-width: 100%;
     box-sizing: border-box; border: 1px solid #aaa; border-radius: 4px; background: white; }
   table { border-collapse: collapse; max-width: 100%; }
   h2 { font-size: 14px; margin: 10px 0 2px; }
@@ -135,14 +135,29 @@ function rayShortIds(ids) {
   return (id) => id;
 }
 
+// It tells the scheduler the clock of the browser, for times that stand among other text.
+class RayZone extends HTMLElement {
+  connectedCallback() {
+    const model = Bokeh.documents.map((each) => each.get_model_by_name("zone")).find(Boolean);
+    const now = new Date(), named = { timeZoneName: "short", hour: "numeric" };
+    const parts = new Intl.DateTimeFormat("en", named).formatToParts(now);
+    const zone = parts.find((each) => each.type === "timeZoneName").value;
+    model.tags = [-now.getTimezoneOffset(), zone];
+  }
+}
+
 class RayTable extends HTMLElement {
   connectedCallback() {
     const about = JSON.parse(this.dataset.about);
     Object.assign(this, about, { openKey: null, rows: new Map(), wish: {} });
     if (!this.shadowRoot) this.attachShadow({ mode: "open" });
     this.shadowRoot.innerHTML = `<style>${RAY_TABLE_CSS}</style><h2></h2><input type="search">
+      <label><input type="checkbox"> <span></span></label>
       <table><thead><tr></tr></thead><tbody></tbody></table>`;
     this.input = this.shadowRoot.querySelector("input");
+    this.internal = this.shadowRoot.querySelector("[type=checkbox]");
+    this.internal.parentNode.hidden = !this.hides;
+    this.internal.addEventListener("change", () => this.ask({ internal: this.internal.checked }));
     this.body = this.shadowRoot.querySelector("tbody");
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
@@ -151,6 +166,7 @@ class RayTable extends HTMLElement {
     for (const column of this.columns) column.title = raySay(column.title);
     this.shadowRoot.querySelector("h2").textContent = raySay(this.heading);
     for (const name of Object.keys(this.words)) this.words[name] = raySay(this.words[name]);
+    this.internal.nextElementSibling.textContent = this.words.internal;
     this.input.placeholder = this.input.ariaLabel = this.words.search;
     // All links of a row are in one cell.
     this.links = this.columns.filter((column) => column.form === "link");
@@ -199,6 +215,7 @@ class RayTable extends HTMLElement {
 
   follow() {
     this.wish = this.source.tags[0] || {};
+    this.internal.checked = Boolean(this.wish.internal);
     if (document.activeElement !== this && this.input.value !== (this.wish.search || "")) {
       this.input.value = this.wish.search || "";
     }
@@ -360,4 +377,5 @@ class RayTable extends HTMLElement {
   }
 }
 
+customElements.define("ray-zone", RayZone);
 customElements.define("ray-table", RayTable);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -237,8 +238,17 @@ _FAILED = "is_failed"
 #: The field that says whether a program or a user has ended what the row describes.
 _EXPECTED = "is_expected"
 
+#: The field that says whether a row is that of an actor or a method of raycompat: of Train, say.
+_INTERNAL = "is_internal"
+
+#: Tables that have such rows; they are shown on demand, and where they have failed.
+_WITH_INTERNAL = ("actors", "functions", "calls")
+
 #: The forms of values that a page shows in other words than the rows have, and the addresses of links.
 _NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
+
+#: Seconds after which an update has taken long, and the time until the next one as a multiple of it.
+_LONG_S, PAUSES = 0.01, 20
 
 #: Bokeh makes the content of a text as narrow as it can be.
 _WIDE = ".bk-clearfix { display: block; width: 100%; }"
@@ -293,15 +303,17 @@ _WORDS = {
     "links": "Links",
     "address": "Address",
     "row": "this row, for a link or a bookmark",
+    "internal": "also raycompat's own",
 }
 
 
 class Selection(NamedTuple):
-    """The rows that a table shows, and how many there are and were found."""
+    """The rows that a table shows, how many there are and were found, and how many are not meant."""
 
     rows: list[Row]
     num_all: int
     num_found: int
+    num_internal: int = 0
 
 
 class Table:
@@ -321,13 +333,16 @@ class Table:
         self._searched = [(field, form) for field, _, _, form in _COLUMNS[name]]
         empty: dict[str, list[Any]] = {field: [] for field in (*self._fields, _FAILED, _EXPECTED)}
         self.source = ColumnDataSource(empty, name=name)
-        self.source.on_change("tags", lambda attr, old, new: self.update())
+        self.source.on_change("tags", lambda attr, old, new: self._changed())
+        #: When an update is due, on the monotonic clock.
+        self._due = 0.0
         about = {
             "table": name,
             "page": self._page,
             "identity": _IDENTITY[name],
             "failed": _FAILED,
             "expected": _EXPECTED,
+            "hides": name in _WITH_INTERNAL,
             "words": _WORDS,
             "heading": _TITLES.get(name, ""),
             "columns": [
@@ -361,18 +376,36 @@ class Table:
 
     def select(self, wish: Mapping[str, Any]) -> Selection:
         """Return the rows that are wanted."""
-        rows = self._rows(str(wish.get("job") or ""))
+        every = self._rows(str(wish.get("job") or ""))
         exact = wish.get("exact") or {}
+        rows = [row for row in every if is_meant(row, wish)]
         named = [row for row in rows if has(row, exact)]
         found = searched(named, self._searched, str(wish.get("search") or ""))
         if (field := wish.get("sort")) in self._fields:
             found = arranged(found, str(field), is_descending=bool(wish.get("down")))
-        return Selection(found[: self._most], len(rows), len(found))
+        return Selection(found[: self._most], len(rows), len(found), len(every) - len(rows))
+
+    def wish(self) -> dict[str, Any]:
+        """Return what the user wants to see."""
+        return next(iter(self.source.tags), {})
+
+    def _changed(self) -> None:
+        """Show what the user wants now."""
+        self._due = 0.0
+        self.update()
 
     def update(self) -> None:
-        """Show what is there now."""
-        wish: dict[str, Any] = next(iter(self.source.tags), {})
-        shown, num_all, num_found = self.select(wish)
+        """Show what is there now. An update that has taken long is not repeated soon."""
+        if (began := time.monotonic()) < self._due:
+            return
+        self.show(self.select(self.wish()))
+        took_s = time.monotonic() - began
+        if took_s > _LONG_S:
+            self._due = began + PAUSES * took_s
+
+    def show(self, selection: Selection) -> None:
+        """Show rows, and below them how many there are."""
+        shown, num_all, num_found, num_internal = selection
         data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
             self.source.data = data
@@ -386,10 +419,12 @@ class Table:
             text += say(". ") + (say("Click on a row to read all of it.") if shown else "")
         else:
             text = say(self._empty)
+        if num_internal:
+            text += " " + say("Of raycompat itself: {count:,}, not shown.", count=num_internal)
         column, hint = self._hint
         if hint and shown and not any(row.get(column) for row in shown):
             text += f" {say(hint)}"
-        if wish.get("exact"):
+        if self.wish().get("exact"):
             text += f' <a href="individual-ray-{self._page}">{say("Show all rows")}</a>.'
         if self.source.name in _SURVEYED:
             text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
@@ -426,6 +461,13 @@ def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
         return isinstance(value, str), value.lower() if isinstance(value, str) else value
 
     return [*sorted(there, key=key, reverse=is_descending), *without]
+
+
+def is_meant(row: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
+    """Return whether a row is not of raycompat itself, has failed, or is wanted all the same."""
+    return not row.get(_INTERNAL) or bool(
+        row.get(_FAILED) or wish.get("internal") or wish.get("exact")
+    )
 
 
 def has(row: Row, exact: Mapping[str, str]) -> bool:

@@ -75,7 +75,7 @@ def usage(parts: Parts) -> list[Row]:
             used = units - free.get(name)
             rows.append(
                 {
-                    "node": node_name(address),
+                    "node": node_of(parts, address),
                     "resource": _RESOURCES.get(name, name),
                     "used": used / UNITS_PER_ONE,
                     "total": units / UNITS_PER_ONE,
@@ -336,7 +336,7 @@ def running(parts: Parts) -> list[Row]:
     """Return one row for each process that runs calls, and each bundle: its node and its resources."""
     rows: list[Row] = [
         {
-            "node": node_name(call.address),
+            "node": node_of(parts, call.address),
             "kind": _KINDS[call.spec["kind"]],
             "name": _name(parts, key),
             "resources": _amounts(call.holding.resources) if call.holding else "",
@@ -349,7 +349,7 @@ def running(parts: Parts) -> list[Row]:
     ]
     rows += [
         {
-            "node": node_name(bundle.node_id),
+            "node": node_of(parts, bundle.node_id),
             "kind": "placement group",
             "name": row.spec["name"] or row.id,
             "resources": str(bundle.resources),
@@ -389,7 +389,7 @@ def actors(parts: Parts) -> list[Row]:
                 "class": actor.class_name,
                 "name": actor.name or "",
                 "state": actor.state,
-                "node": node_name(actor.address),
+                "node": node_of(parts, actor.address),
                 "pid": actor.pid or "",
                 "waiting": max(0, called[key] - running[key]),
                 "running": running[key],
@@ -405,6 +405,7 @@ def actors(parts: Parts) -> list[Row]:
                 "error": _last_line(actor.error),
                 "traceback": _whole(actor.error),
                 "is_expected": actor.error is not None and failures.is_expected(actor.error),
+                "is_internal": actor.is_internal,
                 "calls": _address("calls", "calls", "actor", key.rpartition("-")[2]),
                 "log": _log_of(actor),
                 "stack": f"{_log_of(actor)}&stream=stack" if use else "",
@@ -443,12 +444,13 @@ def _forgotten_actors(parts: Parts) -> Iterator[Row]:
             "class": each["class_name"],
             "name": each["name"],
             "state": each["state"],
-            "node": node_name(nodes.get(each["node_id"])),
+            "node": node_of(parts, nodes.get(each["node_id"])),
             "pid": each["pid"] or "",
             "restarts": each["num_restarts"],
             "error": failures.last_line(text),
             "traceback": _whole(actor.error) if actor is not None else text,
             "is_expected": each["is_expected"],
+            "is_internal": each["is_internal"],
             "calls": _address("calls", "calls", "actor", each["actor_id"]),
             "log": _log_of_process(nodes.get(each["node_id"]), each["pid"]),
             "job": each["job_id"],
@@ -583,6 +585,7 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
             "calls": _address("calls", "calls", "name", name),
             "log": _log_of_function(known.get(name), name),
             "is_failed": name in known and known[name].failed_at > now - RECENT_S,
+            "is_internal": parts.actors.is_internal(name),
         }
         for name in names
     ]
@@ -614,7 +617,7 @@ def stores(parts: Parts) -> list[Row]:
     parts.surveys.refresh()
     return [
         {
-            "node": node_name(address),
+            "node": node_of(parts, address),
             "memory": memory,
             "disk": disk,
             "total": parts.ledger.node_total(address).get(STORE) / UNITS_PER_ONE,
@@ -706,7 +709,7 @@ def groups(parts: Parts) -> list[Row]:
             "state": row.state,
             "strategy": row.spec["strategy"],
             "bundles": ", ".join(map(str, row.bundles)),
-            "nodes": ", ".join(node_name(address) for address in row.addresses()),
+            "nodes": ", ".join(node_of(parts, address) for address in row.addresses()),
             "job": row.spec["job"],
         }
         for row in parts.groups.all()
@@ -732,7 +735,7 @@ def gpus(parts: Parts) -> list[Row]:
             place = (address, index)
             rows.append(
                 {
-                    "node": node_name(address),
+                    "node": node_of(parts, address),
                     "gpu": index,
                     "used": used.get(place, 0) / UNITS_PER_ONE,
                     "holders": ", ".join(holders.get(place, [])),
@@ -766,8 +769,15 @@ def _with_unit(number: int | None, unit: str) -> str:
 
 
 def node_name(address: str | None) -> str:
-    """Return the name of a node on the pages: its host and port."""
+    """Return the host and port of a node, by which the addresses of pages name it."""
     return address.rpartition("/")[2] if address is not None else ""
+
+
+def node_of(parts: Parts, address: str | None) -> str:
+    """Return the name that a user has given to a node; host and port where there is none."""
+    info = parts.nodes.info.get(address) if address is not None else None
+    is_named = info is not None and info["name"] not in ("", info["ip"])
+    return info["name"] if info is not None and is_named else node_name(address)
 
 
 def actor_name(actor: ActorRow) -> str:

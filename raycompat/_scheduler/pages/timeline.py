@@ -11,7 +11,7 @@ from bokeh.models.tools import CustomJSHover, HoverTool
 from bokeh.plotting import figure
 
 from raycompat._dask import pages as adapter
-from raycompat._scheduler.pages.tables import classes_of_processes, node_name
+from raycompat._scheduler.pages.tables import classes_of_processes, node_of
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -109,7 +109,7 @@ class Timeline:
             if self.job and ran.job != self.job:
                 continue
             pid = ran.process
-            node = node_name(ran.worker) if len(self._parts.nodes.info) > 1 else ""
+            node = node_of(self._parts, ran.worker) if len(self._parts.nodes.info) > 1 else ""
             label = f"{node}  {pid}  {actors.get(pid, '')}".strip()
             bars["process"].append(self._labels.setdefault((ran.worker, pid), label))
             bars["left"].append(1e3 * ran.start)
