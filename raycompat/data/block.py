@@ -91,6 +91,53 @@ class Bundle:
         return self.metadata.size_bytes or 0
 
 
+@dataclass(frozen=True, slots=True)
+class RefBundle:
+    """Blocks that `Dataset.iter_internal_ref_bundles` yields together.
+
+    Parameters
+    ----------
+    blocks : tuple
+        A reference and its `BlockMetadata`, for each block.
+    schema : pyarrow.Schema or None
+        The columns of the first block.
+
+    Examples
+    --------
+    >>> import raycompat as ray
+    >>> numbers = ray.data.range(4, override_num_blocks=2)
+    >>> bundles = list(numbers.iter_internal_ref_bundles())
+    >>> [bundle.num_rows() for bundle in bundles], bundles[0].size_bytes()
+    ([2, 2], 16)
+
+    Notes
+    -----
+    Ray source: ``ray.data._internal.execution.interfaces.RefBundle``, 2.60.0. Differs from Ray: a
+    bundle has one block, and it does not own it.
+    """
+
+    blocks: tuple[tuple[ObjectRef[Block], BlockMetadata], ...]
+    schema: pa.Schema | None = None
+
+    @property
+    def block_refs(self) -> list[ObjectRef[Block]]:
+        """The references of the blocks."""
+        return [ref for ref, _ in self.blocks]
+
+    @property
+    def metadata(self) -> list[BlockMetadata]:
+        """The metadata of the blocks."""
+        return [metadata for _, metadata in self.blocks]
+
+    def num_rows(self) -> int:
+        """Return the number of rows of all blocks."""
+        return sum(metadata.num_rows or 0 for metadata in self.metadata)
+
+    def size_bytes(self) -> int:
+        """Return the bytes of all blocks."""
+        return sum(metadata.size_bytes or 0 for metadata in self.metadata)
+
+
 def metadata_of(table: Block, input_files: Sequence[str] | None = None) -> BlockMetadata:
     """Return the metadata of a table."""
     return BlockMetadata(table.num_rows, table.nbytes, list(input_files or ()), table.schema)

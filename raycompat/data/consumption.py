@@ -11,7 +11,7 @@ import raycompat as ray
 from raycompat._old_forms.data import plain_rows, tf
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
-from raycompat.data.block import Bundle
+from raycompat.data.block import Bundle, RefBundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
 from raycompat.data.plan import Node
@@ -644,6 +644,23 @@ class Consumption:
     def _converted(self, function: Callable[[Any], Any]) -> list[Any]:
         convert = ray.remote(function)
         return [convert.remote(bundle.ref) for bundle in self._bundles()]
+
+    def iter_internal_ref_bundles(self) -> Iterator[RefBundle]:
+        """Execute the plan, and yield the references of its blocks as they come.
+
+        Examples
+        --------
+        >>> numbers = ray.data.range(4, override_num_blocks=2)
+        >>> [ray.get(bundle.block_refs[0]).num_rows for bundle in numbers.iter_internal_ref_bundles()]
+        [2, 2]
+
+        Notes
+        -----
+        Ray source: ``Dataset.iter_internal_ref_bundles``, 2.60.0. Differs from Ray: each bundle has one
+        block.
+        """
+        for bundle in self._bundles():
+            yield RefBundle(((bundle.ref, bundle.metadata),), bundle.metadata.schema)
 
     def get_internal_block_refs(self) -> list[Any]:
         """Return a reference to each block, a table.

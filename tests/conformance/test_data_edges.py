@@ -64,3 +64,14 @@ def test_rows_of_a_block_are_shuffled_by_a_seed(ray):
     assert shuffled == access.random_shuffle(3)["a"].to_pylist()
     assert shuffled != list(range(50))
     assert sorted(shuffled) == list(range(50))
+
+
+def test_bundles_have_the_references_and_counts_of_blocks(ray):
+    numbers = ray.data.range(4, override_num_blocks=2).map(lambda row: {"id": row["id"] + 1})
+    bundles = list(numbers.iter_internal_ref_bundles())
+    blocks = [block for bundle in bundles for block in ray.get(list(bundle.block_refs))]
+    assert sorted(value for block in blocks for value in block["id"].to_pylist()) == [1, 2, 3, 4]
+    assert sum(bundle.num_rows() for bundle in bundles) == 4
+    assert sum(bundle.size_bytes() for bundle in bundles) == 32
+    assert [metadata.num_rows for bundle in bundles for metadata in bundle.metadata] == [2, 2]
+    assert all(bundle.schema.names == ["id"] for bundle in bundles)

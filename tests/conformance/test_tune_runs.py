@@ -709,3 +709,41 @@ def test_a_trial_without_an_experiment(tune):
 def test_a_request_for_nothing(tune):
     with pytest.raises(ValueError):
         tune.PlacementGroupFactory([{}])
+
+
+def test_callbacks_know_the_time_budget(ray, tmp_path):
+    seen = []
+
+    class Budget(ray.tune.Callback):
+        def setup(self, stop=None, num_samples=None, total_num_samples=None, **info):
+            seen.append((num_samples, total_num_samples, info["time_budget_s"]))
+
+    ray.tune.Tuner(
+        lambda config: {"x": 1},
+        tune_config=ray.tune.TuneConfig(num_samples=2, time_budget_s=600),
+        run_config=ray.tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Budget()]),
+    ).fit()
+    assert seen == [(2, 2, 600)]
+
+
+def test_a_trial_says_whether_it_has_reported(ray, tmp_path):
+    def quiet(config):
+        if config["reports"]:
+            ray_tune.report({"x": 1})
+
+    ray_tune = ray.tune
+    seen = {}
+
+    class Look(ray.tune.Callback):
+        def on_trial_start(self, iteration, trials, trial, **info):
+            seen["start"] = trial.has_reported_at_least_once
+
+        def on_trial_complete(self, iteration, trials, trial, **info):
+            seen["end"] = trial.has_reported_at_least_once
+
+    ray.tune.Tuner(
+        quiet,
+        param_space={"reports": True},
+        run_config=ray.tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Look()]),
+    ).fit()
+    assert seen == {"start": False, "end": True}

@@ -116,6 +116,7 @@ def _run(
         stop=spec["stop"],
         num_samples=spec["num_samples"],
         total_num_samples=search_alg.total_samples,
+        time_budget_s=spec["time_budget_s"],
     )
     interrupted = False
     try:

@@ -163,6 +163,7 @@ class Experiment:
             "run": self.run_identifier,
             "config": with_registered_names(config or {}),
             "num_samples": num_samples if num_samples >= 0 else 2**62,
+            "time_budget_s": time_budget_s,
             "resources_per_trial": resources_per_trial,
             "stop": stop,
         }
@@ -279,7 +280,7 @@ class Experiment:
     @property
     def public_spec(self) -> dict[str, Any]:
         """The description of the experiment for searchers and schedulers."""
-        names = ("config", "num_samples", "stop")
+        names = ("config", "num_samples", "stop", "time_budget_s")
         return {name: self.spec[name] for name in names}
 
     @property
