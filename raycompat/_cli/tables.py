@@ -151,12 +151,18 @@ def _lines(columns: Mapping[str, list[str]], width: int | None) -> list[str]:
     return lines
 
 
+#: Smaller numbers of milliseconds are durations: Ray has both under one name. It is a day of 1973.
+_FIRST_DATE_MS = 10**11
+
+
 def cell(name: str, value: Any, *, short: bool = False) -> str:
     """Return a value for readers: sizes with a unit, times as dates; `short` cuts ids of other rows."""
     if value is None:
         return ""
     if name.endswith(("_ms", "_time")) and isinstance(value, int | float):
-        return f"{datetime.fromtimestamp(value / 1000):%Y-%m-%d %H:%M:%S}" if value else ""
+        if value < _FIRST_DATE_MS:
+            return f"{value:,.0f} ms" if value else ""
+        return f"{datetime.fromtimestamp(value / 1000):%Y-%m-%d %H:%M:%S}"
     if name == "object_size":
         return size(value)
     if isinstance(value, dict):

@@ -111,3 +111,9 @@ def test_every_row_has_its_id(rows, width):
 def test_a_document_is_read_back(form, read):
     found = {"nodes": [{"ip": "127.0.0.1", "resources": {"CPU": 2.0}}], "pending": ()}
     assert read(tables.document(found, form)) == {**found, "pending": []}
+
+
+def test_a_duration_in_milliseconds_is_no_date():
+    assert tables.cell("creation_time_ms", 1234.5) == "1,234 ms"
+    assert tables.cell("creation_time_ms", 1_700_000_000_000).startswith("2023-11-1")
+    assert tables.cell("end_time_ms", 0) == ""

@@ -9,6 +9,7 @@ const RAY_TABLE_CSS = `
   :host { display: block; font: 13px/1.35 Helvetica, Arial, sans-serif; color: #111; }
   input[type=search] { font: inherit; padding: 3px 6px; margin: 4px 0; width: 22em; max-width: 100%;
     box-sizing: border-box; border: 1px solid #aaa; border-radius: 4px; background: white; }
+  label { display: inline-block; margin-right: 8px; }
   table { border-collapse: collapse; max-width: 100%; }
   h2 { font-size: 14px; margin: 10px 0 2px; }
   th { text-align: left; vertical-align: bottom; padding: 0; border-bottom: 1px solid #999; }
