@@ -122,9 +122,9 @@ class PreemptionInfo:
     >>> info = PreemptionInfo(1_700_000_000_000, {"node b": [2], "node a": [0, 1]})
     >>> info.preempted_node_ids, info.preempted_node_to_ranks["node a"]
     (['node a', 'node b'], [0, 1])
-    >>> import datetime
-    >>> datetime.datetime.fromtimestamp(info.deadline_ms / 1000, datetime.UTC).isoformat()
-    '2023-11-14T22:13:20+00:00'
+    >>> from datetime import UTC, datetime
+    >>> str(datetime.fromtimestamp(info.deadline_ms / 1000, UTC))
+    '2023-11-14 22:13:20+00:00'
 
     Notes
     -----

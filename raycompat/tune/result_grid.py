@@ -129,8 +129,10 @@ class ResultGrid:
     [0.5, 0.25]
     >>> type(results.errors[0]).__name__
     'RayTaskError(ZeroDivisionError)'
-    >>> results[1].path.startswith(results.experiment_path), results.filesystem.type_name
-    (True, 'local')
+    >>> results[1].path.startswith(results.experiment_path)
+    True
+    >>> results.filesystem.type_name
+    'local'
 
     Notes
     -----

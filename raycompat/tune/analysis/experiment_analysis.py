@@ -82,8 +82,10 @@ class ExperimentAnalysis(OldForms):
     >>> best = analysis.get_best_trial()
     >>> best is analysis.best_trial, analysis.best_checkpoint is None
     (True, True)
-    >>> analysis.best_dataframe["loss"].tolist(), analysis.best_result_df["loss"].tolist()
-    ([3.0, 1.5, 1.0], [1.0])
+    >>> analysis.best_dataframe["loss"].tolist()
+    [3.0, 1.5, 1.0]
+    >>> analysis.best_result_df["loss"].tolist()
+    [1.0]
     >>> sorted(result["loss"] for result in analysis.results.values())
     [1.0, 2.0]
     >>> sorted(analysis.results_df["loss"])

@@ -108,8 +108,10 @@ class Experiment:
     4
     >>> experiment.path == experiment.local_path == f"{folder}/parabola"
     True
-    >>> experiment.public_spec["config"], experiment.public_spec_without_config["num_samples"]
-    ({'x': 5}, 1)
+    >>> experiment.public_spec["config"]
+    {'x': 5}
+    >>> "config" in experiment.public_spec_without_config
+    False
 
     Notes
     -----
