@@ -3,6 +3,7 @@
 import os
 
 import ray
+import ray.worker
 from ray import tune
 from ray.experimental.queue import Queue
 from ray.services import get_node_ip_address
@@ -34,6 +35,7 @@ def core():
     first, second = halves.remote([1, 2, 3, 4])
     queue = Queue()
     queue.put(ray.get(second))
+    print("By the worker:", ray.worker.get(ray.worker.put(3)))
     print("Halves:", ray.get(first), queue.get())
     print("Address is text:", isinstance(get_node_ip_address(), str))
 

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.timeout(PROGRAM_S + 30)
 EXPECTED = {
     "of_2018": """
         Halves: [1, 2] [3, 4]
+        By the worker: 3
         Address is text: True
         Accuracies: [0.25, 0.4]
         Printed: True
