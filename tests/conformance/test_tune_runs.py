@@ -711,39 +711,52 @@ def test_a_request_for_nothing(tune):
         tune.PlacementGroupFactory([{}])
 
 
-def test_callbacks_know_the_time_budget(ray, tmp_path):
+def test_callbacks_know_the_time_budget(tune, tmp_path):
     seen = []
 
-    class Budget(ray.tune.Callback):
+    class Budget(tune.Callback):
         def setup(self, stop=None, num_samples=None, total_num_samples=None, **info):
             seen.append((num_samples, total_num_samples, info["time_budget_s"]))
 
-    ray.tune.Tuner(
+    tune.Tuner(
         lambda config: {"x": 1},
-        tune_config=ray.tune.TuneConfig(num_samples=2, time_budget_s=600),
-        run_config=ray.tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Budget()]),
+        tune_config=tune.TuneConfig(num_samples=2, time_budget_s=600),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Budget()]),
     ).fit()
     assert seen == [(2, 2, 600)]
 
 
-def test_a_trial_says_whether_it_has_reported(ray, tmp_path):
+def test_a_trial_says_whether_it_has_reported(tune, tmp_path):
     def quiet(config):
         if config["reports"]:
-            ray_tune.report({"x": 1})
+            tune.report({"x": 1})
 
-    ray_tune = ray.tune
     seen = {}
 
-    class Look(ray.tune.Callback):
+    class Look(tune.Callback):
         def on_trial_start(self, iteration, trials, trial, **info):
             seen["start"] = trial.has_reported_at_least_once
 
         def on_trial_complete(self, iteration, trials, trial, **info):
             seen["end"] = trial.has_reported_at_least_once
 
-    ray.tune.Tuner(
+    tune.Tuner(
         quiet,
         param_space={"reports": True},
-        run_config=ray.tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Look()]),
+        run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0, callbacks=[Look()]),
     ).fit()
     assert seen == {"start": False, "end": True}
+
+
+def test_a_trial_has_no_rank(tune, tmp_path):
+    def ranks(config):
+        context = tune.get_context()
+        names = ["world_size", "world_rank", "local_rank", "local_world_size", "node_rank"]
+        tune.report({name: getattr(context, f"get_{name}")() for name in names})
+
+    (result,) = tune.Tuner(
+        ranks, run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0)
+    ).fit()
+    assert result.error is None
+    assert result.metrics["world_rank"] is None
+    assert result.metrics["node_rank"] is None

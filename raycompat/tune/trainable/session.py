@@ -288,6 +288,13 @@ class TuneContext:
     ...         "trial": context.get_trial_id() in context.get_trial_name(),
     ...         "cpus": context.get_trial_resources().required_resources["CPU"],
     ...         "folder": "/names/" in context.get_trial_dir(),
+    ...         "ranks": [
+    ...             context.get_world_size(),
+    ...             context.get_world_rank(),
+    ...             context.get_local_rank(),
+    ...             context.get_local_world_size(),
+    ...             context.get_node_rank(),
+    ...         ],
     ...     }
     >>> results = tune.Tuner(
     ...     describe,
@@ -298,6 +305,8 @@ class TuneContext:
     >>> found = results[0].metrics
     >>> found["experiment"], found["trial"], found["cpus"], found["folder"]
     ('names', True, 1.0, True)
+    >>> found["ranks"]
+    [None, None, None, None, None]
 
     Notes
     -----
@@ -326,6 +335,26 @@ class TuneContext:
     def get_trial_dir(self) -> str | None:
         """Return the trial's folder in the storage."""
         return None if self._place is None else self._place.folder.path
+
+    def get_world_size(self) -> int | None:
+        """Return None: only workers of Train have ranks."""
+        return None
+
+    def get_world_rank(self) -> int | None:
+        """Return None."""
+        return None
+
+    def get_local_rank(self) -> int | None:
+        """Return None."""
+        return None
+
+    def get_local_world_size(self) -> int | None:
+        """Return None."""
+        return None
+
+    def get_node_rank(self) -> int | None:
+        """Return None."""
+        return None
 
 
 def get_context() -> TuneContext:
