@@ -11,7 +11,7 @@ from bokeh.document import Document
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
 from raycompat._scheduler.actor_directory import ActorRow
-from raycompat._scheduler.pages import documents
+from raycompat._scheduler.pages import documents, sliced_table, tables
 
 NUM_ACTORS, NUM_TASKS, NUM_FUNCTIONS = 10_000, 100_000, 300
 
@@ -62,5 +62,32 @@ def test_an_update_of_each_page_takes_less_than_a_second(monkeypatch):
                     shown.update()
                 took[name] = max(took.get(name, 0.0), time.process_time() - began)
         assert {name: each for name, each in took.items() if each > MOST_S} == {}
+
+    run(monkeypatch, 10, test)
+
+
+def test_the_table_of_actors_is_made_in_slices(monkeypatch):
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        monkeypatch.setattr(sliced_table, "_SLICE_S", 0.0)
+        monkeypatch.setattr(sliced_table, "_BETWEEN_SLICES_S", 0.0)
+        fill(cluster)
+        table = documents.TABS["actors"][1](parts)
+        num_slices = 1
+        table.update()
+        while table.is_searching:
+            assert list(table.source.data["id"]) == []
+            table.update()
+            num_slices += 1
+        assert num_slices > NUM_ACTORS / sliced_table._FEW_ROWS
+        assert list(table.source.data["id"]) == [
+            row["id"] for row in tables.actors(parts)[: tables.MOST_ROWS]
+        ]
+        assert table.source.data["state"][:101] == ["DEAD"] * 100 + ["ALIVE"]
+        found = table.select({"sort": "class", "down": True, "search": "class1"})
+        assert (found.num_all, found.num_found) == (NUM_ACTORS, 11 * NUM_ACTORS // 50)
+        assert [row["class"] for row in found.rows] == ["Class19"] * tables.MOST_ROWS
 
     run(monkeypatch, 10, test)

@@ -8,31 +8,22 @@ slices, between which the scheduler does its work, and viewers who want the same
 from __future__ import annotations
 
 import heapq
-import json
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
-from weakref import WeakKeyDictionary
 
 from raycompat._protocol import failures, ids
 from raycompat._protocol.spans import tasks_of, unpack
 from raycompat._scheduler.pages import tables
-from raycompat._scheduler.pages.table_widget import (
-    PAUSES,
-    Selection,
-    Table,
-    arranged,
-    has,
-    is_meant,
-    searched,
-)
+from raycompat._scheduler.pages.sliced_table import SlicedTable, Steps
+from raycompat._scheduler.pages.table_widget import Selection, arranged, has, is_meant, searched
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.history import EndedCalls, History
+    from raycompat._scheduler.history import EndedCalls
     from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.parts import Parts
 
@@ -42,14 +33,8 @@ _MANY_WAITING = 1_000
 #: Among the newest so many calls are the newest to show: reports of several processes are mixed.
 _MANY_NEWEST = 2_000
 
-#: Seconds for which a search may keep the scheduler from its work, and of the pause after that.
-_SLICE_S, _BETWEEN_SLICES_S = 0.008, 0.01
-
 #: Spans, and calls, after which a search looks at the clock.
 _FEW_SPANS, _FEW_CALLS = 100, 500
-
-#: Results that are kept for other viewers, and the seconds for which one is as good as a new search.
-_MANY_RESULTS, _FRESH_S = 20, 0.4
 
 #: Columns that differ within a span, and the numbers of a call by which they are sorted.
 _BY_CALL: dict[str, Callable[[_Call], Any]] = {
@@ -95,100 +80,13 @@ class _Found:
                 yield each
 
 
-@dataclass(slots=True)
-class _Shared:
-    """What the viewers of one history share: the time that they may take, and results.
-
-    All times are those of the monotonic clock.
-    """
-
-    #: When the next slice of any search may begin, and the next repetition of a search.
-    next_slice: float = 0.0
-    next_search: float = 0.0
-    #: When each result was complete, and the result, by what was wanted.
-    results: OrderedDict[str, tuple[float, Selection]] = field(default_factory=OrderedDict)
-
-    def keep(self, wanted: str, found: Selection) -> None:
-        """Keep a result, and the last others."""
-        self.results[wanted] = time.monotonic(), found
-        self.results.move_to_end(wanted)
-        if len(self.results) > _MANY_RESULTS:
-            self.results.popitem(last=False)
-
-
-#: By history: a process has one, but in tests.
-_SHARED: WeakKeyDictionary[History, _Shared] = WeakKeyDictionary()
-
-#: A search: it yields where it may pause.
-_Steps = Generator[None, None, Selection]
-
-
-class Calls(Table):
+class Calls(SlicedTable):
     """The table of calls. `read` is not used: the rows depend on what is wanted."""
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts, "calls", lambda parts: [])
-        self._shared = _SHARED.setdefault(parts.endings.history, _Shared())
-        #: What was wanted at the last update, and when the result that is shown was complete.
-        self._wanted, self._shown = "", 0.0
-        #: The search that runs, and the seconds that it has taken.
-        self._search: _Steps | None = None
-        self._took_s = 0.0
+        super().__init__(parts, "calls")
 
-    def update(self) -> None:
-        """Show what is there now, or go on with the search for it."""
-        wish = self.wish()
-        wanted = json.dumps(wish, sort_keys=True)
-        if wanted != self._wanted:
-            self._wanted, self._search = wanted, self._steps(wish)
-            self._took_s = 0.0
-        elif self._search is None:
-            done, found = self._shared.results.get(wanted, (0.0, None))
-            now = time.monotonic()
-            must_wait = now < self._shared.next_search
-            if found is not None and done > self._shown and (must_wait or now < done + _FRESH_S):
-                self._shown = done
-                self.show(found)
-                return
-            if must_wait:
-                return
-            self._search, self._took_s = self._steps(wish), 0.0
-        self._go_on(self._search)
-
-    @property
-    def is_searching(self) -> bool:
-        """Whether a search has begun and is not complete."""
-        return self._search is not None
-
-    def _go_on(self, search: _Steps) -> None:
-        """Do one slice of a search, and show its result if it is complete."""
-        shared, began = self._shared, time.monotonic()
-        if began >= shared.next_slice:
-            found = _slice(search, began + _SLICE_S)
-            now = time.monotonic()
-            self._took_s += now - began
-            shared.next_slice = now + _BETWEEN_SLICES_S
-            if found is not None:
-                self._search, shared.next_search = None, now + PAUSES * self._took_s
-                shared.keep(self._wanted, found)
-                self._shown = shared.results[self._wanted][0]
-                self.show(found)
-                return
-        doc = self.root.document
-        if doc is not None and doc.session_context is not None:
-            doc.add_timeout_callback(self._soon, round(1000 * _BETWEEN_SLICES_S))
-
-    def _soon(self) -> None:
-        if self._search is not None:
-            self.update()
-
-    def select(self, wish: Mapping[str, Any]) -> Selection:
-        """Return the rows that are wanted, and how many calls there are."""
-        found = _slice(self._steps(wish), float("inf"))
-        assert found is not None
-        return found
-
-    def _steps(self, wish: Mapping[str, Any]) -> _Steps:
+    def _steps(self, wish: Mapping[str, Any]) -> Steps:
         """Return the rows that are wanted, and how many calls there are, in small steps."""
         job, exact = str(wish.get("job") or ""), wish.get("exact") or {}
         words = str(wish.get("search") or "").lower().split()
@@ -325,18 +223,6 @@ def _common(parts: Parts, span: EndedCalls) -> Row:
 def _contains(span: EndedCalls, part: str) -> bool:
     """Return whether some digits may be in the ids of the calls of a span."""
     return part in span.calls[: span.count * ids.TASK_ID_BYTES].hex()
-
-
-def _slice(search: _Steps, until: float) -> Selection | None:
-    """Go on with a search until a time of the monotonic clock; return its result if it is complete."""
-    while True:
-        try:
-            next(search)
-        except StopIteration as done:
-            found: Selection = done.value
-            return found
-        if time.monotonic() >= until:
-            return None
 
 
 def _arranged(

@@ -22,6 +22,7 @@ from raycompat._scheduler.pages.calls import Calls
 from raycompat._scheduler.pages.experiments import Experiments
 from raycompat._scheduler.pages.logs import Logs
 from raycompat._scheduler.pages.overview import LastHour, Summary
+from raycompat._scheduler.pages.sliced_table import Actors
 from raycompat._scheduler.pages.table_widget import TABLES, Table
 from raycompat._scheduler.pages.timeline import Timeline
 
@@ -160,10 +161,7 @@ TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
     "jobs": ("Jobs", partial(Table, name="jobs", read=tables.jobs)),
     "tasks": ("Tasks", Tasks),
     "calls": ("Calls", Calls),
-    "actors": (
-        "Actors",
-        partial(Table, name="actors", read=tables.all_actors),
-    ),
+    "actors": ("Actors", Actors),
     "waiting": ("Why is it waiting?", partial(Table, name="waiting", read=tables.waiting)),
     "groups": ("Placement groups", partial(Table, name="groups", read=tables.groups)),
     "objects": ("Objects", Objects),

@@ -248,7 +248,7 @@ _WITH_INTERNAL = ("actors", "functions", "calls")
 _NOT_AS_SHOWN = ("time", "bytes", "seconds", "link")
 
 #: Seconds after which an update has taken long, and the time until the next one as a multiple of it.
-_LONG_S, PAUSES = 0.01, 20
+LONG_S, PAUSES = 0.01, 20
 
 #: Bokeh makes the content of a text as narrow as it can be.
 _WIDE = ".bk-clearfix { display: block; width: 100%; }"
@@ -377,13 +377,22 @@ class Table:
     def select(self, wish: Mapping[str, Any]) -> Selection:
         """Return the rows that are wanted."""
         every = self._rows(str(wish.get("job") or ""))
+        num_meant, found = self._chosen(every, wish)
+        rows = self._arrange(found, wish)[: self._most]
+        return Selection(rows, num_meant, len(found), len(every) - num_meant)
+
+    def _chosen(self, every: list[Row], wish: Mapping[str, Any]) -> tuple[int, list[Row]]:
+        """Return how many rows are meant, and those among them that are wanted."""
         exact = wish.get("exact") or {}
         rows = [row for row in every if is_meant(row, wish)]
-        named = [row for row in rows if has(row, exact)]
-        found = searched(named, self._searched, str(wish.get("search") or ""))
-        if (field := wish.get("sort")) in self._fields:
-            found = arranged(found, str(field), is_descending=bool(wish.get("down")))
-        return Selection(found[: self._most], len(rows), len(found), len(every) - len(rows))
+        named = [row for row in rows if has(row, exact)] if exact else rows
+        return len(rows), searched(named, self._searched, str(wish.get("search") or ""))
+
+    def _arrange(self, rows: list[Row], wish: Mapping[str, Any]) -> list[Row]:
+        """Return rows in the order that is wanted."""
+        if (field := wish.get("sort")) not in self._fields:
+            return rows
+        return arranged(rows, str(field), is_descending=bool(wish.get("down")))
 
     def wish(self) -> dict[str, Any]:
         """Return what the user wants to see."""
@@ -400,7 +409,7 @@ class Table:
             return
         self.show(self.select(self.wish()))
         took_s = time.monotonic() - began
-        if took_s > _LONG_S:
+        if took_s > LONG_S:
             self._due = began + PAUSES * took_s
 
     def show(self, selection: Selection) -> None:

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -365,7 +366,21 @@ def running(parts: Parts) -> list[Row]:
 
 
 def actors(parts: Parts) -> list[Row]:
-    """Return one row for each actor: its description, and its calls that wait, run, and have ended.
+    """Return one row for each actor: its description, and its calls that wait, run, and have ended."""
+    return ranked(_actors(parts))
+
+
+def every_actor(parts: Parts) -> Iterator[Row]:
+    """Iterate over the rows of actors, and of the last ones to which nothing refers any more.
+
+    Rows of the latter have no figures. The rows are in no order. The cluster may change meanwhile.
+    """
+    yield from _actors(parts)
+    yield from _forgotten_actors(parts)
+
+
+def _actors(parts: Parts) -> Iterator[Row]:
+    """Iterate over the rows of actors.
 
     Callers and nodes report the unfinished calls: these figures are up to a second old.
     """
@@ -378,65 +393,56 @@ def actors(parts: Parts) -> list[Row]:
         called.update(found["by_actor"])
         for key, count in found["by_actor"].items():
             callers.setdefault(key, []).append((count, _name_of_caller(found, classes)))
-    rows: list[Row] = []
-    for key, actor in parts.actors.rows.items():
+    for key, actor in list(parts.actors.rows.items()):
         call = parts.calls.by_key.get(key)
         holding = call.holding if call is not None else None
         calls = parts.endings.calls_of_actors.get(key, _NO_CALLS)
         use = findings.executor(actor.address, actor.pid)
-        rows.append(
-            {
-                "class": actor.class_name,
-                "name": actor.name or "",
-                "state": actor.state,
-                "node": node_of(parts, actor.address),
-                "pid": actor.pid or "",
-                "waiting": max(0, called[key] - running[key]),
-                "running": running[key],
-                "callers": _most(callers.get(key, [])),
-                "done": calls.num_done,
-                "failed": calls.num_failed,
-                "rate": calls.rate(now),
-                "rss": use.get("rss_bytes"),
-                "cpu": use.get("cpu_percent"),
-                "gpu_memory": gpu_bytes.get((actor.address, actor.pid)),
-                "restarts": actor.incarnation,
-                "resources": _amounts(holding.resources) if holding is not None else "",
-                "error": _last_line(actor.error),
-                "traceback": _whole(actor.error),
-                "is_expected": actor.error is not None and failures.is_expected(actor.error),
-                "is_internal": actor.is_internal,
-                "calls": _address("calls", "calls", "actor", key.rpartition("-")[2]),
-                "log": _log_of(actor),
-                "stack": f"{_log_of(actor)}&stream=stack" if use else "",
-                "profile": f"{_log_of(actor)}&stream=profile" if use else "",
-                "job": actor.job,
-                "id": key.rpartition("-")[2],
-            }
-        )
-    return _ranked(rows)
+        yield {
+            "class": actor.class_name,
+            "name": actor.name or "",
+            "state": actor.state,
+            "node": node_of(parts, actor.address),
+            "pid": actor.pid or "",
+            "waiting": max(0, called[key] - running[key]),
+            "running": running[key],
+            "callers": _most(callers.get(key, [])),
+            "done": calls.num_done,
+            "failed": calls.num_failed,
+            "rate": calls.rate(now),
+            "rss": use.get("rss_bytes"),
+            "cpu": use.get("cpu_percent"),
+            "gpu_memory": gpu_bytes.get((actor.address, actor.pid)),
+            "restarts": actor.incarnation,
+            "resources": _amounts(holding.resources) if holding is not None else "",
+            "error": _last_line(actor.error),
+            "traceback": _whole(actor.error),
+            "is_expected": actor.error is not None and failures.is_expected(actor.error),
+            "is_internal": actor.is_internal,
+            "calls": _address("calls", "calls", "actor", key.rpartition("-")[2]),
+            "log": _log_of(actor),
+            "stack": f"{_log_of(actor)}&stream=stack" if use else "",
+            "profile": f"{_log_of(actor)}&stream=profile" if use else "",
+            "job": actor.job,
+            "id": key.rpartition("-")[2],
+        }
 
 
-def all_actors(parts: Parts) -> list[Row]:
-    """Return one row for each actor, and for each of the last ones to which nothing refers any more.
-
-    Rows of the latter have no figures.
-    """
-    return _ranked([*actors(parts), *_forgotten_actors(parts)])
-
-
-def _ranked(rows: list[Row]) -> list[Row]:
+def ranked(rows: Iterable[Row]) -> list[Row]:
     """Return the rows of actors in their order, each marked if it is that of a failure."""
+    ranks = []
     for row in rows:
-        row["is_failed"] = _rank(row) == 0
-    return sorted(rows, key=lambda row: (_rank(row), row["class"], row["id"]))
+        rank = _rank(row)
+        row["is_failed"] = rank == 0
+        ranks.append((rank, row["class"], row["id"], row))
+    return [row for *_, row in sorted(ranks, key=itemgetter(0, 1, 2))]
 
 
 def _forgotten_actors(parts: Parts) -> Iterator[Row]:
     """Iterate over the rows of the last actors that have ended and to which nothing refers."""
     known = {actor.key.rpartition("-")[2]: actor for _, actor in parts.endings.deaths}
     nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
-    for each in parts.endings.history.actors:
+    for each in list(parts.endings.history.actors):
         actor = known.get(each["actor_id"])
         cause = each["death_cause"] or {}
         text = "".join(cause.get("actor_died_error_context", {}).get("error_message", ""))
