@@ -329,8 +329,10 @@ class Calls:
 
     def _failed(self, key: str, call: Call) -> None:
         """Report to its owner the error of a call that failed outside its own body."""
-        if key in self._parts.objects.errors:
-            return
+        if key not in self._parts.objects.errors:
+            self._report_failure(key, call)
+
+    def _report_failure(self, key: str, call: Call) -> None:
         blamed = self._dask.blamed_key(key)
         error = self._parts.objects.errors.get(blamed or "")
         if error is None:
@@ -405,7 +407,10 @@ class Calls:
             self._parts.tell_owner(client, key, failures.object_lost(key), unknown=True)
         elif call.runs_by_lease:
             call.runs_by_lease, call.retries = False, retries
-            self._go_on(key)
+            if self._dask.state_of(key) == "erred":  # its owner has not listened until now
+                self._report_failure(key, call)
+            else:
+                self._go_on(key)
 
     def _run_anew(self, client: str, key: str, call: Call) -> None:
         """Run a call again whose owner ran it by a lease and left, if a retry is left."""

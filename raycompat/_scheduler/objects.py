@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._messages.objects import (
     Adopt,
@@ -46,6 +46,16 @@ LOADS = "raycompat-loads"
 _LINGERS_S, _UNUSED_S = 1.0, 15.0
 
 
+class _Put(NamedTuple):
+    """A value that a client has given."""
+
+    client: str
+    #: The node that is to store it, and the value as it travels; None when a node has stored it.
+    given: tuple[str, Wire] | None
+    #: Whether the client keeps the value too, because it is small.
+    is_kept: bool
+
+
 class Objects:
     """The puts, promises and errors of values."""
 
@@ -57,8 +67,7 @@ class Objects:
         self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
         self._dask = dask
         self._tell_owner = tell_owner
-        #: Puts that no node has stored yet: the client that gives the value, the node, and the wire.
-        self._given: dict[str, tuple[str, str, Any] | None] = {}
+        self._puts: dict[str, _Put] = {}
         self._awaited: dict[str, asyncio.Event] = {}
         #: Lost values that no task or client needed: they fail if one comes to need them.
         self._unneeded: set[str] = set()
@@ -114,7 +123,7 @@ class Objects:
         keeper = self.keeper(message.worker, [wire])
         if keeper is not None:
             del self.promises[key]
-            self._given[key] = (client, keeper, wire)
+            self._puts[key] = _Put(client, (keeper, wire), is_kept=wire[0] == "inline")
             self._dask.fulfil(key, task_bodies.adopt, (wire,), keeper)
             self.pins.add(key, wire[-1])
         elif client in self._dask.clients():
@@ -140,7 +149,7 @@ class Objects:
 
     def given_segments(self) -> Iterator[str]:
         """Iterate over the paths of the segments that no node has adopted yet."""
-        wires = (given[2] for given in self._given.values() if given is not None)
+        wires = (put.given[1] for put in self._puts.values() if put.given is not None)
         return (wire[1] for wire in wires if wire[0] == "segment")
 
     def discard(self, worker: str, wire: Wire) -> None:
@@ -256,9 +265,10 @@ class Objects:
         loop = asyncio.get_running_loop()
         if finish in ("memory", "erred", "forgotten") and key in self._awaited:
             self._awaited.pop(key).set()
-        if key in self._given and finish == "memory":
-            self._given[key] = None
-        elif key in self._given and start in ("memory", "processing"):
+        put = self._puts.get(key)
+        if put is not None and finish == "memory":
+            self._puts[key] = put._replace(given=None)
+        elif put is not None and start in ("memory", "processing"):
             loop.call_soon(self._lose, key)
         elif key in self._unneeded and (start, finish) == ("released", "waiting"):
             self._unneeded.discard(key)
@@ -271,38 +281,41 @@ class Objects:
             self.promises.pop(key, None)
             self.errors.pop(key, None)
             self._unneeded.discard(key)
-            given = self._given.pop(key, None)
-            if given is not None:
-                loop.call_soon(self.discard, *given[1:])
+            self._puts.pop(key, None)
+            if put is not None and put.given is not None:
+                loop.call_soon(self.discard, *put.given)
 
     def _lose(self, key: str) -> None:
         """Request a lost put again from its client, or fail it; not before it is needed."""
         state = self._dask.state_of(key)
-        if key not in self._given or state in ("memory", "erred", "forgotten"):
+        if key not in self._puts or state in ("memory", "erred", "forgotten"):
             return
         if not self._dask.is_needed(key):
             self._unneeded.add(key)
             return
-        given = self._given.pop(key)
-        if given is not None:
-            client, worker, wire = given
-            self.promises[key] = client
+        put = self._puts.pop(key)
+        if put.given is not None or (put.is_kept and put.client in self._dask.clients()):
+            self.promises[key] = put.client
             self._dask.park(key)
-            self.fulfil(client, Fulfil(key, wire, worker))
+            if put.given is not None:
+                worker, wire = put.given
+                self.fulfil(put.client, Fulfil(key, wire, worker))
+            else:
+                self._dask.notify_client(put.client, GiveAgain(key))
         else:
             self.errors[key] = error = failures.object_lost(key, cause())
             self._dask.fail(key, CallFailed(error, "the value was lost"))
 
     def node_left(self, worker: str) -> None:
         """Find other nodes for the values that a node was given and could not adopt before it left."""
-        for key, given in self._given.items():
-            if given is not None and given[1] == worker:
+        for key, put in self._puts.items():
+            if put.given is not None and put.given[0] == worker:
                 asyncio.get_running_loop().call_soon(self._lose_given_to, worker, key)
 
     def _lose_given_to(self, worker: str, key: str) -> None:
-        given = self._given.get(key)
-        if given is not None and given[1] == worker:  # else Dask has told of the loss already
-            self._lose(key)
+        put = self._puts.get(key)
+        if put is not None and put.given is not None and put.given[0] == worker:
+            self._lose(key)  # else Dask has told of the loss already
 
     async def locate(self, keys: list[str], besides: Sequence[str] = ()) -> Located:
         """Wait until values are made; return the nodes of each, or its error.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from connections import Connection, Pipe
+from connections import Connection
+from processes import CallConnection, call_message
 
 from raycompat._dask import client as adapter
+from raycompat._messages import direct
 from raycompat._messages.actors import (
     ActorBuilt,
     ActorState,
@@ -88,7 +90,7 @@ class Lease(Held):
     """A lease, as its driver knows it."""
 
     request: dict[str, int] = field(default_factory=dict)
-    pipe: Pipe | None = None
+    connection: CallConnection | None = None
     calls: list[dict[str, Any]] = field(default_factory=list)
     unanswered: dict[str, dict[str, Any]] = field(default_factory=dict)
     is_granted: bool = False
@@ -107,6 +109,20 @@ class Group:
     is_removed: bool = False
 
 
+class _AtLease:
+    """The driver's end of the connection to an executor."""
+
+    def __init__(self, driver: Driver, lease: Lease) -> None:
+        self._driver, self._lease = driver, lease
+
+    def on_message(self, message: direct.FromProcess) -> None:
+        if not self._driver.is_gone:
+            self._driver.on_message(self._lease, message)
+
+    def disconnected(self, connection: CallConnection) -> None:
+        self._lease.connection = None
+
+
 class Driver:
     """One driver."""
 
@@ -115,7 +131,7 @@ class Driver:
         self.client = f"DaskClient-{number}"
         self.job = f"{number:08x}"
         self.function = f"f-{number}"
-        self.is_gone = False
+        self.is_gone = self.is_leaving = False
         self.is_pressed = False
         self.held: dict[str, Held] = {}
         self.groups: dict[str, Group] = {}
@@ -185,8 +201,8 @@ class Driver:
         self.world.note(f"{self.client} ends")
         self.connection.hang_up(keep)
         for each in self.held.values():
-            if isinstance(each, Lease) and each.pipe is not None:
-                each.pipe.send("lost")
+            if isinstance(each, Lease) and each.connection is not None:
+                each.connection.close()
         for path in [p for p, by in self.world.segments.items() if by == f"driver-{self.number}"]:
             if self.home is None or self.world.node_at(self.home) is None:
                 self.world.segments.pop(path)
@@ -285,7 +301,7 @@ class Driver:
             self.job,
             ResourceSet.from_amounts(amounts),
             deps=deps,
-            payload=json.dumps(does).encode(),
+            payload=pickle.dumps(call_message(key, does)),
             strategy=strategy,
             retries=retries,
             function=self.function,
@@ -307,7 +323,7 @@ class Driver:
             "f",
             self.job,
             ResourceSet.from_amounts(amounts),
-            payload=json.dumps(does).encode(),
+            payload=pickle.dumps(call_message(key, does)),
             retries=retries,
             function=self.function,
             runs_by_lease=True,
@@ -347,6 +363,9 @@ class Driver:
         held.is_cancelled = True
         self.send(Cancel(held.key, force, recursive=False))
 
+    def cancel_all(self) -> None:
+        """Cancel the calls that are left; here it is enough to drop their references."""
+
     # --- actors ---------------------------------------------------------------------------------
 
     def make_actor(
@@ -382,7 +401,7 @@ class Driver:
             self.job,
             ResourceSet.from_amounts(amounts),
             keep=ResourceSet.from_amounts(keep),
-            payload=json.dumps(does).encode(),
+            payload=pickle.dumps(call_message(key, does)),
             strategy=strategy,
             actor=about,
             function=self.function,
@@ -437,7 +456,7 @@ class Driver:
         key = self._new_key("lease")
         request = ResourceSet.from_amounts(amounts)
         for number, call in enumerate(calls):
-            call["key"] = f"{key}-{number}"
+            call["key"] = call["state"] = f"{key}-{number}"
         self.held[key] = Lease(key, "lease", request=request.units(), calls=calls)
         self.send(Submit([new_spec("lease", key, "f", self.job, request, strategy=strategy)]))
 
@@ -450,28 +469,35 @@ class Driver:
         serving = self.world.sockets.get(message.socket)
         if serving is None:
             return  # it has ended: the report is on its way
-        lease.pipe = serving.connect(lambda answer: self._on_answer(lease, answer))
+        lease.connection = CallConnection(self.world.network, _AtLease(self, lease), serving)
+        lease.connection.post((direct.HELLO, "host", self.client), now=True)
         for call in lease.calls:
             lease.unanswered[call["key"]] = call
-            lease.pipe.send(call)
+            lease.connection.post(call_message(call["key"], call), now=True)
         lease.calls = []
         self._rest(lease)
 
-    def _on_answer(self, lease: Lease, answer: tuple[Any, ...]) -> None:
-        if self.is_gone:
-            return
-        if answer[0] in ("done", "failed"):
-            lease.unanswered.pop(answer[1], None)
-        elif answer[0] == "returned":
-            returned = [lease.unanswered.pop(key, None) for key in answer[1]]
-            lease.calls += [call for call in returned if call is not None]
-        elif answer[0] in ("bye", "lost"):
-            lease.pipe = None
+    def on_message(self, lease: Lease, message: direct.FromProcess) -> None:
+        """Handle an answer of an executor."""
+        match message:
+            case (direct.DONE | direct.FAILED, key, *_):
+                lease.unanswered.pop(key, None)
+            case (direct.RETURNED, calls):
+                returned = [lease.unanswered.pop(key, None) for key, _ in calls]
+                lease.calls += [call for call in returned if call is not None]
+            case (direct.OPEN,) if lease.connection is not None:
+                for call in lease.calls:
+                    lease.unanswered[call["key"]] = call
+                    lease.connection.post(call_message(call["key"], call), now=True)
+                lease.calls = []
+            case (direct.BYE,) if lease.connection is not None:
+                lease.connection.close()
+                lease.connection = None
         self._rest(lease)
 
     def _rest(self, lease: Lease) -> None:
         """Return a lease without calls, at once or after a while."""
-        if lease.unanswered or lease.pipe is None or lease.is_returned:
+        if lease.unanswered or lease.connection is None or lease.is_returned:
             return
         if self.is_pressed:
             self.return_lease(lease)
@@ -481,11 +507,12 @@ class Driver:
 
     def return_lease(self, lease: Lease) -> None:
         """Return a lease, or withdraw the request for it."""
+        lease.idle = None
         if self.is_gone or lease.is_returned or lease.unanswered:
             return
-        if lease.pipe is not None:
+        if lease.connection is not None:
             lease.is_returned = True
-            lease.pipe.send("return")
+            lease.connection.post((direct.RETURN,), now=True)
         elif not lease.is_granted:
             self.drop(lease)
 
@@ -504,7 +531,7 @@ class Driver:
     def _lease_over(self, lease: Lease) -> None:
         if lease.is_over:
             return
-        lease.is_over, lease.pipe = True, None
+        lease.is_over, lease.connection = True, None
         self.drop(lease)
         lost = [*lease.unanswered.values(), *lease.calls]
         lease.unanswered.clear()
@@ -593,8 +620,12 @@ class Driver:
                 self.world.segments.pop(wire[1])
             self.send(Fulfil(key, again, self.home or ""))
 
-    def borrow(self, key: str) -> None:
-        """Need the value of another driver too."""
+    def lend(self, key: str, borrower: Driver) -> None:
+        """Let another driver need a value too."""
+        borrower.borrow(key)
+
+    def borrow(self, key: str, kept: object = None) -> None:
+        """Need the value of another driver too, which keeps something until then."""
         if key not in self.held:
             self.held[key] = Held(key, "value")
             self.send(Borrow(key))
@@ -605,6 +636,16 @@ class Driver:
 
     def _on_home_moved(self, message: HomeMoved) -> None:
         self.home = message.node["address"] if message.node is not None else None
+
+    # --- invariants -----------------------------------------------------------------------------
+
+    def waits_here(self, key: str, waits: Callable[[str], bool]) -> bool:
+        """Return whether a call waits in this process; `waits` says it of any key."""
+        return False
+
+    def inventory(self) -> dict[str, Any]:
+        """Return what is left when nothing is held."""
+        return {"keys": self.held}
 
     # --- choices --------------------------------------------------------------------------------
 

@@ -7,13 +7,14 @@ import gc
 import logging
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from virtual_time import NothingScheduled, VirtualLoop
 
 # isort: split
+from callers import Caller
 from drivers import Actor, Driver, Lease
 from world import Broken, World
 
@@ -53,6 +54,8 @@ _KINDS = {
     "add a driver": 0.3,
     "leave": 0.3,
 }
+#: How often they are in a plan with sessions of the product.
+_OF_CALLERS = {"method": 8, "put": 5, "borrow": 4}
 _FAULTS = {
     "kill an executor": 2,
     "kill a node": 0.6,
@@ -70,6 +73,8 @@ class Plan:
     num_nodes: int
     num_drivers: int
     has_faults: bool
+    #: Whether drivers are the product's own sessions; otherwise all of them are models.
+    has_callers: bool
     steps: tuple[Step, ...]
 
 
@@ -81,13 +86,16 @@ class Outcome:
     history: list[str]
     num_steps: int
     num_messages: int
+    num_events: int
 
 
-def plan_of(seed: str, length: int | None = None) -> Plan:
-    """Return the plan of a seed."""
+def plan_of(seed: str, has_callers: bool | None = None) -> Plan:
+    """Return the plan of a seed, which also chooses the kind of drivers unless it is given."""
     random = Random(f"{seed} plan")
     has_faults = random.random() < 0.7
-    kinds = {**_KINDS, **(_FAULTS if has_faults else {})}
+    if has_callers is None:
+        has_callers = Random(f"{seed} callers").random() < 0.5
+    kinds = {**_KINDS, **(_OF_CALLERS if has_callers else {}), **(_FAULTS if has_faults else {})}
     pace = random.choice([0.002, 0.02, 0.2])
     steps = [
         Step(
@@ -95,9 +103,10 @@ def plan_of(seed: str, length: int | None = None) -> Plan:
             random.choices(list(kinds), list(kinds.values()))[0],
             tuple(random.random() for _ in range(6)),
         )
-        for _ in range(length or random.randint(5, 40))
+        for _ in range(random.randint(5, 40))
     ]
-    return Plan(seed, random.randint(1, 3), random.randint(1, 3), has_faults, tuple(steps))
+    num_nodes, num_drivers = random.randint(1, 3), random.randint(1, 3)
+    return Plan(seed, num_nodes, num_drivers, has_faults, has_callers, tuple(steps))
 
 
 # --- the steps ----------------------------------------------------------------------------------
@@ -179,6 +188,18 @@ def _actor(world: World, driver: Driver, step: Step) -> None:
     )
 
 
+def _method(world: World, driver: Driver, step: Step) -> None:
+    actor = _pick(driver.living("actor"), step, 0)
+    if actor is not None and isinstance(driver, Caller):
+        values = driver.living("call", "value")
+        deps = [] if step.numbers[3] < 0.7 or not values else [_pick(values, step, 2).key]
+        retries = step.number(4, 4) - 1
+        does = _does(step, 1, _lasts_s(step, 2))
+        if does["how"] == "crashes":
+            retries = max(retries, 0)
+        driver.call_method(actor, does, deps=deps, retries=retries)
+
+
 def _kill(world: World, driver: Driver, step: Step) -> None:
     actor = _pick(driver.living("actor"), step, 0)
     if actor is not None:
@@ -238,7 +259,7 @@ def _borrow(world: World, driver: Driver, step: Step) -> None:
     owner = _pick(world.living_drivers(), step, 0)
     held = _pick(owner.living("call", "value"), step, 1)
     if held is not None and owner is not driver:
-        driver.borrow(held.key)
+        owner.lend(held.key, driver)
 
 
 def _pin(world: World, driver: Driver, step: Step) -> None:
@@ -252,7 +273,7 @@ def _add_a_node(world: World, driver: Driver, step: Step) -> None:
 
 
 def _add_a_driver(world: World, driver: Driver, step: Step) -> None:
-    world.add_driver()
+    world.add_driver(type(driver))
 
 
 def _leave(world: World, driver: Driver, step: Step) -> None:
@@ -293,6 +314,7 @@ _TAKE: dict[str, Callable[[World, Driver, Step], None]] = {
     "announce": _announce,
     "lease": _lease,
     "actor": _actor,
+    "method": _method,
     "kill": _kill,
     "unwatch": _unwatch,
     "drop": _drop,
@@ -323,20 +345,24 @@ def amounts_of_node(number: float) -> dict[str, float]:
 # --- runs ---------------------------------------------------------------------------------------
 
 
+def _kind_of_driver(plan: Plan, number: int) -> type[Driver]:
+    return Caller if plan.has_callers and number != 1 else Driver
+
+
 async def _play(world: World, plan: Plan) -> None:
     world.has_faults = plan.has_faults
     random = Random(f"{plan.seed} nodes")
     for _ in range(plan.num_nodes):
         world.add_node(amounts_of_node(random.random()))
-    for _ in range(plan.num_drivers):
-        world.add_driver()
+    for number in range(plan.num_drivers):
+        world.add_driver(_kind_of_driver(plan, number))
     await asyncio.sleep(0.01)
     for step in plan.steps:
         await asyncio.sleep(step.after_s)
         world.check()
-        drivers = world.living_drivers()
+        drivers = [each for each in world.living_drivers() if not each.is_leaving]
         if not drivers:
-            drivers = [world.add_driver()]
+            drivers = [world.add_driver(_kind_of_driver(plan, 0))]
         driver = drivers[step.number(5, len(drivers))]
         world.note(f"--- {step.kind} ({driver.client})")
         _TAKE[step.kind](world, driver, step)
@@ -346,8 +372,22 @@ async def _play(world: World, plan: Plan) -> None:
         world.add_node({"CPU": 4.0, "GPU": 2.0})
     await world.settle()
     world.note("--- quiet")
-    world.check_quiet()
+    await world.check_quiet()
+    _drop_all(world)
+    await world.settle()
+    world.check_callers()
+    _end_detached(world)
     for driver in world.living_drivers():
+        driver.leave()
+    await world.settle()
+    world.note("--- at rest")
+    world.check_empty()
+
+
+def _drop_all(world: World) -> None:
+    """Cancel what runs, and drop what the drivers hold."""
+    for driver in world.living_drivers():
+        driver.cancel_all()
         for actor in driver.living("actor"):
             assert isinstance(actor, Actor)
             driver.kill(actor, no_restart=True)  # detached ones, too
@@ -355,13 +395,6 @@ async def _play(world: World, plan: Plan) -> None:
             driver.remove_group(group)
         for held in driver.living("call", "actor", "value", "lease"):
             driver.drop(held)
-    await world.settle()
-    _end_detached(world)
-    for driver in world.living_drivers():
-        driver.leave()
-    await world.settle()
-    world.note("--- at rest")
-    world.check_empty()
 
 
 def _end_detached(world: World) -> None:
@@ -409,7 +442,11 @@ def in_world(seed: str, play: Callable[[World], Coroutine[Any, Any, None]]) -> O
         _close(loop)
     world = worlds[0]
     return Outcome(
-        errors[0] if errors else "", world.history, world.num_steps, world.network.num_messages
+        errors[0] if errors else "",
+        world.history,
+        world.num_steps,
+        world.network.num_messages,
+        loop.num_events,
     )
 
 
@@ -440,7 +477,7 @@ def shrink(plan: Plan, error_of: Callable[[Plan], str]) -> Plan:
         index = 0
         while index < len(steps):
             fewer = tuple(steps[:index] + steps[index + size :])
-            smaller = Plan(plan.seed, plan.num_nodes, plan.num_drivers, plan.has_faults, fewer)
+            smaller = replace(plan, steps=fewer)
             if error_of(smaller):
                 steps = list(fewer)
             else:
@@ -448,4 +485,4 @@ def shrink(plan: Plan, error_of: Callable[[Plan], str]) -> Plan:
         if size == 1:
             break
         size //= 2
-    return Plan(plan.seed, plan.num_nodes, plan.num_drivers, plan.has_faults, tuple(steps))
+    return replace(plan, steps=tuple(steps))

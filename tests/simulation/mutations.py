@@ -7,6 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+from raycompat._caller.by_channel import Channel
+from raycompat._caller.by_lease import LeasePool
+from raycompat._caller.scheduler_messages import SchedulerMessages
+from raycompat._caller.sharing import Sharing
 from raycompat._messages.objects import Borrow, Fulfil
 from raycompat._node.calls import Calls as NodeCalls
 from raycompat._node.leases import Leases as NodeLeases
@@ -71,6 +75,24 @@ def _gpus_always_fit() -> AbstractContextManager[Any]:
     return mock.patch.object(Capacity, "fits", fits_anyhow)
 
 
+def _calls_of_a_dead_process_run_again() -> AbstractContextManager[Any]:
+    def handle(self: LeasePool, lease: Any) -> None:
+        self._requeue(list(lease.unanswered.values()))
+
+    return mock.patch.object(LeasePool, "_handle_unanswered", handle)
+
+
+def _retried_calls_go_to_the_end() -> AbstractContextManager[Any]:
+    handle = Channel._handle_unanswered
+
+    def handle_and_turn(self: Channel, reported: bytes | None = None) -> None:
+        handle(self, reported)
+        for key in list(self._queue)[:1]:
+            self._queue.move_to_end(key)
+
+    return mock.patch.object(Channel, "_handle_unanswered", handle_and_turn)
+
+
 #: The faults by name.
 MUTATIONS: dict[str, Mutation] = {
     "every other wake-up of the dispatcher is lost": _every_other(Dispatcher, "soon"),
@@ -87,6 +109,18 @@ MUTATIONS: dict[str, Mutation] = {
     "nobody is told that a group is ready": _without(Groups, "_tell_all"),
     "pins are not dropped": _without(Pins, "drop"),
     "a lease that ended is not reported": _without(Leases, "ended"),
+    "a caller forgets the calls that a lease returns": _without(LeasePool, "_take_returned"),
+    "a caller keeps its idle leases": _without(LeasePool, "_return"),
+    "calls of a dead process run again without retries": _calls_of_a_dead_process_run_again,
+    "calls that an actor's death interrupts are sent again in another order": (
+        _retried_calls_go_to_the_end
+    ),
+    "a caller does not hear that an actor has moved": _every_other(Channel, "on_report"),
+    "a caller never releases what has ended": _without(SchedulerMessages, "_release_ended"),
+    "a caller does not give a value again": _without(Sharing, "give_again"),
+    "a call with a failed argument waits for ever": _without(
+        Channel, "_fail_if_an_argument_failed"
+    ),
 }
 
 
@@ -109,7 +143,8 @@ def _borrow_what_is_released(self: Objects, client: str, message: Borrow) -> Non
 
 _FULFIL, _BORROW = Objects.fulfil, Objects.borrow
 
-#: Races that the project has had, each put back, and the seed of a history that finds it.
+#: Races that the project has had, each put back, and the seed of a history with model drivers that finds
+#: it.
 RACES: dict[str, tuple[Mutation, int]] = {
     "a promised value arrives that only a cancelled call needs": (
         _replaced(Objects, "fulfil", _fulfil_what_is_unneeded),
@@ -119,7 +154,7 @@ RACES: dict[str, tuple[Mutation, int]] = {
         _replaced(Objects, "borrow", _borrow_what_is_released),
         4605,
     ),
-    "a paused worker goes on": (_without(SchedulerPlugin, "log_event"), 7),
+    "a paused worker goes on": (_without(SchedulerPlugin, "log_event"), 276),
     "a value was given to a node that has left": (_without(Objects, "node_left"), 1125),
     "a node leaves before it has stored results": (_without(Calls, "node_left"), 10),
 }

@@ -6,13 +6,11 @@ Only what is outside of them is a model: executors, segments, and the transfer o
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Collection, Coroutine
 from random import Random
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from connections import Connection, Pipe
+from connections import Connection
 from distributed.protocol.pickle import dumps, loads
 from distributed.sizeof import sizeof
 from distributed.worker import _worker_cvar
@@ -35,30 +33,18 @@ from distributed.worker_state_machine import (
     UnpauseEvent,
     WorkerState,
 )
+from processes import KILLED, Executor
 from virtual_time import CLOCK
 
 from raycompat._dask import worker as adapter
 from raycompat._messages.actors import RestartActor
 from raycompat._messages.base import handled
 from raycompat._messages.calls import (
-    Blocked,
     CancelCall,
     CancelDirect,
     Credit,
     End,
     GrantCall,
-    Unblocked,
-)
-from raycompat._messages.executors import (
-    Abandon,
-    BeginLease,
-    Failed,
-    Interrupt,
-    KillIfRunning,
-    LeaseServed,
-    NotRunning,
-    Run,
-    Succeeded,
 )
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded
 from raycompat._messages.leases import Revoke
@@ -66,7 +52,6 @@ from raycompat._messages.nodes import NodeReady
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
-from raycompat._node.executor_pool import ExecutorDied, describe_exit
 from raycompat._node.leases import Leases
 from raycompat._node.numbers import Numbers
 from raycompat._node.tasks import Tasks
@@ -91,9 +76,6 @@ _EVENTS = {
     "refresh-who-has": RefreshWhoHasEvent,
     "remove-worker": RemoveWorkerEvent,
 }
-
-#: How a killed process ends.
-_KILLED = -9
 
 
 class Store:
@@ -152,253 +134,6 @@ class Store:
                 self._remove(path)
 
 
-class Executor:
-    """A process that runs calls. What a call does is in its payload, which is JSON."""
-
-    def __init__(self, pool: Pool, kind: tuple[Any, ...], pid: int) -> None:
-        self.kind, self.pid = kind, pid
-        self.name = f"{pool.node.name}/{pid}"
-        self.calls_begun, self.idle_since = 0, 0.0
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.alive, self.is_ending = True, False
-        self.owns = self.is_spent = False
-        self.ended_for_memory = ""
-        self.logs = SimpleNamespace(begin=lambda name, key: None)
-        self._pool = pool
-        self._world = pool.node.world
-        self._outcomes: dict[str, asyncio.Future[Any]] = {}
-        self._inbox = Pipe(self._world.network, self._take)
-        self._outbox = Pipe(self._world.network, self._answered)
-        #: The call that runs, what ends it, and whether it lends its CPU.
-        self._running: str | None = None
-        self._timers: list[asyncio.TimerHandle] = []
-        #: The lease that is served.
-        self.lease: Serving | None = None
-
-    # --- the node's end -------------------------------------------------------------------------
-
-    def send(self, message: Any) -> None:
-        self._inbox.send(message)
-
-    async def call(self, key: str, message: Any) -> Any:
-        outcome = self._outcomes[key] = asyncio.get_running_loop().create_future()
-        self.calls_begun += 1
-        self.send(message)
-        if not self.alive:
-            code = await asyncio.shield(self.ended)
-            raise ExecutorDied(describe_exit(code), code)
-        try:
-            return await outcome
-        finally:
-            self._outcomes.pop(key, None)
-
-    def leave(self, *, soon: bool = True) -> None:
-        """End after the calls that it has."""
-        self.is_ending = True
-        self._inbox.send("leave")
-
-    def end(self) -> None:
-        """End soon, also during a call."""
-        self.is_ending = True
-        self._inbox.send("end")
-
-    def _answered(self, message: Any) -> None:
-        if isinstance(message, Blocked | Unblocked):
-            self._pool.node.tell(message)
-        elif isinstance(message, tuple):
-            self._pool.node.leases.begun(message[1])
-        else:
-            outcome = self._outcomes.get(message.key)
-            if outcome is not None and not outcome.done():
-                outcome.set_result(message)
-
-    # --- the process ----------------------------------------------------------------------------
-
-    def _take(self, message: Any) -> None:
-        if not self.alive:
-            return
-        if message == "end" or (message == "leave" and self._running is None):
-            self.die(0)
-        elif isinstance(message, Run):
-            self._run(message)
-        elif isinstance(message, BeginLease):
-            self.lease = Serving(self, message)
-            self._outbox.send(("leased", message.key))
-        elif isinstance(message, KillIfRunning):
-            if self.lease is not None and self.lease.running == message.call:
-                self.die(_KILLED)
-            else:
-                self._outbox.send(NotRunning(message.question))
-        elif isinstance(message, Interrupt):
-            self._interrupt(message.key)
-        elif isinstance(message, Revoke | Abandon) and self.lease is not None:
-            if isinstance(message, Abandon) and self.lease.running is not None:
-                self.die(0)
-            else:
-                self.lease.leave()
-
-    def _run(self, message: Run) -> None:
-        does = json.loads(message.payload)
-        self._world.note(f"{self.name} runs {message.key}")
-        self._world.runs(message.key)
-        self._running = message.key
-        later = asyncio.get_running_loop().call_later
-        lasts_s = does["lasts_s"]
-        if does.get("blocks"):
-            begin, end = Blocked(message.key), Unblocked(message.key)
-            self._timers.append(later(lasts_s * 0.3, self._outbox.send, begin))
-            self._timers.append(later(lasts_s * 0.8, self._outbox.send, end))
-        self._timers.append(later(lasts_s, self._finish, message, does))
-
-    def _finish(self, message: Run, does: dict[str, Any]) -> None:
-        self._timers.clear()
-        key, how = message.key, does["how"]
-        is_actor = message.actor is not None
-        if how == "crashes" or (how == "crashes once" and does["state"] not in self._world.seen):
-            self._world.seen.add(does["state"])
-            self.die(1)
-            return
-        self._running = key if is_actor and how != "fails" else None
-        if how == "fails":
-            error = failures.crashed(message.name, "failed as planned")
-            self._outbox.send(Failed(key, error, "as planned"))
-        else:
-            size = does.get("size", 0)
-            wire = ("inline", b"value", ())
-            if size:
-                wire = self._pool.node.store.write(self.name, size)
-            self._outbox.send(Succeeded(key, [] if is_actor else [wire], ()))
-
-    def _interrupt(self, key: str) -> None:
-        if self.lease is not None:
-            self.lease.interrupt(key)
-        elif self._running == key and self._timers:
-            self._stop_timers()
-            self._running = None
-            self._outbox.send(Failed(key, failures.cancelled(key), "cancelled"))
-
-    def _stop_timers(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-
-    def answer_lease(self, key: str) -> None:
-        self.lease = None
-        self._outbox.send(LeaseServed(key, is_complete=True))
-
-    def die(self, code: int) -> None:
-        """End the process; the node hears of it soon."""
-        if not self.alive:
-            return
-        self._world.note(f"{self.name} ends with {code}")
-        self.alive = False
-        self._stop_timers()
-        self._inbox.cut()
-        if self.lease is not None:
-            self.lease.lose()
-            self.lease = None
-        at = max(CLOCK.now + self._world.network.delay(), self._outbox.arrives_last)
-        asyncio.get_running_loop().call_at(at + 1e-6, self._reaped, code)
-
-    def _reaped(self, code: int) -> None:
-        self._outbox.cut()
-        self._pool.forget(self)
-        if not self.ended.done():
-            self.ended.set_result(code)
-        for outcome in self._outcomes.values():
-            if not outcome.done():
-                outcome.set_exception(ExecutorDied(describe_exit(code), code))
-
-    @property
-    def runs(self) -> str | None:
-        """The call, lease or actor that uses this process."""
-        return self._running or (self.lease.key if self.lease is not None else None)
-
-
-class Serving:
-    """A lease in its executor: it runs the calls of one caller, one after the other."""
-
-    def __init__(self, executor: Executor, message: BeginLease) -> None:
-        self.key = message.key
-        self._executor = executor
-        self._world = executor._world
-        self._world.sockets[message.socket] = self
-        self._socket = message.socket
-        self._to_caller: Pipe | None = None
-        self._from_caller: Pipe | None = None
-        self._waiting: list[dict[str, Any]] = []
-        self.running: str | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_leaving = False
-
-    def connect(self, receive: Any) -> Pipe:
-        """Connect a caller; return the pipe for its calls."""
-        self._to_caller = Pipe(self._world.network, receive)
-        self._from_caller = Pipe(self._world.network, self._take)
-        return self._from_caller
-
-    def _take(self, message: Any) -> None:
-        if message == "return":
-            self.leave()
-        elif message == "lost":
-            self._to_caller = None
-        else:
-            self._waiting.append(message)
-            self._next()
-
-    def _next(self) -> None:
-        if self.running is not None:
-            return
-        if self._is_leaving:
-            self._tell(("returned", [each["key"] for each in self._waiting]))
-            self._waiting.clear()
-            self._end()
-        elif self._waiting:
-            call = self._waiting.pop(0)
-            self.running = call["key"]
-            self._world.note(f"{self._executor.name} runs {self.running} by {self.key}")
-            self._world.starts_by_lease(self.key, self.running)
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(call["lasts_s"], self._finish, call)
-
-    def _finish(self, call: dict[str, Any]) -> None:
-        if call["how"] == "crashes":
-            self._executor.die(1)
-            return
-        self._tell(("done" if call["how"] == "returns" else "failed", call["key"]))
-        self.running = None
-        self._next()
-
-    def interrupt(self, key: str) -> None:
-        """Cancel a call."""
-        if self.running == key and self._timer is not None:
-            self._timer.cancel()
-            self._tell(("failed", key))
-            self.running = None
-            self._next()
-
-    def _tell(self, message: Any) -> None:
-        if self._to_caller is not None:
-            self._to_caller.send(message)
-
-    def leave(self) -> None:
-        """End after the running call."""
-        self._is_leaving = True
-        self._next()
-
-    def _end(self) -> None:
-        self._world.sockets.pop(self._socket, None)
-        self._tell(("bye",))
-        self._executor.answer_lease(self.key)
-
-    def lose(self) -> None:
-        """End with the process."""
-        self._world.sockets.pop(self._socket, None)
-        if self._timer is not None:
-            self._timer.cancel()
-        self._tell(("lost",))
-
-
 class Pool:
     """The executors of a node."""
 
@@ -449,7 +184,7 @@ class Pool:
         if executor in self._idle:
             self._idle.remove(executor)
         delay_s = self.node.world.network.delay()
-        asyncio.get_running_loop().call_later(delay_s, executor.die, _KILLED)
+        asyncio.get_running_loop().call_later(delay_s, executor.die, KILLED)
 
     def end(self, executor: Executor) -> None:
         executor.end()
@@ -469,7 +204,7 @@ class Pool:
     def close(self) -> None:
         """End all processes with the node."""
         for executor in list(self.living.values()):
-            executor.die(_KILLED)
+            executor.die(KILLED)
         for task in self._tasks:
             task.cancel()
 

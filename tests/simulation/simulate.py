@@ -45,20 +45,21 @@ def _explain(seed: int, plan: Plan, outcome: Outcome) -> str:
 
 
 def _run_all(seeds: range) -> int:
-    num_steps = num_messages = 0
+    num_steps = num_messages = num_events = 0
     begin_s = virtual_time.cpu_seconds()
     for seed in seeds:
         plan = plan_of(str(seed))
         outcome = run(plan)
         num_steps += outcome.num_steps
         num_messages += outcome.num_messages
+        num_events += outcome.num_events
         if outcome.error:
             print(_explain(seed, plan, outcome))
             return 1
     took_s = virtual_time.cpu_seconds() - begin_s
     print(
-        f"{len(seeds)} histories hold: {num_messages} messages, {num_steps} of them to the "
-        f"scheduler, {num_messages / took_s:,.0f} a second of CPU time"
+        f"{len(seeds)} histories hold: {num_events} events, {num_messages} of them messages, "
+        f"{num_steps} to the scheduler; {num_events / took_s:,.0f} events a second of CPU time"
     )
     return 0
 
@@ -115,7 +116,7 @@ def _try_races() -> int:
     missed = 0
     for name, (race, seed) in mutations.RACES.items():
         with race():
-            error = run(plan_of(str(seed))).error
+            error = run(plan_of(str(seed), has_callers=False)).error
         missed += not error
         print(f"{name}: {error or 'not found'}")
     return missed

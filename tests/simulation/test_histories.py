@@ -30,10 +30,11 @@ def test_histories_hold_their_invariants():
     assert "200 histories hold" in simulate(0, 200)
 
 
-@pytest.mark.parametrize("seed", [1075, 4605])
+@pytest.mark.parametrize("seed", [1075, 4605, 1635])
 def test_histories_that_have_found_faults(seed):
     """1075: a promised value arrives when only a cancelled call still refers to it. 4605: somebody asks
-    for a value that was released, and that only a failed call still refers to.
+    for a value that was released, and that only a failed call still refers to. 1635: a call fails with
+    its argument, before its owner leaves it to the scheduler.
     """
     assert "1 histories hold" in simulate(seed, seed + 1)
 

@@ -29,7 +29,8 @@ from nodes import Node
 from raycompat._dask import pages as dask_pages
 from raycompat._dask import scheduler as dask_scheduler
 from raycompat._messages.calls import Blocked, Result, Tried, Unblocked
-from raycompat._protocol import task_bodies
+from raycompat._messages.direct import CallMessage
+from raycompat._protocol import ids, task_bodies
 from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentValue
 from raycompat._scheduler.actors import DETACHED
@@ -40,6 +41,9 @@ dask_pages.publish_metrics = lambda collect: None
 
 #: Seconds of virtual time in which all that can end has ended.
 _SETTLE_S = 60.0
+
+#: How often a history with a slow network gets so much time again.
+_MANY_SETTLE = 4
 
 #: Seconds after which what waited for a paused node has started.
 _SOON_S = 1.0
@@ -119,6 +123,7 @@ class World:
         self.history: list[str] = []
         #: The segments of all hosts with their writers, and those that nodes own.
         self.segments: dict[str, str] = {}
+        ids._prefix, ids._counter = f"{self.random.getrandbits(128):032x}", itertools.count(1)
         self.kept: WeakValueDictionary[str, SegmentValue] = WeakValueDictionary()
         self.sockets: dict[str, Any] = {}
         #: When the node of each revoked lease has heard of it, and the calls that lend their CPU.
@@ -129,6 +134,12 @@ class World:
         #: The calls that have crashed once, and what each call was to do.
         self.seen: set[str] = set()
         self.planned: dict[str, str] = {}
+        #: How often direct calls have begun, and how often they may; those that have failed.
+        self.num_begun: Counter[str] = Counter()
+        self.most_begun: dict[str, int] = {}
+        self.failed: set[str] = set()
+        #: The number of the call that each channel to an actor has begun last.
+        self._last_begun: dict[Any, int] = {}
         self.nodes: list[Node] = []
         self.drivers: list[Driver] = []
         self.has_faults = False
@@ -155,10 +166,23 @@ class World:
             raise error
         logging.getLogger("simulation").error("%s", context["message"], exc_info=error)
 
-    def starts_by_lease(self, lease: str, call: str) -> None:
-        """Check that a lease, which was revoked a while ago, begins no call."""
-        if CLOCK.now - self.revoked.get(lease, CLOCK.now) > _REVOKED_S:
-            self.errors.records.append(f"{call} begins in {lease}, which was revoked")
+    def begins(self, party: str, call: CallMessage) -> None:
+        """Check a call that begins in a lease or an actor."""
+        if CLOCK.now - self.revoked.get(party, CLOCK.now) > _REVOKED_S:
+            self.errors.records.append(f"{call.key} begins in {party}, which was revoked")
+        self.num_begun[call.key] += 1
+        most = self.most_begun.get(call.key)
+        if most is not None and self.num_begun[call.key] > most:
+            self.errors.records.append(f"{call.key} begins more often than its retries allow")
+        if call.key in self.failed:
+            self.errors.records.append(f"{call.key} begins in {party}, and has failed already")
+
+    def begins_in_order(self, channel: Any, call: str) -> None:
+        """Check that the calls of one caller begin in an actor in the order in which they were made."""
+        number = int(ids.task_hex(call)[32:], 16)
+        if number < self._last_begun.get(channel, 0):
+            self.errors.records.append(f"{call} begins after a later call of the same caller")
+        self._last_begun[channel] = number
 
     def runs(self, call: str) -> None:
         """Check that a call does not run whose owner has its result, which no node has lost."""
@@ -224,9 +248,9 @@ class World:
             )
         )
 
-    def add_driver(self) -> Driver:
+    def add_driver(self, kind: type[Driver] = Driver) -> Driver:
         """Start a driver."""
-        driver = Driver(self, len(self.drivers) + 1)
+        driver = kind(self, len(self.drivers) + 1)
         self.drivers.append(driver)
         driver.connection.before_reading = self._before_reading(driver.client)
         self.background(self.scheduler.add_client(driver.connection, driver.client, {}))  # type: ignore[arg-type]
@@ -355,9 +379,16 @@ class World:
         await asyncio.sleep(_SETTLE_S)
         self.check()
 
-    def check_quiet(self) -> None:
-        """Check that all requests are answered, and that nothing waits that fits."""
+    async def check_quiet(self) -> None:
+        """Check that all requests get their answers, and that nothing waits that fits."""
+        for _ in range(_MANY_SETTLE):
+            try:
+                self._check_answers()
+                break
+            except Broken:  # a lease that comes late is asked for again
+                await self.settle()
         self.check_nothing_waits_that_fits()
+        self._check_removed_groups()
         self._check_answers()
 
     def check_nothing_waits_that_fits(self) -> None:
@@ -370,6 +401,9 @@ class World:
             wish = group.wish()
             if parts.ledger.reserve(wish.bundles, wish.strategy, only=running, beside=wish.beside):
                 raise Broken(f"The group {group.id} waits, but its bundles are free")
+
+    def _check_removed_groups(self) -> None:
+        parts = self.parts
         for key, call in parts.calls.by_key.items():
             strategy = call.strategy
             if isinstance(strategy, InGroup) and parts.groups.is_gone(strategy.group):
@@ -378,12 +412,23 @@ class World:
 
     def _check_answers(self) -> None:
         parts = self.parts
-        waiting = {key for line in parts.dispatcher.lines() for key in line.keys}
+        in_line = {key for line in parts.dispatcher.lines() for key in line.keys}
+
+        def waits(key: str) -> bool:
+            if key in in_line or any(each.waits_here(key, waits) for each in self.living_drivers()):
+                return True
+            task = self.scheduler.tasks.get(key)
+            return task is not None and any(
+                waits(str(each.key))
+                for each in task.dependencies
+                if each.state not in ("memory", "erred")
+            )
+
         for driver in self.living_drivers():
             for held in driver.held.values():
                 if held.is_answered or held.is_dropped:
                     continue
-                if held.key in waiting or self._waits_for(held.key, waiting):
+                if waits(held.key):
                     continue
                 if isinstance(held, Actor) and not held.is_watched:
                     continue
@@ -399,13 +444,13 @@ class World:
                 if group.is_awaited and not group.is_ready and (row is None or not row.is_waiting):
                     raise Broken(f"{driver.client} was not told of the group {group.id}")
 
-    def _waits_for(self, key: str, waiting: set[str]) -> bool:
-        task = self.scheduler.tasks.get(key)
-        return task is not None and any(
-            each.key in waiting or self._waits_for(each.key, waiting)
-            for each in task.dependencies
-            if each.state not in ("memory", "erred")
-        )
+    def check_callers(self) -> None:
+        """Check that nothing is left in drivers that have dropped all references."""
+        gc.collect()
+        for driver in self.living_drivers():
+            left = {name: found for name, found in driver.inventory().items() if found}
+            if left:
+                raise Broken(f"{driver.client} holds nothing, and something is left: {left}")
 
     def check_empty(self) -> None:
         """Check that nothing is left of drivers that have ended."""
@@ -424,7 +469,7 @@ class World:
                 "by group": parts.calls._by_group,
                 "holding": parts.calls.holding,
                 "names": parts.actors._directory._names,
-                "given": parts.objects._given,
+                "puts": parts.objects._puts,
                 "awaited": parts.objects._awaited,
                 "unneeded": parts.objects._unneeded,
                 "lent": parts.ledger._lent,

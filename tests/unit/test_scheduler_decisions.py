@@ -8,10 +8,19 @@ import pytest
 from _plugin_parts import JOB, run
 
 from raycompat._messages.actors import ActorAlive, ActorBuilt, ActorState, KillActor, WatchActor
-from raycompat._messages.calls import Blocked, Cancel, CancelCall, Done, End, GrantCall, Submit
+from raycompat._messages.calls import (
+    Blocked,
+    Cancel,
+    CancelCall,
+    Done,
+    End,
+    GrantCall,
+    Schedule,
+    Submit,
+)
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
 from raycompat._messages.leases import LeaseAlive, LeaseGranted, Pressure, Revoke
-from raycompat._messages.objects import Sync, Synced
+from raycompat._messages.objects import Adopt, GiveAgain, Sync, Synced
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.resource_set import ResourceSet
@@ -209,5 +218,39 @@ def test_a_lease_is_given_to_its_owner_and_taken_back_for_another_client(decide)
             while names(cluster.dask.instructions[-1:]) != ["notify_node"]:
                 await asyncio.sleep(0)
         assert isinstance(cluster.dask.instructions[-1][2], Revoke)
+
+    decide(test)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_put_whose_node_dies_is_given_again_if_its_owner_has_kept_it(decide, is_small):
+    wire = ("inline", b"value", ()) if is_small else ("segment", "/dev/shm/1", 10**6, NODE, ())
+
+    async def test(cluster):
+        cluster.handle(Adopt("put-1", wire, NODE), **FROM_DRIVER)
+        cluster.move("put-1", "processing", "memory")
+        cluster.move("put-1", "memory", "released")
+        num_before = len(cluster.dask.instructions)
+        await asyncio.sleep(0)
+        told = cluster.dask.instructions[num_before:]
+        if is_small:
+            assert told == [("park", "put-1"), ("notify_client", "driver", GiveAgain("put-1"))]
+        else:
+            assert names(told) == ["fail"]
+
+    decide(test, num_nodes=2)
+
+
+def test_a_call_that_has_failed_is_answered_when_its_owner_leaves_it_to_the_scheduler(decide):
+    """Until then the owner runs it by a lease, and does not listen."""
+
+    key = "f-" + "0" * 48
+
+    async def test(cluster):
+        cluster.handle(Submit([spec(key, runs_by_lease=True)]), **FROM_DRIVER)
+        (_, _, first), *_ = cluster.move(key, "waiting", "erred")
+        told = cluster.handle(Schedule(key, 0), **FROM_DRIVER)
+        assert isinstance(first, Done)
+        assert told == [("notify_client", "driver", first)]
 
     decide(test)
