@@ -70,13 +70,25 @@ class RuntimeContext:
 
     @property
     def job_id(self) -> id_types.JobID:
-        """Id of the job of the driver. Deprecated in Ray, where `get_job_id` replaces it."""
+        """Id of the job of the driver. Deprecated in Ray, where `get_job_id` replaces it.
+
+        Examples
+        --------
+        >>> context.job_id.hex() == context.get_job_id()
+        True
+        """
         _old_property("job_id")
         return id_types.JobID.from_hex(self.get_job_id())
 
     @property
     def node_id(self) -> id_types.NodeID:
-        """Id of this node. Deprecated in Ray, where `get_node_id` replaces it."""
+        """Id of this node. Deprecated in Ray, where `get_node_id` replaces it.
+
+        Examples
+        --------
+        >>> context.node_id.hex() == context.get_node_id()
+        True
+        """
         _old_property("node_id")
         return id_types.NodeID.from_hex(self.get_node_id())
 
@@ -157,6 +169,15 @@ class RuntimeContext:
         ------
         AssertionError
             In a driver.
+
+        Examples
+        --------
+        >>> @ray.remote
+        ... def has_both_ids():
+        ...     context = ray.get_runtime_context()
+        ...     return context.task_id.hex() == context.get_task_id()
+        >>> ray.get(has_both_ids.remote())
+        True
         """
         warnings.warn("Use get_task_id() instead", DeprecationWarning, stacklevel=2)
         task = self.get_task_id()
@@ -172,6 +193,16 @@ class RuntimeContext:
         ------
         AssertionError
             In a driver.
+
+        Examples
+        --------
+        >>> @ray.remote
+        ... class Known:
+        ...     def has_both_ids(self):
+        ...         context = ray.get_runtime_context()
+        ...         return context.actor_id.hex() == context.get_actor_id()
+        >>> ray.get(Known.remote().has_both_ids.remote())
+        True
         """
         warnings.warn("Use get_actor_id() instead", DeprecationWarning, stacklevel=2)
         if this_process.current() is None:
@@ -214,7 +245,13 @@ class RuntimeContext:
 
     @property
     def current_placement_group_id(self) -> id_types.PlacementGroupID:
-        """Id of the placement group. Deprecated in Ray, where `get_placement_group_id` replaces it."""
+        """Id of the placement group. Deprecated in Ray, where `get_placement_group_id` replaces it.
+
+        Examples
+        --------
+        >>> context.current_placement_group_id.is_nil()
+        True
+        """
         warnings.warn("Use get_placement_group_id() instead", DeprecationWarning, stacklevel=2)
         group = self.get_placement_group_id()
         return (
@@ -336,7 +373,16 @@ class RuntimeContext:
 
     @property
     def runtime_env(self) -> RuntimeEnv:
-        """Runtime environment of this process, from its job or its call."""
+        """Runtime environment of this process, from its job or its call.
+
+        Examples
+        --------
+        >>> @ray.remote(runtime_env={"env_vars": {"LANGUAGE": "en"}})
+        ... def variables():
+        ...     return ray.get_runtime_context().runtime_env.env_vars()
+        >>> ray.get(variables.remote())
+        {'LANGUAGE': 'en'}
+        """
         return RuntimeEnv.deserialize(self.get_runtime_env_string())
 
     def is_canceled(self) -> bool:

@@ -89,7 +89,6 @@ WITHOUT = {
     "they are names of types": (
         "raycompat.data.collate_fn.DataBatchType",
         "raycompat.train.ValidationFn",
-        "raycompat.util.dask.callbacks.RayCallbacks",
     ),
 }
 

@@ -153,6 +153,11 @@ class ObjectRef(Generic[T_co]):
         ------
         ValueError
             When a Dask client of another cluster calls this, or the reference is of an ended session.
+
+        Examples
+        --------
+        >>> isinstance(ray.put(3).key, str)
+        True
         """
         from raycompat._caller import dask_values
 

@@ -120,13 +120,31 @@ class OldForms:
 
     @property
     def uri(self) -> str:
-        """The folder with its protocol."""
+        """The folder, with the protocol of a remote file system.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> folder = tempfile.mkdtemp()
+        >>> Checkpoint(folder).uri == folder
+        True
+        """
         forms.used("ray.train.Checkpoint of a URI", refusal=AttributeError)
         return str(self._folder.uri)  # type: ignore[attr-defined]
 
     @property
     def value(self) -> str:
-        """The path of the folder, as in 1.x."""
+        """The path of the folder, as in 1.x.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat.train import Checkpoint
+        >>> checkpoint = Checkpoint(tempfile.mkdtemp())
+        >>> checkpoint.value == checkpoint.dir_or_data == checkpoint.path
+        True
+        """
         return self.as_path()
 
     dir_or_data = value

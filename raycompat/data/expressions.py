@@ -430,12 +430,36 @@ class Expr:
 
     @property
     def map(self) -> Maps:
-        """Keys and values of maps."""
+        """Keys and values of maps.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from raycompat.data.expressions import col
+        >>> type_ = pa.map_(pa.string(), pa.int64())
+        >>> sizes = pa.table({"sizes": pa.array([[("a", 1), ("b", 2)]], type_)})
+        >>> rows = ray.data.from_arrow(sizes).with_column(
+        ...     "values", col("sizes").map.values()
+        ... )
+        >>> rows.take(1)[0]["values"]
+        [1, 2]
+        """
         return Maps(self)
 
     @property
     def arr(self) -> Arrays:
-        """Functions of arrays of a fixed size."""
+        """Functions of arrays of a fixed size.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from raycompat.data.expressions import col
+        >>> vectors = pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2))
+        >>> rows = ray.data.from_arrow(pa.table({"vector": vectors}))
+        >>> lists = rows.with_column("values", col("vector").arr.to_list())
+        >>> lists.select_columns("values").take_all()
+        [{'values': [1, 2]}, {'values': [3, 4]}]
+        """
         return Arrays(self)
 
 

@@ -98,7 +98,8 @@ class DatasetSummary:
     Examples
     --------
     >>> summary = ray.data.range(5).summary()
-    >>> summary.get_column_stats("id").set_index("statistic").loc["max", "value"]
+    >>> stats = summary.get_column_stats("id")
+    >>> stats.set_index(summary.STATISTIC_COLUMN).loc["max", "value"]
     4
 
     Notes

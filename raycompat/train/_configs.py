@@ -141,17 +141,40 @@ class ScalingConfig(air.ScalingConfig):
 
     @property
     def elasticity_enabled(self) -> bool:
-        """Whether the number of workers may change."""
+        """Whether the number of workers may change.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=(1, 2)).elasticity_enabled
+        True
+        >>> train.ScalingConfig(num_workers=2).elasticity_enabled
+        False
+        """
         return isinstance(self.num_workers, tuple)
 
     @property
     def min_workers(self) -> int:
-        """The least number of workers."""
+        """The least number of workers.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=(1, 2)).min_workers
+        1
+        """
         return int(self.num_workers[0] if self.elasticity_enabled else self.num_workers)
 
     @property
     def max_workers(self) -> int:
-        """The largest number of workers."""
+        """The largest number of workers.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=(1, 2)).max_workers
+        2
+        """
         return self._most_workers
 
     @property
@@ -169,7 +192,14 @@ class ScalingConfig(air.ScalingConfig):
 
     @property
     def num_tpus_per_worker(self) -> float:
-        """TPUs of each worker, always 0."""
+        """TPUs of each worker, always 0.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.ScalingConfig(num_workers=2).num_tpus_per_worker
+        0
+        """
         return self._resources_per_worker_not_none.get("TPU", 0)
 
     def labels_of(self, rank: int) -> dict[str, str] | None:
@@ -400,7 +430,14 @@ class RunConfig(ShownAsTable):
 
     @property
     def is_for_tune(self) -> bool:
-        """Whether the run stops, or reports, as only an experiment of Tune does."""
+        """Whether the run stops, or reports, as only an experiment of Tune does.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> train.RunConfig().is_for_tune
+        False
+        """
         return self.stop not in (None, DEPRECATED) or any(map(is_tunes, self.callbacks or ()))
 
     @cached_property

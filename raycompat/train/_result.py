@@ -208,7 +208,16 @@ class Result(TrialResult):
 
     @property
     def config(self) -> dict[str, Any] | None:
-        """Not supported, because a run of Train has no hyperparameters."""
+        """Not supported, because a run of Train has no hyperparameters.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> result = train.Result({"loss": 0.5}, checkpoint=None, error=None, path=".")
+        >>> result.config
+        Traceback (most recent call last):
+        DeprecationWarning: ... results of Tune have it. Keep the train_loop_config ...
+        """
         raise DeprecationWarning(
             "Result.config: Ray has removed this from Train; results of Tune have it. Keep the "
             "train_loop_config that you have passed."

@@ -44,17 +44,41 @@ class BackendConfig:
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """The class that does it."""
+        """The class that does it.
+
+        Examples
+        --------
+        >>> from raycompat.train import torch
+        >>> backend = torch.TorchConfig().backend_cls
+        >>> backend.share_cuda_visible_devices
+        True
+        """
         return Backend
 
     @property
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
-        """A context manager that the training function runs in."""
+        """A context manager that the training function runs in.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> with train.BackendConfig().train_func_context():
+        ...     print("the training function runs")
+        the training function runs
+        """
         return nullcontext
 
     @property
     def framework(self) -> Any:
-        """The library, where Train knows it."""
+        """The library, where Train knows it.
+
+        Examples
+        --------
+        >>> from raycompat import train
+        >>> from raycompat.train.tensorflow import TensorflowConfig
+        >>> TensorflowConfig().framework, train.BackendConfig().framework
+        ('tensorflow', None)
+        """
         return None
 
     def to_dict(self) -> dict[str, Any]:

@@ -83,6 +83,8 @@ class Queue(Generic[T]):
     >>> queue.put_nowait_batch(["second", "third"])
     >>> queue.get(), queue.get(timeout=5), len(queue)
     ('first', 'second', 1)
+    >>> ray.get(queue.actor.qsize.remote())
+    1
     >>> queue.shutdown()
 
     Notes

@@ -37,12 +37,10 @@ class TensorflowConfig(BackendConfig):
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """The class that does it."""
         return _TensorflowBackend
 
     @property
     def framework(self) -> Any:
-        """The library's name."""
         return "tensorflow"
 
     def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:

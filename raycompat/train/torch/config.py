@@ -69,17 +69,24 @@ class TorchConfig(BackendConfig):
 
     @property
     def backend_cls(self) -> type[Backend]:
-        """The class that does it."""
         return _TorchBackend
 
     @property
     def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
-        """A context manager in which this worker's GPU is the current device."""
+        """A context manager in which this worker's GPU is the current device.
+
+        Examples
+        --------
+        >>> from raycompat.train.torch import TorchConfig
+        >>> enter = TorchConfig().train_func_context
+        >>> with enter():
+        ...     print("new tensors of CUDA are on this worker's GPU")
+        new tensors of CUDA are on this worker's GPU
+        """
         return _process_group.on_device
 
     @property
     def framework(self) -> Any:
-        """The library's name."""
         return "torch"
 
     def to_dict(self) -> dict[str, Any]:

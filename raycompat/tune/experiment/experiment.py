@@ -276,7 +276,17 @@ class Experiment:
 
     @property
     def remote_path(self) -> str:
-        """The folder with its protocol."""
+        """The folder, with the protocol of a remote file system.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from raycompat import tune
+        >>> folder = tempfile.mkdtemp()
+        >>> experiment = tune.Experiment("learn", lambda config: None, storage_path=folder)
+        >>> experiment.remote_path == experiment.path
+        True
+        """
         return self.folder.uri
 
     @property

@@ -280,6 +280,14 @@ class ResourceChangingScheduler(TrialScheduler):
     >>> unchanging.reallocate_trial_resources_if_needed(None, trial, {"loss": 0.5}) is None
     True
 
+    It has the metric of the scheduler that decides; it knows the first resources when a trial begins:
+
+    >>> by_loss = ResourceChangingScheduler(
+    ...     tune.schedulers.ASHAScheduler(metric="loss", mode="min")
+    ... )
+    >>> by_loss.metric, by_loss.base_trial_resources
+    ('loss', None)
+
     Notes
     -----
     Ray source: ``ray.tune.schedulers.ResourceChangingScheduler``, 2.60.0. No known difference.

@@ -52,6 +52,9 @@ class ConcurrencyLimiter(Searcher):
     ... ).fit()
     >>> [result.config["x"] for result in results]
     [0, 1, 2, 2]
+    >>> limited = ConcurrencyLimiter(Walk(), max_concurrent=1)
+    >>> limited.metric, limited.mode
+    ('loss', 'min')
 
     Notes
     -----

@@ -25,7 +25,15 @@ class SearchGenerator(SearchAlgorithm):
     >>> from raycompat import tune
     >>> from raycompat.tune.search import SearchGenerator
     >>> searcher = tune.create_searcher("hyperopt", metric="loss", mode="min")
-    >>> config = tune.TuneConfig(search_alg=SearchGenerator(searcher))
+    >>> search = SearchGenerator(searcher)
+    >>> search.metric, search.total_samples
+    ('loss', 0)
+    >>> search.add_configurations(
+    ...     tune.Experiment("learn", lambda config: None, num_samples=4)
+    ... )
+    >>> search.total_samples
+    4
+    >>> config = tune.TuneConfig(search_alg=search)
 
     Notes
     -----

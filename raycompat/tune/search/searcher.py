@@ -91,6 +91,8 @@ class Searcher:
     >>> other.restore_from_dir(folder)
     >>> os.listdir(folder), other.best
     (['searcher-state-first.pkl'], (0.5, 6))
+    >>> Searcher.CKPT_FILE_TMPL.format("first")
+    'searcher-state-first.pkl'
     >>> other.set_state({**searcher.get_state(), "best": (0.1, 9)})
     >>> other.suggest("c")
     {'x': 10}

@@ -47,6 +47,9 @@ class RayDaskCallback:
     ...     da.arange(4, chunks=2).sum().compute(scheduler=ray_dask_get).item()
     1 results, of a graph of ... tasks
     6
+    >>> with Count() as count:
+    ...     RayDaskCallback.ray_active == [count]
+    True
 
     Notes
     -----
@@ -129,7 +132,23 @@ def active_callbacks() -> list[RayDaskCallback]:
 
 
 class RayCallbacks(NamedTuple):
-    """The functions of several callbacks, by kind, in the order of the callbacks."""
+    """The functions of several callbacks, by kind, in the order of the callbacks.
+
+    Examples
+    --------
+    >>> from raycompat.util.dask import RayDaskCallback, unpack_ray_callbacks
+    >>> functions = unpack_ray_callbacks(
+    ...     [RayDaskCallback(ray_pretask=print), RayDaskCallback(ray_pretask=repr)]
+    ... )
+    >>> functions.ray_pretask_cbs
+    [<built-in function print>, <built-in function repr>]
+    >>> len(functions.ray_presubmit_cbs), len(functions.ray_postsubmit_cbs)
+    (2, 2)
+    >>> len(functions.ray_posttask_cbs), len(functions.ray_postsubmit_all_cbs)
+    (2, 2)
+    >>> len(functions.ray_finish_cbs)
+    2
+    """
 
     ray_presubmit_cbs: Sequence[Callable[..., Any]]
     ray_postsubmit_cbs: Sequence[Callable[..., Any]]

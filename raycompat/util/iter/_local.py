@@ -57,6 +57,24 @@ class LocalIterator(Generic[T]):
     >>> first, second = numbers.duplicate(2)
     >>> sorted(first.union(second.for_each(lambda x: -x)))
     [-3, -1, 1, 3]
+    >>> class Counted:
+    ...     fetches = 0
+    ...     def _on_fetch_start(self):
+    ...         self.fetches += 1
+    ...     def __call__(self, x):
+    ...         return self.fetches
+    >>> hasattr(Counted, ray.util.iter.LocalIterator.ON_FETCH_START_HOOK_NAME)
+    True
+    >>> numbers = ray.util.iter.from_range(2, num_shards=1).gather_sync()
+    >>> numbers.for_each(Counted()).take(2)
+    [1, 2]
+
+    A function finds its metrics in the thread that runs it:
+
+    >>> current = ray.util.iter.LocalIterator.thread_local
+    >>> numbers = ray.util.iter.from_range(1, num_shards=1).gather_sync()
+    >>> numbers.for_each(lambda x: hasattr(current, "metrics")).take(1)
+    [True]
 
     Notes
     -----

@@ -72,6 +72,8 @@ class BaseGroup(metaclass=ABCMeta):
     >>> group.allgather(gathered, [values])
     >>> gathered[0][0].tolist()
     [1.0, 2.0]
+    >>> group.rank, group.world_size
+    (0, 1)
     >>> group.destroy_group()
     trial has ended
 
