@@ -31,6 +31,9 @@ _MAIN = ("CPU", "GPU", "memory")
 #: Characters for the name of a node, and for the use of one resource.
 _NODE_CHARS, _USE_CHARS = 20, 20
 
+#: Characters that the first column has in any window.
+_NAME_CHARS = 12
+
 #: Columns where there is no window: more than any row needs.
 _WIDE = 10_000
 
@@ -116,10 +119,11 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, st
     if len(rows) > _MOST_ROWS:
         title = f"{title} (the first {_MOST_ROWS})"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=width is not None)
-    for each in shown:
+    for at, each in enumerate(shown):
         table.add_column(
             each.title,
             justify="right" if each.is_number else "left",
+            min_width=_NAME_CHARS if at == 0 else None,
             no_wrap=each.is_number or each.keeps_words,
             overflow="fold",
         )
@@ -160,7 +164,7 @@ def _functions(rows: list[Mapping[str, Any]]) -> Table:
         Column("PER SECOND", True, 92),
         Column("MEDIAN", True),
         Column("95 %", True, 104),
-        Column("LONGEST", True),
+        Column("LONGEST", True, 72),
     ]
 
     def row(found: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,29 @@
+"""The tables of `raycompat top` in narrow windows: which columns remain."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from raycompat._cli import top
+
+LONG = "a_function_with_a_long_name"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_names_and_failures_are_readable_at_each_width(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = {"name": LONG, "waiting": 106_251, "running": 12, "done": 103_748, "failed": 118}
+    row |= {"rate": 10.0, "median": 0.35218, "high": 0.35218, "longest": 0.35218}
+    console = Console(width=width, record=True, file=None)
+    with console.capture() as captured:
+        console.print(top._functions([row]))
+    lines = captured.get().splitlines()
+    assert max(map(len, lines)) <= width
+    text = "".join(captured.get().split())
+    for expected in ("FUNCTION", "WAITING", "FAILED", "MEDIAN", "106,251", "118", "352.18ms"):
+        assert expected in text
+    first = [line.strip().partition(" ")[0] for line in lines]
+    start = next(at for at, part in enumerate(first) if LONG.startswith(part) and part)
+    assert LONG.startswith(first[start])
+    assert len(first[start]) >= min(len(LONG), top._NAME_CHARS)
