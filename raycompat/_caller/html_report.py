@@ -13,6 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dask.utils import format_bytes, format_time
+
 from raycompat._messages.watching import ListRows, Overview
 
 if TYPE_CHECKING:
@@ -45,9 +47,9 @@ _FUNCTIONS = _Table(
         ("running", "Running", ",d"),
         ("done", "Done", ",d"),
         ("failed", "Failed", ",d"),
-        ("median", "Median (s)", ".4f"),
-        ("high", "95 % (s)", ".4f"),
-        ("longest", "Longest (s)", ".4f"),
+        ("median", "Median", "time"),
+        ("high", "95 %", "time"),
+        ("longest", "Longest", "time"),
     ),
 )
 _ACTORS = _Table(
@@ -65,11 +67,14 @@ _STORES = _Table(
     "Memory of objects",
     (
         ("node", "Node", ""),
-        ("memory", "Bytes in memory", ",d"),
-        ("disk", "Bytes on disk", ",d"),
-        ("total", "Bytes meant for objects", ",.0f"),
+        ("memory", "In memory", "bytes"),
+        ("disk", "On disk", "bytes"),
+        ("total", "Meant for objects", "bytes"),
     ),
 )
+
+#: How durations and sizes are written, by the format of their column.
+_WITH_UNITS: dict[str, Callable[[Any], str]] = {"time": format_time, "bytes": format_bytes}
 
 #: The page, with a place for each value that this module writes.
 _PAGE = Path(__file__).with_name("report.html")
@@ -172,7 +177,8 @@ def _shown(table: _Table, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any, title: str, form: str) -> str:
-    text = html.escape(format(value, form)) if value is not None else ""
+    write = _WITH_UNITS.get(form, lambda value: format(value, form))
+    text = html.escape(write(value)) if value is not None else ""
     return f'<td data-title="{html.escape(title)}"{_class(form)}>{text}</td>'
 
 

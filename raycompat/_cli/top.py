@@ -162,7 +162,7 @@ def _functions(rows: list[Mapping[str, Any]]) -> Table:
         Column("FUNCTION"),
         *(Column(title, True) for title in ("WAITING", "RUNNING", "DONE", "FAILED")),
         Column("PER SECOND", True, 92),
-        Column("MEDIAN", True),
+        Column("MEDIAN", True, 66),
         Column("95 %", True, 104),
         Column("LONGEST", True, 72),
     ]

@@ -491,6 +491,8 @@ def test_a_report_outlives_the_cluster(cluster, tmp_path):
         assert f"<caption>{title}</caption>" in report
     assert ">fails &lt;here&gt;</td>" in report
     assert ">ValueError: wrong 8</td>" in report
+    assert re.search(r'"Median" class="number">[0-9.]+ (us|ms)</td>', report)
+    assert re.search(r'"Meant for objects" class="number">[0-9.]+ GiB</td>', report)
     assert "cdn.bokeh.org" not in report.partition("</head>")[0]
     assert report.rstrip().endswith("</html>")
     assert "<title>Report of raycompat</title>" in report
