@@ -144,9 +144,10 @@ def _table(rows: Iterable[tuple[str, str]], last: str = "") -> str:
 
 
 def _link(url: str) -> str:
-    """Return the row with the dashboard's address, which is shown without its token."""
-    address = html.escape(with_scheme(url))
-    shown = html.escape(url.partition("?")[0])
+    """Return the row with the address of the dashboard's page `Ray`, shown without its token."""
+    place, mark, token = url.partition("?")
+    page = f"{place.removesuffix('/status')}/ray" if place.endswith("/status") else place
+    address, shown = html.escape(with_scheme(page + mark + token)), html.escape(page)
     return f'<tr><td>Dashboard</td><td><a href="{address}" target="_blank">{shown}</a></td></tr>'
 
 

@@ -130,7 +130,8 @@ def test_pages_are_at_the_address_of_init_and_are_taken_off(monkeypatch, prefix)
             context = ray.init(address=cluster, **QUIET)
         path = f"/user/me/proxy/{url.rpartition(':')[2]}/status"
         assert context.dashboard_url == path
-        assert f'href="{path}"' in context._repr_html_()
+        page = path.replace("/status", "/ray")
+        assert f'href="{page}"' in context._repr_html_()
         ray.shutdown()
 
 

@@ -35,7 +35,7 @@ def test_a_notebook_shows_the_options_of_a_function_and_of_a_class():
 def test_a_notebook_shows_the_versions_and_the_dashboard_as_a_link():
     table = shown("127.0.0.1:8265/status?token=a&b")
     assert "<td>tcp://&lt;host&gt;:1</td>" in table
-    assert 'href="http://127.0.0.1:8265/status?token=a&amp;b"' in table
-    assert ">127.0.0.1:8265/status</a>" in table
+    assert 'href="http://127.0.0.1:8265/ray?token=a&amp;b"' in table
+    assert ">127.0.0.1:8265/ray</a>" in table
     assert "Dashboard" not in shown(None)
-    assert 'href="https://host:1/status"' in shown("https://host:1/status")
+    assert 'href="https://host:1/ray"' in shown("https://host:1/status")
