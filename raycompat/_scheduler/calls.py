@@ -329,10 +329,8 @@ class Calls:
 
     def _failed(self, key: str, call: Call) -> None:
         """Report to its owner the error of a call that failed outside its own body."""
-        if key not in self._parts.objects.errors:
-            self._report_failure(key, call)
-
-    def _report_failure(self, key: str, call: Call) -> None:
+        if key in self._parts.objects.errors:
+            return
         blamed = self._dask.blamed_key(key)
         error = self._parts.objects.errors.get(blamed or "")
         if error is None:
@@ -407,10 +405,12 @@ class Calls:
             self._parts.tell_owner(client, key, failures.object_lost(key), unknown=True)
         elif call.runs_by_lease:
             call.runs_by_lease, call.retries = False, retries
-            if self._dask.state_of(key) == "erred":  # its owner has not listened until now
-                self._report_failure(key, call)
-            else:
+            error = self._parts.objects.errors.get(key)
+            if error is None:
                 self._go_on(key)
+            else:  # until now its owner has not listened; Dask has reported the end already
+                of_an_argument = self._dask.blamed_key(key) != key
+                self._parts.tell_owner(client, key, error, dependency=of_an_argument, unknown=True)
 
     def _run_anew(self, client: str, key: str, call: Call) -> None:
         """Run a call again whose owner ran it by a lease and left, if a retry is left."""

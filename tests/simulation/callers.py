@@ -24,8 +24,9 @@ from raycompat._caller.by_lease import LeasePool
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
 from raycompat._caller.home import Home
-from raycompat._caller.object_ref import ObjectRef
+from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
 from raycompat._caller.object_table import FAILED, PENDING, Entry
+from raycompat._caller.sender import Sender
 from raycompat._caller.session import Session, Setup
 from raycompat._host import clock, segment
 from raycompat._messages.actors import ActorBuilt, ActorState, KillActor
@@ -46,6 +47,9 @@ _LARGE_BYTES = 1_000_000
 
 #: Seconds that a driver waits for its leases when it leaves.
 _RETURN_S = 1.0
+
+#: Seconds that a program needs for the items of a generator.
+_TAKE_S = 0.003
 
 clock.monotonic = virtual_time.monotonic  # type: ignore[assignment]
 
@@ -173,6 +177,15 @@ class HeldRef(Held):
     ref: ObjectRef[Any] | None = None
     #: The arguments of a call that are references.
     arguments: Sequence[Entry] = ()
+
+
+@dataclass
+class HeldStream(Held):
+    """A generator of the program, which takes the items or leaves them."""
+
+    items: ObjectRefGenerator[Any] | None = None
+    num_taken: int = 0
+    num_expected: int = 0
 
 
 class Handle:
@@ -317,6 +330,8 @@ class Caller(Driver):
             held.ref = None
         elif isinstance(held, HeldActor):
             held.handle = None
+        elif isinstance(held, HeldStream):
+            held.items = None
 
     def _refs(self, keys: list[str]) -> list[ObjectRef[Any]]:
         found = [self.held.get(key) for key in keys]
@@ -368,6 +383,61 @@ class Caller(Driver):
         held = HeldRef(call.key, "call", arguments=call.dependencies)
         self._hold(held, send.call(self.session, call, sender))
         return held
+
+    def generate(
+        self,
+        actor: Held | None,
+        does: dict[str, Any],
+        *,
+        max_items: int | None,
+        retries: int,
+        is_taken: bool,
+    ) -> None:
+        """Call a generator, of an actor or of a function; take its items, or leave them."""
+        call = self._new_call("f" if actor is None else "m", does, [], retries)
+        self.world.planned.pop(call.key, None)
+        call.num_returns, call.max_items = "streaming", max_items
+        if isinstance(actor, HeldActor) and actor.handle is not None:
+            sender: Sender = actor.handle.channel
+            call.holds = (actor.handle,)
+        else:
+            call.request = ResourceSet.from_amounts({"CPU": 1.0})
+            kind = LeaseKind.of(call.request)
+            sender = send.sender_of(self.session, call, lease_kind=kind)
+        if retries >= 0:
+            self.world.most_begun[call.key] = 1 + retries
+        held = HeldStream(call.key, "call", num_expected=does["items"])
+        self.held[held.key] = held
+        held.items = send.call(self.session, call, sender)
+        if is_taken:
+            self._take(held)
+        else:
+            held.is_answered = True  # it may wait for ever until somebody takes an item
+
+    def _take(self, held: HeldStream) -> None:
+        """Take the items of a generator that are there, and later the next ones."""
+        if held.items is None or self.is_gone:
+            return
+        stream = held.items._stream
+        while stream._ready:
+            ref = stream.next()
+            entry = ref._entry
+            if entry.state is FAILED:
+                self._answer(held.key, entry.error)
+                return
+            if ids.return_key(held.key, held.num_taken) != entry.key:
+                self.world.errors.records.append(f"{entry.key} is item {held.num_taken}")
+            held.num_taken += 1
+        if not stream.is_exhausted():
+            later = asyncio.get_running_loop().call_later
+            if not self.session.table.when_settled(
+                stream.next_entry(), lambda _: later(_TAKE_S, self._take, held)
+            ):
+                later(_TAKE_S, self._take, held)
+            return
+        if held.num_taken != held.num_expected:
+            self.world.errors.records.append(f"{held.key} has yielded {held.num_taken} items")
+        self._answer(held.key)
 
     def announce(
         self, amounts: dict[str, float], does: dict[str, Any], fate: str, retries: int
@@ -514,6 +584,9 @@ class Caller(Driver):
 
     def waits_here(self, key: str, waits: Callable[[str], bool]) -> bool:
         call = self.session.calls.get(key)
+        held = self.held.get(key)
+        if isinstance(held, HeldStream) and held.is_answered:  # nobody takes its items
+            return True
         if call is None or isinstance(call.sender, SchedulerSender):
             return False
         if any(each.state is PENDING and waits(each.key) for each in call.dependencies):
@@ -521,7 +594,8 @@ class Caller(Driver):
         if isinstance(call.sender, LeasePool):
             return any(waits(lease) for lease in call.sender._asked)
         assert isinstance(call.sender, Channel)
-        earlier = itertools.takewhile(lambda each: each != key, call.sender._queue)
+        in_order = itertools.chain(call.sender._unanswered, call.sender._queue)
+        earlier = itertools.takewhile(lambda each: each != key, in_order)
         return waits(call.sender.key) or any(waits(each) for each in earlier)
 
     def inventory(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ _KINDS = {
     "leave": 0.3,
 }
 #: How often they are in a plan with sessions of the product.
-_OF_CALLERS = {"method": 8, "put": 5, "borrow": 4}
+_OF_CALLERS = {"method": 8, "generator": 3, "put": 5, "borrow": 4}
 _FAULTS = {
     "kill an executor": 2,
     "kill a node": 0.6,
@@ -200,6 +200,19 @@ def _method(world: World, driver: Driver, step: Step) -> None:
         driver.call_method(actor, does, deps=deps, retries=retries)
 
 
+def _generator(world: World, driver: Driver, step: Step) -> None:
+    if isinstance(driver, Caller):
+        actor = _pick(driver.living("actor"), step, 0) if step.numbers[3] < 0.5 else None
+        does = _does(step, 1, _lasts_s(step, 2))
+        driver.generate(
+            actor,
+            {**does, "items": step.number(4, 5)},
+            max_items=_pick((None, 1, 3), step, 5),
+            retries=_pick((0, 0, 1), step, 0),
+            is_taken=step.numbers[5] < 0.7,
+        )
+
+
 def _kill(world: World, driver: Driver, step: Step) -> None:
     actor = _pick(driver.living("actor"), step, 0)
     if actor is not None:
@@ -315,6 +328,7 @@ _TAKE: dict[str, Callable[[World, Driver, Step], None]] = {
     "lease": _lease,
     "actor": _actor,
     "method": _method,
+    "generator": _generator,
     "kill": _kill,
     "unwatch": _unwatch,
     "drop": _drop,

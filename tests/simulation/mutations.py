@@ -9,6 +9,7 @@ from unittest import mock
 
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import LeasePool
+from raycompat._caller.generator import Stream
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.sharing import Sharing
 from raycompat._messages.objects import Borrow, Fulfil
@@ -118,6 +119,10 @@ MUTATIONS: dict[str, Mutation] = {
     "a caller does not hear that an actor has moved": _every_other(Channel, "on_report"),
     "a caller never releases what has ended": _without(SchedulerMessages, "_release_ended"),
     "a caller does not give a value again": _without(Sharing, "give_again"),
+    "a taken item is not acknowledged": _without(Stream, "_note_taken"),
+    "an item that arrives again counts twice": _replaced(
+        Stream, "receive", lambda self, index, wire: self._is_wanted
+    ),
     "a call with a failed argument waits for ever": _without(
         Channel, "_fail_if_an_argument_failed"
     ),

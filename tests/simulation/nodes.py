@@ -45,7 +45,9 @@ from raycompat._messages.calls import (
     Credit,
     End,
     GrantCall,
+    ItemMade,
 )
+from raycompat._messages.executors import ItemYielded
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, JobEnded
 from raycompat._messages.leases import Revoke
 from raycompat._messages.nodes import NodeReady
@@ -55,7 +57,7 @@ from raycompat._node.calls import Calls
 from raycompat._node.leases import Leases
 from raycompat._node.numbers import Numbers
 from raycompat._node.tasks import Tasks
-from raycompat._protocol import failures, task_bodies
+from raycompat._protocol import failures, ids, task_bodies
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import (
     CallFailed,
@@ -402,6 +404,15 @@ class Node(BaseWorker):
             owner_died = failures.owner_died(key)
             self.tell(NotAdopted(key, owner_died))
             raise CallFailed(owner_died, "the value of a put is lost") from error
+
+    def on_item(self, message: ItemYielded) -> None:
+        """Pass on an item of a generator, as `_node.node` does."""
+        key, index = message.key, message.index
+        running = self.calls.granted.get(key)
+        if running is not None:
+            owner = running.grant["owner"]
+            item = ids.return_key(key, index)
+            self.tell(ItemMade(key, owner, item, index, message.wire))
 
     def collect_garbage_soon(self) -> None:
         """Do nothing: values are removed with their last reference."""

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from connections import Network, Pipe
 from virtual_time import CLOCK
 
+from raycompat._executor.item_window import ItemWindow
 from raycompat._messages import direct
-from raycompat._messages.calls import Blocked, Unblocked
+from raycompat._messages.calls import Blocked, Credit, Unblocked
 from raycompat._messages.direct import CallMessage
 from raycompat._messages.executors import (
     Abandon,
     BeginLease,
     Failed,
     Interrupt,
+    ItemYielded,
     KillIfRunning,
     LeaseServed,
     NotRunning,
@@ -32,7 +34,7 @@ from raycompat._messages.executors import (
 )
 from raycompat._messages.leases import LeaseTrimmed, Revoke
 from raycompat._node.executor_pool import ExecutorDied, describe_exit
-from raycompat._protocol import failures
+from raycompat._protocol import failures, item_credit
 from raycompat._protocol.connection import Notes, post_and_note
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
@@ -160,6 +162,59 @@ class CallConnection:
         self._to_caller.send(None)
 
 
+class Generator:
+    """A call that yields items, while its window has room."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        call: CallMessage,
+        does: dict[str, Any],
+        tell: Callable[[int, Any], None],
+        finish: Callable[[], None],
+    ) -> None:
+        self.window = ItemWindow()
+        self.window.max_items = call.max_items
+        self.window.notify = self._go_on
+        self._executor, self._does = executor, does
+        self._tell, self._finish = tell, finish
+        self._is_waiting = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._number = 0
+        self._wait()
+
+    def _wait(self) -> None:
+        delay_s = self._does["lasts_s"] / (self._does["items"] + 1)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._step)
+
+    def _step(self) -> None:
+        if self._number == self._does["items"]:
+            self._finish()
+        elif self.window.may_go_on:
+            self._yield()
+        else:
+            self._is_waiting = True
+
+    def _yield(self) -> None:
+        if self.window.is_wanted:
+            wire = self._executor.result(self._does)
+            self.window.note_sent(item_credit.cost_of(wire))
+            self._tell(self._number, wire)
+        self._number += 1
+        self._wait()
+
+    def _go_on(self) -> None:
+        if self._is_waiting and self.window.may_go_on:
+            self._is_waiting = False
+            self._yield()
+
+    def close(self) -> None:
+        """End it."""
+        self._is_waiting = False
+        if self._timer is not None:
+            self._timer.cancel()
+
+
 class Serving:
     """What a process serves: the calls of its callers, one after the other."""
 
@@ -175,13 +230,21 @@ class Serving:
         self._cancelled: set[str] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._stop: Callable[[], None] = lambda: None
+        self._generator: Generator | None = None
         self._world.sockets[socket] = self
 
     def take(self, caller: CallConnection, message: Any) -> None:
         """Handle a message of a caller."""
-        if not self.is_over and message[0] == direct.CALL:
-            self._waiting.append((caller, CallMessage(*message)))
-            self.next()
+        if self.is_over:
+            return
+        match message:
+            case (direct.CALL, *_):
+                self._waiting.append((caller, CallMessage(*message)))
+                self.next()
+            case (direct.CREDIT, key, num_received, is_wanted):
+                running = self.running
+                if self._generator is not None and running is not None and running.key == key:
+                    self._generator.window.acknowledge(num_received, is_wanted)
 
     def lost(self, caller: CallConnection) -> None:
         """Handle the end of a caller."""
@@ -209,7 +272,16 @@ class Serving:
         self._world.begins(self.key, call)
         does = _does(call.arguments)
         self._stop = lambda: self._answer_cancelled(caller, call)
-        self._later(does["lasts_s"], self._finish, caller, call, does)
+        if call.num_returns == "streaming":
+            self._generator = Generator(
+                self._executor,
+                call,
+                does,
+                lambda index, wire: caller.tell((direct.ITEM, call.key, index, wire)),
+                lambda: self._finish(caller, call, does),
+            )
+        else:
+            self._later(does["lasts_s"], self._finish, caller, call, does)
 
     def _later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
         later = asyncio.get_running_loop().call_later
@@ -223,7 +295,7 @@ class Serving:
             error = failures.crashed(call.name, "failed as planned")
             caller.tell((direct.FAILED, call.key, error, False, self._note(call)))
         else:
-            wire = self._executor.result(does)
+            wire = SMALL if call.num_returns == "streaming" else self._executor.result(does)
             caller.tell((direct.DONE, call.key, [wire], self._note(call)))
         self.next()
 
@@ -232,6 +304,9 @@ class Serving:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        if self._generator is not None:
+            self._generator.close()
+            self._generator = None
 
     def _answer_cancelled(self, caller: CallConnection, call: CallMessage) -> None:
         self._cancelled.discard(call.key)
@@ -415,6 +490,7 @@ class Executor:
         self._running: str | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._is_leaving = False
+        self._generator: Generator | None = None
         #: The lease or actor that is served.
         self.serving: Serving | None = None
 
@@ -448,6 +524,8 @@ class Executor:
     def _answered(self, message: Any) -> None:
         if isinstance(message, Blocked | Unblocked | LeaseTrimmed):
             self._pool.node.tell(message)
+        elif isinstance(message, ItemYielded):
+            self._pool.node.on_item(message)
         elif isinstance(message, tuple):
             self._pool.node.leases.begun(message[1])
         else:
@@ -482,6 +560,8 @@ class Executor:
                 self._kill_if_running(message)
             case Interrupt():
                 self._interrupt(message.key)
+            case Credit() if self._generator is not None and self._running == message.key:
+                self._generator.window.acknowledge(message.num_received, message.is_wanted)
             case Abandon() if self.serving is not None and self.serving.running is not None:
                 self.die(0)
             case Revoke() | Abandon() if self.serving is not None:
@@ -497,7 +577,8 @@ class Executor:
         self.tell(NotRunning(message.question))
 
     def _run(self, message: Run) -> None:
-        does = _does(CallMessage(*pickle.loads(message.payload)).arguments)
+        call = CallMessage(*pickle.loads(message.payload))
+        does = _does(call.arguments)
         self.world.note(f"{self.name} runs {message.key}")
         self.world.runs(message.key)
         self._running = message.key
@@ -507,10 +588,19 @@ class Executor:
             begin, end = Blocked(message.key), Unblocked(message.key)
             self._timers.append(later(lasts_s * 0.3, self.tell, begin))
             self._timers.append(later(lasts_s * 0.8, self.tell, end))
-        self._timers.append(later(lasts_s, self._finish, message, does))
+        if call.num_returns == "streaming":
+            self._generator = Generator(
+                self,
+                call,
+                does,
+                lambda index, wire: self.tell(ItemYielded(message.key, index, wire)),
+                lambda: self._finish(message, {**does, "size": 0}),
+            )
+        else:
+            self._timers.append(later(lasts_s, self._finish, message, does))
 
     def _finish(self, message: Run, does: dict[str, Any]) -> None:
-        self._timers.clear()
+        self._stop_timers()
         key = message.key
         if self.crashes(does):
             return
@@ -543,7 +633,7 @@ class Executor:
     def _interrupt(self, key: str) -> None:
         if self.serving is not None:
             self.serving.interrupt(key)
-        elif self._running == key and self._timers:
+        elif self._running == key and (self._timers or self._generator is not None):
             self._stop_timers()
             self._running = None
             self.tell(Failed(key, failures.cancelled(key), "cancelled"))
@@ -552,6 +642,9 @@ class Executor:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        if self._generator is not None:
+            self._generator.close()
+            self._generator = None
 
     def answer_lease(self, key: str) -> None:
         """Report the end of a lease."""
