@@ -94,12 +94,14 @@ class ReportedCheckpoint:
     ...         checkpoint = train.Checkpoint(tempfile.mkdtemp())
     ...         train.report({"loss": loss}, checkpoint=checkpoint)
     ...     reported = train.get_all_reported_checkpoints()
-    ...     return [(each.metrics["loss"], each.status.name) for each in reported]
+    ...     paths = {each.checkpoint.path for each in reported}
+    ...     found = [(each.metrics["loss"], each.status.name) for each in reported]
+    ...     return len(paths), found
     >>> result = DataParallelTrainer(
     ...     learn, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())
     ... ).fit()
     >>> result.return_value
-    [(0.5, 'COMMITTED'), (0.25, 'COMMITTED')]
+    (2, [(0.5, 'COMMITTED'), (0.25, 'COMMITTED')])
     """
 
     checkpoint: Checkpoint
