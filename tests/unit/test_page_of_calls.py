@@ -242,3 +242,42 @@ def test_viewers_who_want_the_same_share_one_search(page, history, clock):
     other.update()
     assert not other.is_searching
     assert list(other.source.data["id"]) == [task(1)]
+
+
+def in_a_browser(page, due):
+    """Let a page add the callbacks of its document to a list, each with its milliseconds."""
+    document = SimpleNamespace(
+        session_context=object(), add_timeout_callback=lambda *callback: due.append(callback)
+    )
+    page.root = SimpleNamespace(document=document)
+
+
+def test_viewers_who_want_different_rows_take_turns(page, history, clock):
+    for number in range(5_000):
+        history.add(ended("f", [number]))
+    due = []
+    searching = [page, pages.Calls(page._parts)]
+    for number, each in enumerate(searching):
+        in_a_browser(each, due)
+        each.source.tags = [{"sort": "seconds", "search": str(number)}]
+    for _ in range(20):  # the updates of every page
+        for each in searching:
+            each.update()
+    assert [milliseconds for _, milliseconds in due] == [10, 20]
+
+
+def test_a_search_that_fails_begins_again(page, history, clock, monkeypatch):
+    def fail(wish):
+        raise KeyError(wish["search"])
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page, "_steps", fail)
+        with pytest.raises(KeyError):
+            page.source.tags = [{"search": "f"}]
+        assert not page.is_searching
+    history.add(ended("f", [1]))
+    clock.s += 1.0
+    page.update()
+    end_search(page)
+    assert list(page.source.data["id"]) == [task(1)]

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.table_widget import LONG_S, PAUSES, Selection, Table
@@ -42,6 +42,8 @@ class _Shared:
     #: When the next slice of any search may begin, and by table the next repetition of a search.
     next_slice: float = 0.0
     next_search: dict[str, float] = field(default_factory=dict)
+    #: The tables whose search is not complete: they take turns.
+    searching: WeakSet[SlicedTable] = field(default_factory=WeakSet)
     #: When each result was complete, and the result, by the table and what was wanted.
     results: OrderedDict[str, tuple[float, Selection]] = field(default_factory=OrderedDict)
 
@@ -71,6 +73,8 @@ class SlicedTable(Table):
         #: The search that runs, and the seconds that it has taken.
         self._search: Steps | None = None
         self._took_s = 0.0
+        #: Whether the next slice is due already.
+        self._is_due = False
 
     def update(self) -> None:
         """Show what is there now, or go on with the search for it."""
@@ -100,13 +104,18 @@ class SlicedTable(Table):
     def _go_on(self, search: Steps) -> None:
         """Do one slice of a search, and show its result if it is complete."""
         shared, began = self._shared, time.monotonic()
+        shared.searching.add(self)
         if began >= shared.next_slice:
-            found = _slice(search, began + _SLICE_S)
+            try:
+                found = _slice(search, began + _SLICE_S)
+            except BaseException:
+                self._end_search()
+                raise
             now = time.monotonic()
             self._took_s += now - began
             shared.next_slice = now + _BETWEEN_SLICES_S
             if found is not None:
-                self._search = None
+                self._end_search()
                 if self._took_s > LONG_S:
                     shared.next_search[self._page] = now + PAUSES * self._took_s
                 shared.keep(self._wanted, found)
@@ -114,10 +123,17 @@ class SlicedTable(Table):
                 self.show(found)
                 return
         doc = self.root.document
-        if doc is not None and doc.session_context is not None:
-            doc.add_timeout_callback(self._soon, round(1000 * _BETWEEN_SLICES_S))
+        if not self._is_due and doc is not None and doc.session_context is not None:
+            self._is_due = True
+            pause_s = _BETWEEN_SLICES_S * len(shared.searching)
+            doc.add_timeout_callback(self._soon, round(1000 * pause_s))
+
+    def _end_search(self) -> None:
+        self._search = None
+        self._shared.searching.discard(self)
 
     def _soon(self) -> None:
+        self._is_due = False
         if self._search is not None:
             self.update()
 
