@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
-import sys
 import traceback
 from collections.abc import (
     AsyncGenerator,
@@ -163,12 +162,13 @@ class ActorClass(Kept, Generic[T]):
     `UnsupportedRayFeatureError`.
     """
 
-    def __init__(self, cls: type[T], options: ActorOptions) -> None:
+    def __init__(self, cls: type[T], options: ActorOptions, *, is_internal: bool = False) -> None:
         what = "The name of an actor class"
         self._name = name_of(cls, what)
         self._qualname = checked_text(what, cls.__qualname__)
         self._class = cls
         self._options = options
+        self._is_internal = is_internal
         constructor = getattr(cls, "__init__")  # noqa: B009  (of the class, not of an instance)
         self._signature = signature_without_self(constructor, False)
         if constructor is object.__init__:
@@ -316,7 +316,7 @@ class ActorClass(Kept, Generic[T]):
             detached=_is_detached(session, options.lifetime),
             about=pickle.dumps(about, protocol=5),
             class_name=name,
-            is_internal=_is_internal(self._class),
+            is_internal=self._is_internal,
             max_restarts=options.max_restarts or 0,
             is_async=is_async,
             max_concurrency=options.max_concurrency or 0,
@@ -367,18 +367,6 @@ class ActorClass(Kept, Generic[T]):
         15
         """
         return _bind_class(self, self, args, kwargs, {})
-
-
-def _is_internal(cls: type) -> bool:
-    """Return whether a class is one of raycompat, or made from one that has the same name.
-
-    The class of a trial's process is made from one of raycompat too, but has the name of a trainable.
-    """
-    return any(
-        each.__module__.partition(".")[0] == __package__
-        and getattr(sys.modules.get(each.__module__), cls.__name__, None) is each
-        for each in cls.__mro__
-    )
 
 
 def _is_detached(session: Session, lifetime: str | None) -> bool:

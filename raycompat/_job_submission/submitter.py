@@ -15,6 +15,7 @@ from typing import Any
 from distributed import Client, Security
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat._job_submission.supervisor import JobSupervisor
 from raycompat._protocol import runtime_env, submission
 from raycompat._protocol.resource_set import HEAD_RESOURCE
@@ -52,7 +53,7 @@ def _send(jobs: list[dict[str, Any]]) -> dict[str, str]:
     errors = {}
     for job in jobs:
         try:
-            ray.remote(JobSupervisor).options(
+            internal_actor(JobSupervisor).options(
                 name=submission.actor_name(job["submission_id"]),
                 namespace=submission.NAMESPACE,
                 lifetime="detached",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.data import options, tasks
 from raycompat.data.block import Bundle
 from raycompat.data.compute import (
@@ -244,7 +245,7 @@ def _map(node: Map, context: DataContext, execution: int) -> Operator:
 
         def start() -> Any:
             given = {**retries, **tasks.unless_named(), **fixed, **of_each()}
-            return ray.remote(tasks.MapActor).options(**given).remote(transform)
+            return internal_actor(tasks.MapActor).options(**given).remote(transform)
 
         room = functools.partial(room_for_actors, fixed)
         return ActorMapOperator(node.name, start, node.compute, room, node.min_rows)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.data.block import Bundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator
@@ -190,6 +191,6 @@ class SplitIterator(DataIterator):
 def streaming_split(dataset: Dataset, num: int, equal: bool) -> list[DataIterator]:
     """Return iterators over one execution of a data set."""
     # Each iterator may have two waiting calls; the other methods must be answered at the same time.
-    actor = ray.remote(SplitCoordinator).options(num_cpus=0, max_concurrency=2 * num + 2)
+    actor = internal_actor(SplitCoordinator).options(num_cpus=0, max_concurrency=2 * num + 2)
     coordinator = actor.remote(dataset, num, equal)
     return [SplitIterator(coordinator, index, num, dataset.context) for index in range(num)]

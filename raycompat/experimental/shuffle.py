@@ -12,6 +12,7 @@ from itertools import chain, cycle
 from typing import Any, TypeAlias
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.object_ref import ObjectRef
 
 __all__ = [
@@ -119,7 +120,7 @@ class _Tracker:
         return self._num_ended[0], self._num_ended[1]
 
 
-_StatusTracker = ray.remote(_Tracker)
+_StatusTracker = internal_actor(_Tracker)
 
 
 def render_progress_bar(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.exceptions import RayError
 from raycompat.train import _reservation
 from raycompat.train._configs import ScalingConfig
@@ -115,7 +116,7 @@ class WorkerGroup:
         is_chosen = "OMP_NUM_THREADS" in self._runtime_env.get("env_vars", {})
         num_threads = None if is_chosen else max(int(needs.get("CPU", 1)), 1)
         return (
-            ray.remote(self._class)
+            internal_actor(self._class)
             .options(
                 num_cpus=needs.get("CPU", 0),
                 num_gpus=needs.get("GPU", 0),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from raycompat import _api, actor
+from raycompat._internal_actors import internal_actor
 from raycompat.object_ref import ObjectRef
 
 T = TypeVar("T")
@@ -493,4 +494,4 @@ class _QueueActor:
 
 
 #: One for all queues: the class is exported to a cluster once.
-_queue_actors = _api.remote(_QueueActor)
+_queue_actors = internal_actor(_QueueActor)

@@ -21,7 +21,9 @@ from click.testing import CliRunner
 import raycompat as ray
 from raycompat._messages.watching import Overview
 from raycompat.cli import cli
+from raycompat.data.streaming_split import SplitCoordinator
 from raycompat.experimental import tqdm_ray
+from raycompat.util.queue import Queue
 from raycompat.util.state import get_log, list_actors, list_tasks
 from raycompat.util.state.exception import ServerUnavailable
 
@@ -372,6 +374,30 @@ def test_what_top_prints_to_a_program_is_whole(cluster, monkeypatch):
     top = cluster.must("top", "-n", "1")
     (line,) = (each for each in top.splitlines() if "a-name-that" in each)
     assert re.search(r"most-names-of-actors\) +ALIVE +[0-9.]+:[0-9]+ +[0-9]+ +[0-9.]+ MiB ", line)
+
+
+def test_an_actor_of_a_class_without_a_module_is_in_top(cluster):
+    NoModule = type("NoModule", (), {"f": lambda self: 1})
+    NoModule.__module__ = None
+    actor = ray.remote(NoModule).remote()
+    assert ray.get(actor.f.remote()) == 1
+    assert "NoModule" in _names_in_top(cluster, "actors", "class")
+
+
+def test_top_leaves_out_the_actors_that_raycompat_makes_and_not_those_of_users(cluster):
+    queue, theirs = Queue(), ray.remote(SplitCoordinator).remote(ray.data.range(1), 1, False)
+    ray.get(theirs.__ray_ready__.remote())
+    queue.put(1)
+    names = _names_in_top(cluster, "actors", "class")
+    assert "SplitCoordinator" in names
+    assert "_QueueActor" not in names
+    assert "_QueueActor" in _names_in_top(cluster, "actors", "class", "--internal")
+
+
+def _names_in_top(cluster, table, field, *flags):
+    return [
+        row[field] for row in yaml.safe_load(cluster.must("top", "--format", "yaml", *flags))[table]
+    ]
 
 
 def test_the_most_important_columns_are_whole_in_a_narrow_window(cluster, monkeypatch):

@@ -1,34 +1,27 @@
-"""Which actors are of raycompat itself, and stand apart from those of users."""
+"""Which actors are of raycompat itself, and stand apart from those of users: those that its code makes."""
 
 from __future__ import annotations
 
 import pytest
 
-from raycompat._job_submission.supervisor import JobSupervisor
-from raycompat.actor import _is_internal
+import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.data.streaming_split import SplitCoordinator
-from raycompat.train._worker import RayTrainWorker
-from raycompat.tune.execution.trial_process import TrialActor
+from raycompat.tune import Trainable
+from raycompat.util import queue
+
+Theirs = type("Trainable", (Trainable,), {})
+NoModule = type("NoModule", (), {"__module__": None})
 
 
-class Mine:
-    pass
+@pytest.mark.parametrize("cls", [Theirs, Trainable, SplitCoordinator, NoModule])
+def test_actors_that_users_make_are_theirs_whatever_their_class(cls):
+    assert not ray.remote(cls)._is_internal
+    assert not ray.remote(num_cpus=0)(cls)._is_internal
 
 
-class MineFromTheirs(SplitCoordinator):
-    pass
-
-
-@pytest.mark.parametrize("cls", [JobSupervisor, SplitCoordinator, RayTrainWorker, TrialActor])
-def test_classes_of_raycompat_are(cls):
-    assert _is_internal(cls)
-    assert _is_internal(type(cls.__name__, (cls,), {"__module__": "__main__"}))
-
-
-@pytest.mark.parametrize("cls", [Mine, MineFromTheirs, type("A", (), {"__module__": "no.such"})])
-def test_classes_of_users_are_not(cls):
-    assert not _is_internal(cls)
-
-
-def test_the_process_of_a_trial_has_the_name_of_the_users_trainable():
-    assert not _is_internal(type("Mine", (TrialActor,), {"__module__": TrialActor.__module__}))
+def test_actors_that_raycompat_makes_are_its_own_with_all_options():
+    made = internal_actor(SplitCoordinator, num_cpus=3)
+    assert made._is_internal
+    assert made._options.num_cpus == 3
+    assert queue._queue_actors._is_internal

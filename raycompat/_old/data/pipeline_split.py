@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat._old.data.pipeline import DatasetPipeline
 from raycompat.data.dataset import Dataset
 
@@ -102,7 +103,7 @@ def split(pipeline: DatasetPipeline, num: int, equal: bool) -> list[DatasetPipel
     if isinstance(num, bool) or not isinstance(num, int) or num < 1:
         raise ValueError(f"split({num!r}): expected a number of 1 or more.")
     # Outside of the placement group of a trial, which has no CPU for the tasks of a window.
-    options = ray.remote(_Splitter).options(
+    options = internal_actor(_Splitter).options(
         num_cpus=0, scheduling_strategy="DEFAULT", max_concurrency=num + 1
     )
     splitter = options.remote(pipeline, num, equal)

@@ -10,6 +10,7 @@ from typing import Any
 
 import raycompat as ray
 from raycompat._host import clock
+from raycompat._internal_actors import internal_actor
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
 
@@ -120,7 +121,7 @@ class RunnerGroup:
 
     def _start(self, index: int, is_replacement: bool) -> Any:
         options = self._options
-        actor = ray.remote(_RunnerActor).options(
+        actor = internal_actor(_RunnerActor).options(
             num_cpus=options.num_cpus, num_gpus=options.num_gpus, resources=dict(options.resources)
         )
         started: Any = actor.remote(self._make, index, is_replacement)

@@ -13,6 +13,7 @@ from typing import Any
 
 from raycompat import _api, actor
 from raycompat._host import clock
+from raycompat._internal_actors import internal_actor
 from raycompat.exceptions import ActorDiedError, GetTimeoutError, RayTaskError
 from raycompat.object_ref import ObjectRef
 from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
@@ -132,7 +133,7 @@ class _Meeting:
             actor.exit_actor()
 
 
-_meetings = _api.remote(_Meeting)
+_meetings = internal_actor(_Meeting)
 
 
 def name_of(group_name: str) -> str:

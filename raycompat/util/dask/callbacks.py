@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 _NAMES = (
@@ -252,7 +253,7 @@ class ProgressBarCallback(RayDaskCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pb: Any = ray.remote(_Times).options(num_cpus=0).remote()
+        self.pb: Any = internal_actor(_Times).options(num_cpus=0).remote()
 
     def _ray_postsubmit(self, task: Any, key: Any, deps: dict[Any, Any], object_ref: Any) -> None:
         self.pb.note.remote(key, "submitted", time.time())

@@ -10,6 +10,7 @@ from operator import methodcaller
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import raycompat as ray
+from raycompat._internal_actors import internal_actor
 from raycompat.object_ref import ObjectRef
 from raycompat.util.iter._local import LocalIterator, _NextValueNotReady
 from raycompat.util.iter._worker import ParallelIteratorWorker
@@ -108,7 +109,7 @@ def from_iterators(
     -----
     Ray source: ``ray.util.iter.from_iterators``, 2.60.0.
     """
-    worker: Any = ray.remote(ParallelIteratorWorker)
+    worker: Any = internal_actor(ParallelIteratorWorker)
     name = name or f"from_iterators[shards={len(generators)}{_repeated(repeat)}]"
     return from_actors([worker.remote(each, repeat) for each in generators], name)
 

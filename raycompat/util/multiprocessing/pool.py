@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from raycompat import _api, _driver
+from raycompat._internal_actors import internal_actor
 from raycompat.actor import ActorClass, kill
 from raycompat.object_ref import ObjectRef
 from raycompat.util.multiprocessing.pool_process import (
@@ -169,7 +170,7 @@ class Pool:
         self._processes = _connect(processes, ray_address)
         self._initializer, self._initargs = initializer, tuple(initargs or ())
         options = {"num_cpus": 0, "max_restarts": -1, **(ray_remote_args or {})}
-        self._process_class: ActorClass[PoolProcess] = _api.remote(**options)(PoolProcess)
+        self._process_class: ActorClass[PoolProcess] = internal_actor(PoolProcess, **options)
         self._changed = threading.Condition()
         self._waiting: deque[_Chunk] = deque()
         self._num_unfinished = 0
