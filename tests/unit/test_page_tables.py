@@ -245,6 +245,23 @@ def test_a_node_has_the_name_that_its_user_gave(monkeypatch):
     run(monkeypatch, 2, test)
 
 
+def test_nodes_of_one_name_have_their_ports_too_so_that_each_has_bars_of_its_own(monkeypatch):
+    def test(cluster):
+        parts = cluster.parts
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        for info in parts.nodes.info.values():
+            info |= {"name": "alice", "ip": "10.0.0.1"}
+        both = ["alice (node-0)", "alice (node-1)"]
+        assert [row["node"] for row in tables.stores(parts)] == both
+        page = documents.Usage(parts)
+        page.update()
+        factors = page._labels.factors
+        assert factors
+        assert len(factors) == len(set(factors))
+
+    run(monkeypatch, 2, test)
+
+
 def test_rows_of_raycompat_itself_are_shown_if_they_have_failed_or_are_wanted():
     own = {"class": "SplitCoordinator", "is_internal": True}
     rows = [{"id": "1", "class": "Mine"}, {"id": "2", **own}, {"id": "3", **own, "is_failed": True}]

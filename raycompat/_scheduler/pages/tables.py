@@ -780,10 +780,16 @@ def node_name(address: str | None) -> str:
 
 
 def node_of(parts: Parts, address: str | None) -> str:
-    """Return the name that a user has given to a node; host and port where there is none."""
-    info = parts.nodes.info.get(address) if address is not None else None
-    is_named = info is not None and info["name"] not in ("", info["ip"])
-    return info["name"] if info is not None and is_named else node_name(address)
+    """Return the name that a user has given to a node; host and port where there is none.
+
+    Where nodes have the same name, each has its host and port too.
+    """
+    info, place = parts.nodes.info.get(address or ""), node_name(address)
+    if info is None or info["name"] in ("", info["ip"]):
+        return place
+    name: str = info["name"]
+    is_only = sum(each["name"] == name for each in parts.nodes.info.values()) == 1
+    return name if is_only else f"{name} ({place})"
 
 
 def actor_name(actor: ActorRow) -> str:
