@@ -80,18 +80,23 @@ def overview(client: StateApiClient, *, with_internal: bool) -> dict[str, Any]:
         "nodes": described_nodes(found["state"]),
         "functions": found["functions"],
         "actors": found["actors"],
+        "num_internal": found["num_internal"],
     }
 
 
 def _asked(client: StateApiClient, with_internal: bool) -> dict[str, Any]:
-    """Return what the scheduler knows; without rows of raycompat itself that have not failed."""
+    """Return what the scheduler knows; without rows of raycompat itself that have not failed.
+
+    ``num_internal`` says how many rows of each table were left out.
+    """
     found: dict[str, Any] = client.ask(Overview(), _TIMEOUT_S)
+    found["num_internal"] = {}
     for what in ("functions", "actors"):
+        rows = found[what]
         found[what] = [
-            row
-            for row in found[what]
-            if with_internal or row["is_failed"] or not row["is_internal"]
+            row for row in rows if with_internal or row["is_failed"] or not row["is_internal"]
         ]
+        found["num_internal"][what] = len(rows) - len(found[what])
     return found
 
 
@@ -99,7 +104,15 @@ def _frame(client: StateApiClient, with_internal: bool) -> Group:
     from rich.console import Group
 
     found = _asked(client, with_internal)
-    return Group(_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"]))
+    tables = [_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"])]
+    left_out = found["num_internal"]
+    if any(left_out.values()):
+        return Group(
+            *tables,
+            f"Of raycompat itself, not shown: functions: {left_out['functions']:,}, actors: "
+            f"{left_out['actors']:,}. Show them with --internal.",
+        )
+    return Group(*tables)
 
 
 def _width() -> int | None:

@@ -23,7 +23,7 @@ class ActorRow:
     #: The pickled description of the class, for `get_actor`; the scheduler does not read it.
     about: bytes = b""
     class_name: str = ""
-    #: Whether the class belongs to raycompat.
+    #: Whether raycompat's own code has made it.
     is_internal: bool = False
     state: Literal["RESERVED", "PENDING", "ALIVE", "RESTARTING", "DEAD"] = "PENDING"
     #: Its node, that node's host, and the socket on which its process accepts calls.
@@ -62,8 +62,6 @@ class ActorDirectory:
 
     def __init__(self) -> None:
         self.rows: dict[str, ActorRow] = {}
-        #: The names of raycompat's own classes of which there have been actors.
-        self.internal_classes: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
 
     def reserve(self, row: ActorRow) -> ActorRow | None:
@@ -74,8 +72,6 @@ class ActorDirectory:
                 return taken
             self._names[row.namespace, row.name] = row.key
         self.rows[row.key] = row
-        if row.is_internal:
-            self.internal_classes.add(row.class_name)
         return None
 
     def find(self, name: str, namespace: str) -> ActorRow | None:

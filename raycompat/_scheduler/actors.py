@@ -46,9 +46,9 @@ class Actors:
         """All actors in the directory, by key."""
         return self._directory.rows
 
-    def is_internal(self, name: str) -> bool:
-        """Return whether a call of this name is one of a class that belongs to raycompat."""
-        return name.partition(".")[0] in self._directory.internal_classes
+    def internal_ids(self) -> set[str]:
+        """Return the ids of the actors that raycompat's own code has made."""
+        return {key.rpartition("-")[2] for key, row in self.rows.items() if row.is_internal}
 
     def client_left(self, client: str) -> None:
         """End the actors of a client that has left, and remove its reservations and watches.

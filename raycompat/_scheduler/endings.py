@@ -46,6 +46,7 @@ class Endings:
         resources: dict[str, float] = {}
         if party is not None and not is_actor:
             resources = party.request.amounts()
+        is_internal = is_actor and self._is_internal(key)
         of_actor = None
         if key in self._parts.actors.rows:
             of_actor = self.calls_of_actors.get(key)
@@ -66,6 +67,7 @@ class Endings:
                 count=span.num_calls,
                 calls=span.calls,
                 function="" if is_actor or function == span.name else function,
+                is_internal=is_internal,
             )
             self.history.add(calls)
             if of_actor is not None:
@@ -93,7 +95,15 @@ class Endings:
             pid=None,
             failure=Failure(*message.failure),
             function="" if party is not None or function == name else function,
+            is_internal=party is not None and self._is_internal(party),
         )
+
+    def _is_internal(self, actor: str) -> bool:
+        """Return whether raycompat's own code has made an actor, which may be forgotten."""
+        row = self._parts.actors.rows.get(actor)
+        if row is None:  # its process reports its last calls later
+            return self.history.was_internal(actor.rpartition("-")[2])
+        return row.is_internal
 
     def ran(
         self,
@@ -218,6 +228,7 @@ class Endings:
             address=row.address or "",
             pid=row.pid,
             failure=failure,
+            is_internal=row.is_internal,
         )
 
     def job_left(self, job: Job) -> None:

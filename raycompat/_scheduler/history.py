@@ -56,6 +56,8 @@ class EndedCalls:
     calls: bytes
     #: The name of the function, if the call had another name.
     function: str = ""
+    #: Whether they are of an actor that raycompat's own code has made.
+    is_internal: bool = False
     #: When the scheduler got to know it, in seconds since 1970.
     reported: float = field(default_factory=time.time)
 
@@ -67,6 +69,8 @@ class Function:
     type: str = "NORMAL_TASK"
     num_done: int = 0
     num_failed: int = 0
+    #: Whether all calls are of actors that raycompat's own code has made.
+    is_internal: bool = True
     #: The type and the text of the last error; empty if no call has failed. That a program has
     #: cancelled a call or ended an actor counts as an error here only if there is no other one.
     last_error: str = ""
@@ -86,6 +90,7 @@ class Function:
     def add(self, ended: EndedCalls, now: float) -> None:
         """Add ended calls."""
         self.type = ended.type
+        self.is_internal &= ended.is_internal
         self._since = now if self._since is None else self._since
         if ended.failure is None:
             self.num_done += ended.count
@@ -179,6 +184,11 @@ class History:
     def add_one(self, key: str, start: float, stop: float, **about: Any) -> None:
         """Add one call."""
         self.add(EndedCalls(count=1, calls=pack([(key, start, stop)]), **about))
+
+    def was_internal(self, actor: str) -> bool:
+        """Return whether raycompat's own code has made an actor that was forgotten, by its id."""
+        found = (each for each in self.actors if each["actor_id"] == actor)
+        return any(each["is_internal"] for each in found)
 
     def __len__(self) -> int:
         return self._num_ended

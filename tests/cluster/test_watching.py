@@ -19,6 +19,7 @@ import yaml
 from click.testing import CliRunner
 
 import raycompat as ray
+from raycompat._common.test_utils import SignalActor
 from raycompat._messages.watching import Overview
 from raycompat.cli import cli
 from raycompat.data.streaming_split import SplitCoordinator
@@ -354,7 +355,7 @@ def test_figures_for_programs(cluster):
     assert memory["num_bytes"] >= 1_000_000
     assert ref.hex() in [each["object_id"] for each in memory["groups"][0]["largest"]]
     top = yaml.safe_load(cluster.must("top", "--format", "yaml"))
-    assert top.keys() == {"nodes", "functions", "actors"}
+    assert top.keys() == {"nodes", "functions", "actors", "num_internal"}
 
 
 def test_status_prints_its_report_before_it_asks_what_runs(cluster, monkeypatch):
@@ -392,6 +393,30 @@ def test_top_leaves_out_the_actors_that_raycompat_makes_and_not_those_of_users(c
     assert "SplitCoordinator" in names
     assert "_QueueActor" not in names
     assert "_QueueActor" in _names_in_top(cluster, "actors", "class", "--internal")
+
+
+def test_top_has_the_calls_of_a_users_class_with_a_name_of_raycompats(cluster, wait_until):
+    @ray.remote(num_cpus=0)
+    class _QueueActor:
+        def work(self):
+            return 1
+
+    @ray.remote
+    def function():
+        return 1
+
+    queue, theirs = Queue(), _QueueActor.remote()
+    queue.put(1)
+    ray.get([theirs.work.remote(), function.options(name="_QueueActor").remote()])
+    expected = {"_QueueActor", "_QueueActor.work", "_QueueActor.__init__"}
+    wait_until(lambda: expected <= set(_names_in_top(cluster, "functions", "name")))
+    del theirs
+    other = SignalActor.remote()
+    assert ray.get(other.cur_num_waiters.remote()) == 0
+    wait_until(lambda: "SignalActor" in _names_in_top(cluster, "actors", "class"))
+    assert expected <= set(_names_in_top(cluster, "functions", "name"))
+    assert "itself, not shown: functions: " in cluster.must("top", "-n", "1")
+    assert "itself, not shown" not in cluster.must("top", "-n", "1", "--internal")
 
 
 def _names_in_top(cluster, table, field, *flags):

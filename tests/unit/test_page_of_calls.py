@@ -54,7 +54,7 @@ def page(history, waiting):
         nodes=nodes,
         surveys=surveys,
         state=SimpleNamespace(tasks=tasks),
-        actors=SimpleNamespace(is_internal=lambda name: name.startswith("Own.")),
+        actors=SimpleNamespace(internal_ids=lambda: {"own"}),
     )
     return pages.Calls(parts)
 
@@ -173,13 +173,20 @@ def test_calls_of_raycompat_itself_are_shown_if_they_have_failed_or_are_wanted(
     page, history, waiting
 ):
     history.add(ended("f", [1]))
-    history.add(ended("Own.work", [2, 3]))
-    history.add(ended("Own.work", [4], failure=FAILURE))
-    waiting.append(unfinished(5, "RUNNING", name="Own.work", is_internal=True))
+    history.add(ended("Own.work", [2, 3], is_internal=True))
+    history.add(ended("Own.work", [4], failure=FAILURE, is_internal=True))
+    waiting.append(unfinished(5, "RUNNING", name="Own.work", actor_id="own"))
     assert shown(page, "id") == [task(4), task(1)]
     assert said(page).endswith("Of raycompat itself: 3, not shown. ")
     assert len(shown(page, "id", internal=True)) == 5
     assert shown(page, "id", exact={"id": task(2)}) == [task(2)]
+
+
+def test_calls_of_users_are_shown_whose_class_has_a_name_of_raycompats(page, history, waiting):
+    history.add(ended("Own.work", [1]))
+    history.add(ended("Own.work", [2], is_internal=True))
+    waiting.append(unfinished(3, "RUNNING", name="Own.work", actor_id="theirs"))
+    assert set(shown(page, "id")) == {task(1), task(3)}
 
 
 @pytest.fixture

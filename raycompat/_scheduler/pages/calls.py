@@ -117,11 +117,10 @@ class Calls(SlicedTable):
         self, job: str, wish: Mapping[str, Any]
     ) -> Generator[None, None, tuple[list[EndedCalls], int]]:
         """Return the spans of a job without raycompat's own, and the number of calls of those."""
-        actors, spans, num_hidden = self._parts.actors, [], 0
+        spans, num_hidden = [], 0
         for number, span in enumerate(self._parts.endings.history.calls()):
             if job in ("", span.job):
-                row = {"is_failed": span.failure is not None}
-                row["is_internal"] = actors.is_internal(span.name)
+                row = {"is_failed": span.failure is not None, "is_internal": span.is_internal}
                 if is_meant(row, wish):
                     spans.append(span)
                 else:
@@ -178,7 +177,7 @@ class Calls(SlicedTable):
     def _unfinished(self) -> list[Row]:
         parts, now = self._parts, time.time()
         nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
-        num_failures = parts.endings.history.num_failures
+        num_failures, internal = parts.endings.history.num_failures, parts.actors.internal_ids()
         rows = []
         for each in parts.state.tasks.unfinished(parts.surveys.refresh(), _MANY_WAITING):
             start, pid = (each.get("start_time_ms") or 0) / 1000, each["worker_pid"]
@@ -197,7 +196,7 @@ class Calls(SlicedTable):
                     "log": _log(address, pid, each["task_id"]),
                     "job": each["job_id"],
                     "actor": each.get("actor_id") or "",
-                    "is_internal": parts.actors.is_internal(each["name"]),
+                    "is_internal": each.get("actor_id") in internal,
                 }
             )
         return rows

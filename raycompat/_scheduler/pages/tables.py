@@ -577,6 +577,15 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
     history = parts.endings.history
     known = history.functions_of(job) if job else history.functions
     names = [*known, *(name for name in called if name not in known)]
+    actors = parts.actors.rows.values()
+    own = {actor.class_name for actor in actors if actor.is_internal}
+    theirs = {actor.class_name for actor in actors if not actor.is_internal}
+
+    def is_internal(name: str) -> bool:
+        of, dot, _ = name.rpartition(".")
+        is_own = known[name].is_internal if name in known else bool(dot) and of in own
+        return is_own and of not in theirs
+
     rows: list[Row] = [
         {
             "name": name,
@@ -591,7 +600,7 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
             "calls": _address("calls", "calls", "name", name),
             "log": _log_of_function(known.get(name), name),
             "is_failed": name in known and known[name].failed_at > now - RECENT_S,
-            "is_internal": parts.actors.is_internal(name),
+            "is_internal": is_internal(name),
         }
         for name in names
     ]
