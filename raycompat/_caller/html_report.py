@@ -13,8 +13,6 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dask.utils import format_bytes, format_time
-
 from raycompat._messages.watching import ListRows, Overview
 
 if TYPE_CHECKING:
@@ -73,8 +71,8 @@ _STORES = _Table(
     ),
 )
 
-#: How durations and sizes are written, by the format of their column.
-_WITH_UNITS: dict[str, Callable[[Any], str]] = {"time": format_time, "bytes": format_bytes}
+#: Dask's functions that write durations and sizes, by the format of their column.
+_WITH_UNITS = {"time": "format_time", "bytes": "format_bytes"}
 
 #: The page, with a place for each value that this module writes.
 _PAGE = Path(__file__).with_name("report.html")
@@ -177,9 +175,16 @@ def _shown(table: _Table, rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _cell(value: Any, title: str, form: str) -> str:
-    write = _WITH_UNITS.get(form, lambda value: format(value, form))
-    text = html.escape(write(value)) if value is not None else ""
+    text = "" if value is None else html.escape(_written(value, form))
     return f'<td data-title="{html.escape(title)}"{_class(form)}>{text}</td>'
+
+
+def _written(value: Any, form: str) -> str:
+    if form not in _WITH_UNITS:
+        return format(value, form)
+    from dask import utils  # importing Dask takes most of a second
+
+    return str(getattr(utils, _WITH_UNITS[form])(value))
 
 
 def _class(form: str) -> str:
