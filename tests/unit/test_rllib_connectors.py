@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -263,6 +264,18 @@ def test_filters_of_users_and_limits():
     assert isinstance(make_filter(Filter, (1,)), Filter)
     cut = Filter((1,), clip=0.5)
     assert cut(np.array([[0.0], [100.0]])).tolist() == [[-0.5], [0.5]]
+
+
+@pytest.mark.parametrize("is_called", [False, True])
+def test_connectors_are_pickled_without_what_they_remember(is_called):
+    flatten = FlattenObservations(spaces.Dict(x=spaces.Discrete(2)), spaces.Discrete(2))
+    if is_called:
+        flatten(batch={}, episodes=[SingleAgentEpisode(observations=[{"x": 1}])])
+    made = cloudpickle.loads(cloudpickle.dumps(flatten))
+    assert made.input_observation_space == flatten.input_observation_space
+    later = SingleAgentEpisode(observations=[{"x": 1}])
+    made(batch={}, episodes=[later])
+    assert later.get_observations(-1).tolist() == [0.0, 1.0]
 
 
 def test_observations_of_other_dtypes_are_flattened_by_their_shape():

@@ -32,13 +32,17 @@ class ConnectorV2:
     #: How many steps of an agent it looks back.
     num_past = 0
 
+    #: What it remembers of episodes that a program gives it; weak references cannot be pickled.
+    _memories: WeakKeyDictionary[Any, dict[int, Any]] | None = None
+
     def __init__(
         self, input_observation_space: Any = None, input_action_space: Any = None, **kwargs: Any
     ) -> None:
         self.input_observation_space = input_observation_space
         self.input_action_space = input_action_space
-        #: What it remembers of episodes that a program gives it.
-        self._memories: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_memories"}
 
     @property
     def observation_space(self) -> Any:
@@ -123,6 +127,8 @@ class ConnectorV2:
             self.recompute_output_observation_space(
                 self.input_observation_space, self.input_action_space
             )
+        if self._memories is None:
+            self._memories = WeakKeyDictionary()
         for episode in self.single_agent_episode_iterator(episodes):
             memory = self._memories.setdefault(episode, {})
             past = Past(self.input_action_space, memory, episode, self.num_past)
