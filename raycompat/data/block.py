@@ -333,6 +333,27 @@ def require_columns(names: Iterable[str], schema: Sequence[str], what: str) -> N
     )
 
 
+def of_schema(table: Block, schema: pa.Schema | None, what: str) -> Block:
+    """Return the columns of a schema, in its types; without one, the table.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+    schema : pyarrow.Schema, optional
+    what : str
+        The operation, for the message.
+
+    Raises
+    ------
+    NoColumnError
+        When the table does not have a column of the schema.
+    """
+    if schema is None:
+        return table
+    require_columns(schema.names, table.column_names, what)
+    return table.select(schema.names).cast(schema)
+
+
 class NoColumnError(ValueError, KeyError):
     """A data set does not have a column; Ray raises either base, so a program may catch either."""
 

@@ -444,6 +444,8 @@ class PartitionedSink(Datasink[list[str]]):
 
         table = block.concat(blocks)
         if table.num_rows:
+            options = dict(self.options)
+            table = block.of_schema(table, options.pop("schema", None), "write_parquet")
             block.require_columns(self.columns, table.column_names, "write_parquet")
             name = self.sink._names.get_filename_for_task(self.sink._uuid, ctx.task_idx)
             beginning, ending = posixpath.splitext(name)
@@ -455,7 +457,7 @@ class PartitionedSink(Datasink[list[str]]):
                 basename_template=f"{beginning}-{{i}}{ending}",
                 existing_data_behavior="overwrite_or_ignore",
                 **self._limits(),
-                **self.options,
+                **options,
             )
         return []
 

@@ -673,10 +673,7 @@ class _ParquetWriter(_Writer):
         import pyarrow.parquet
 
         args = self.args()
-        schema = args.pop("schema", None)
-        if schema is not None:
-            block.require_columns(schema.names, table.column_names, "write_parquet")
-            table = table.select(schema.names).cast(schema)
+        table = block.of_schema(table, args.pop("schema", None), "write_parquet")
         pyarrow.parquet.write_table(table, file, **args)
 
 

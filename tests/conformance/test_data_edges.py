@@ -15,6 +15,18 @@ def test_a_schema_of_write_parquet_gives_the_types(ray, tmp_path):
     assert pyarrow.parquet.read_schema(file).field("id").type == pa.float32()
 
 
+def test_a_schema_of_write_parquet_gives_the_types_in_folders_of_values(ray, tmp_path):
+    schema = pa.schema([("k", pa.int64()), ("v", pa.float32())])
+    rows = [{"k": i % 2, "v": i, "more": 0} for i in range(4)]
+    table = ray.data.from_items(rows, override_num_blocks=1)
+    table.write_parquet(str(tmp_path), schema=schema, partition_cols=["k"])
+    for name, values in (("k=0", [0.0, 2.0]), ("k=1", [1.0, 3.0])):
+        (file,) = (tmp_path / name).iterdir()
+        written = pyarrow.parquet.ParquetFile(file).read()
+        assert written.schema.field("v").type == pa.float32()
+        assert written["v"].to_pylist() == values
+
+
 @pytest.mark.parametrize("method", ["write_csv", "write_json", "write_parquet"])
 def test_two_names_of_the_least_number_of_rows_are_refused(ray, tmp_path, method):
     write = getattr(ray.data.range(20), method)
