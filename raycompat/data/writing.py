@@ -310,8 +310,8 @@ class Writing:
 
         Notes
         -----
-        Ray source: ``Dataset.write_parquet``, 2.60.0. Differs from Ray: columns that `schema` does not have
-        are left out; Ray refuses them.
+        Ray source: ``Dataset.write_parquet``, 2.60.0. Differs from Ray: columns that `schema` does not
+        have are left out; Ray refuses them.
         """
         refuse_options(
             "write_parquet",

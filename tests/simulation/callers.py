@@ -7,6 +7,7 @@ which never waits.
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.resource_set import LEASED, LeaseKind, ResourceSet
 from raycompat._protocol.strategy import Strategy
 from raycompat._protocol.values import InlineValue, SegmentLink
+from raycompat.exceptions import OutOfDiskError
 
 if TYPE_CHECKING:
     from world import World
@@ -82,6 +84,8 @@ class Place:
     def save(self, block: Block) -> InlineValue | SegmentLink:
         if block.size <= INLINE_LIMIT_BYTES:
             return InlineValue(b"value", block.refs)
+        if any(node.store.is_full for node in self._world.nodes if node.store.host == self.host):
+            raise OSError(errno.ENOSPC, "the store is full")
         self._number += 1
         path = f"{self.host}/{self.store}/{self._number}"
         self._world.segments[path] = self.store
@@ -261,6 +265,11 @@ class Caller(Driver):
             if fields["state"] == "DEAD":
                 self._answer(fields["key"], fields["error"])
         self.model.receive(message)
+
+    def stop(self, *, stopped: bool) -> None:
+        super().stop(stopped=stopped)
+        for connection in self.connections:
+            connection.hold(held=stopped)
 
     def leave(self) -> None:
         if not self.is_leaving and not self.is_gone:
@@ -538,7 +547,11 @@ class Caller(Driver):
         self._put(Block(_LARGE_BYTES if size else 10), ())
 
     def _put(self, block: Block, holds: tuple[Any, ...]) -> None:
-        ref = put.put_block(self.session, cast("Any", block), holds)
+        try:
+            ref = put.put_block(self.session, cast("Any", block), holds)
+        except OutOfDiskError:
+            self.world.note(f"{self.client} has no room for {block.size} bytes")
+            return
         self._hold(HeldRef(ref._key, "value"), ref)
 
     def promise(self, after_s: float) -> None:

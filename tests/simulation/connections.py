@@ -86,6 +86,11 @@ class Pipe:
         return len(self._on_the_way)
 
     @property
+    def is_read(self) -> bool:
+        """Whether the receiver has handled all that was sent."""
+        return not self._on_the_way and not self._held
+
+    @property
     def arrives_last(self) -> float:
         """When the last message arrives."""
         return self._last

@@ -190,6 +190,13 @@ class Driver:
         self.send(ForgetCode(self.function))
         self._end(keep=1_000_000)
 
+    def stop(self, *, stopped: bool) -> None:
+        """Read nothing for a while, as a process that is stopped."""
+        if stopped:
+            self.connection.hold()
+        else:
+            self.connection.release()
+
     def die(self, keep: int = 0) -> None:
         """End without a word; `keep` of the last messages still arrive."""
         self._end(keep)
@@ -354,7 +361,7 @@ class Driver:
 
     def _write(self, size: int) -> tuple[Any, ...]:
         node = self.world.node_at(self.home) if self.home is not None else None
-        if size and node is not None:
+        if size and node is not None and not node.store.is_full:
             return node.store.write(f"driver-{self.number}", size)
         return ("inline", b"value", ())
 

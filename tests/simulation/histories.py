@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import logging
 import traceback
@@ -63,6 +64,11 @@ _FAULTS = {
     "pause a node": 0.8,
     "resume a node": 1.2,
 }
+#: Faults in plans with sessions of the product.
+_FAULTS_OF_CALLERS = {"fill a store": 0.6, "free a store": 1.2, "stop a driver": 0.8}
+
+#: Seconds for which a driver is stopped.
+_STOPPED_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,8 @@ def plan_of(seed: str, has_callers: bool | None = None) -> Plan:
     if has_callers is None:
         has_callers = Random(f"{seed} callers").random() < 0.5
     kinds = {**_KINDS, **(_OF_CALLERS if has_callers else {}), **(_FAULTS if has_faults else {})}
+    if has_callers and has_faults:
+        kinds |= _FAULTS_OF_CALLERS
     pace = random.choice([0.002, 0.02, 0.2])
     steps = [
         Step(
@@ -322,6 +330,23 @@ def _resume_a_node(world: World, driver: Driver, step: Step) -> None:
         node.pause(paused=False)
 
 
+def _fill_a_store(world: World, driver: Driver, step: Step) -> None:
+    node = _pick(world.living_nodes(), step, 0)
+    if node is not None:
+        node.store.is_full = True
+
+
+def _free_a_store(world: World, driver: Driver, step: Step) -> None:
+    for node in world.living_nodes():
+        node.store.is_full = False
+
+
+def _stop_a_driver(world: World, driver: Driver, step: Step) -> None:
+    driver.stop(stopped=True)
+    go_on = functools.partial(driver.stop, stopped=False)
+    asyncio.get_running_loop().call_later(_STOPPED_S, go_on)
+
+
 _TAKE: dict[str, Callable[[World, Driver, Step], None]] = {
     "submit": _submit,
     "announce": _announce,
@@ -348,6 +373,9 @@ _TAKE: dict[str, Callable[[World, Driver, Step], None]] = {
     "kill a driver": _kill_a_driver,
     "pause a node": _pause_a_node,
     "resume a node": _resume_a_node,
+    "fill a store": _fill_a_store,
+    "free a store": _free_a_store,
+    "stop a driver": _stop_a_driver,
 }
 
 

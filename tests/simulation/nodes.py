@@ -6,6 +6,7 @@ Only what is outside of them is a model: executors, segments, and the transfer o
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Collection, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,10 @@ _EVENTS = {
 }
 
 
+#: The writer of copies of values that another node has.
+_COPY = "copy"
+
+
 class Store:
     """The segments of a node. Files are only their names, in a set of the world."""
 
@@ -88,9 +93,18 @@ class Store:
         self.host = host
         self._kept: dict[str, SegmentValue] = world.kept
         self._number = 0
+        self.is_full = False
 
     def write(self, writer: str, size: int) -> tuple[Any, ...]:
-        """Let a process write a large value; return its wire."""
+        """Let a process write a large value; return its wire.
+
+        Raises
+        ------
+        OSError
+            When the store is full. Copies have room, as in the product.
+        """
+        if self.is_full and writer != _COPY:
+            raise OSError(errno.ENOSPC, "the store is full")
         self._number += 1
         path = f"{self.host}/{writer}/{self._number}"
         self._segments[path] = writer
@@ -120,7 +134,7 @@ class Store:
             return value
         if value.link.host == self.host:
             return value
-        path = self.write("copy", value.link.size)[1]
+        path = self.write(_COPY, value.link.size)[1]
         return self._keep(SegmentLink(path, value.link.size, self.host, value.link.refs))
 
     def discard(self, message: Discard) -> None:

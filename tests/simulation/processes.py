@@ -129,13 +129,20 @@ class CallConnection:
 
     @property
     def is_silent(self) -> bool:
-        return not self._to_caller.num_on_the_way
+        return self._to_caller.is_read
 
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
             self._to_caller.cut()
             self._to_process.send(None)
+
+    def hold(self, *, held: bool) -> None:
+        """Keep what the caller should receive, because it is stopped, or let it receive again."""
+        if held:
+            self._to_caller.hold()
+        else:
+            self._to_caller.release()
 
     def _receive(self, message: Any) -> None:
         if message is None:
@@ -197,7 +204,12 @@ class Generator:
 
     def _yield(self) -> None:
         if self.window.is_wanted:
-            wire = self._executor.result(self._does)
+            try:
+                wire = self._executor.result(self._does)
+            except OSError:
+                self._does["how"] = "fails"
+                self._finish()
+                return
             self.window.note_sent(item_credit.cost_of(wire))
             self._tell(self._number, wire)
         self._number += 1
@@ -291,11 +303,10 @@ class Serving:
         if self._executor.crashes(does):
             return
         self._end_call()
-        if does["how"] == "fails":
-            error = failures.crashed(call.name, "failed as planned")
+        wire, error = self._executor.outcome(call, does)
+        if error is not None:
             caller.tell((direct.FAILED, call.key, error, False, self._note(call)))
         else:
-            wire = SMALL if call.num_returns == "streaming" else self._executor.result(does)
             caller.tell((direct.DONE, call.key, [wire], self._note(call)))
         self.next()
 
@@ -605,11 +616,15 @@ class Executor:
         if self.crashes(does):
             return
         self._running = None
-        if does["how"] == "fails":
-            error = failures.crashed(message.name, "failed as planned")
+        if message.actor is None:
+            call = CallMessage(*pickle.loads(message.payload))
+            wire, error = self.outcome(call, does)
+        else:
+            wire, error = None, self._planned(message.name, does)
+        if error is not None:
             self.tell(Failed(key, error, "as planned"))
         elif message.actor is None:
-            self.tell(Succeeded(key, [self.result(does)], ()))
+            self.tell(Succeeded(key, [wire], ()))
         else:
             self.serving = ActorServing(self, key, self._pool.node.sockets[key])
             self.tell(Succeeded(key, [], ()))
@@ -625,8 +640,30 @@ class Executor:
             return True
         return False
 
+    @staticmethod
+    def _planned(name: str, does: dict[str, Any]) -> bytes | None:
+        return failures.crashed(name, "failed as planned") if does["how"] == "fails" else None
+
+    def outcome(
+        self, call: CallMessage, does: dict[str, Any]
+    ) -> tuple[tuple[Any, ...] | None, bytes | None]:
+        """Return the result of a call, or its error."""
+        error = self._planned(call.name, does)
+        if error is not None:
+            return None, error
+        try:
+            return SMALL if call.num_returns == "streaming" else self.result(does), None
+        except OSError as full:
+            return None, failures.crashed(call.name, str(full))
+
     def result(self, does: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the result of a call, as it travels."""
+        """Return a value of a call, as it travels.
+
+        Raises
+        ------
+        OSError
+            When the store is full.
+        """
         size = does.get("size", 0)
         return self._pool.node.store.write(self.name, size) if size else SMALL
 

@@ -56,4 +56,4 @@ def test_many_histories_hold_their_invariants():
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_faults_that_are_put_into_the_code_are_found():
-    assert "not found" not in simulate(0, 200, "--mutations")
+    assert "not found" not in simulate(0, 1000, "--mutations")
