@@ -61,16 +61,46 @@ def test_readers_at_once_get_each_window_and_the_ends():
         assert found[reader] == [*((number, reader) for number in range(300)), _End.OF_EPOCH]
 
 
-def test_an_error_of_a_window_leaves_the_others_able_to_read():
+def test_each_reader_gets_the_error_of_a_window():
     class Broken(_Window):
         def split(self, num, equal):
             raise OSError("no disk")
 
     pipeline = _Pipeline([])
-    pipeline._epochs = lambda: iter([iter([_Window(0, pipeline.made), Broken(1, [])])])
+    pipeline._epochs = lambda: iter([iter([_Window(0, []), Broken(1, []), _Window(2, [])])])
+    splitter = _Splitter(pipeline, 3, equal=False)
+    for reader in range(3):
+        assert splitter.next_part(reader) == (0, reader)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no disk"):
+                splitter.next_part(reader)
+
+
+def test_an_error_ends_the_wait_of_other_readers():
+    is_splitting, may_fail = threading.Event(), threading.Event()
+
+    class Broken(_Window):
+        def split(self, num, equal):
+            is_splitting.set()
+            may_fail.wait(20)
+            raise OSError("no disk")
+
+    pipeline = _Pipeline([])
+    pipeline._epochs = lambda: iter([iter([Broken(0, [])])])
     splitter = _Splitter(pipeline, 2, equal=False)
-    assert splitter.next_part(0) == (0, 0)
-    with pytest.raises(OSError, match="no disk"):
-        splitter.next_part(0)
-    assert splitter.next_part(1) == (0, 1)
-    assert splitter.next_part(1) is _End.OF_PIPELINE
+    found = [None, None]
+
+    def read(reader):
+        try:
+            found[reader] = splitter.next_part(reader)
+        except OSError as error:
+            found[reader] = str(error)
+
+    readers = [threading.Thread(target=read, args=(each,), daemon=True) for each in range(2)]
+    readers[0].start()
+    assert is_splitting.wait(20)
+    readers[1].start()
+    may_fail.set()
+    for each in readers:
+        each.join(20)
+    assert found == ["no disk", "no disk"]

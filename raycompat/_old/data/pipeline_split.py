@@ -43,6 +43,7 @@ class _Splitter:
         self._num, self._equal = num, equal
         self._waiting: list[deque[Any]] = [deque() for _ in range(num)]
         self._is_reading = False
+        self._error: BaseException | None = None
         self._changed = threading.Condition()
 
     def _read(self, pipeline: DatasetPipeline) -> Iterator[list[Any]]:
@@ -54,18 +55,24 @@ class _Splitter:
     def next_part(self, reader: int) -> Any:
         """Return a reader's part of its next window, or which end is there.
 
-        It waits for the slowest reader when that one has too many windows to take.
+        It waits for the slowest reader when that one has too many windows to take. An error of a
+        window ends the pipeline: each reader gets it after its windows from before the error.
         """
         waiting = self._waiting[reader]
         with self._changed:
-            self._changed.wait_for(lambda: waiting or self._may_read())
+            self._changed.wait_for(lambda: waiting or self._error or self._may_read())
             if waiting:
                 self._changed.notify_all()
                 return waiting.popleft()
+            if self._error is not None:
+                raise self._error
             self._is_reading = True
         parts = None
         try:  # without the lock, so that others take what waits for them
             parts = next(self._items, None)
+        except BaseException as error:
+            self._error = error  # the iterator has ended with it, as if at the last window
+            raise
         finally:
             with self._changed:
                 for each, part in zip(self._waiting, parts or [], strict=False):
