@@ -69,9 +69,14 @@ class DatasetPipeline:
         Parameters
         ----------
         iterable : iterable of functions without parameters
-            Each returns a data set.
+            Each returns a data set. An iterator, such as a generator, can be read once only.
+
+        Raises
+        ------
+        RuntimeError
+            When a pipeline of an iterator is read a second time, or repeated.
         """
-        return DatasetPipeline(lambda: iter([(make() for make in iterable)]))
+        return DatasetPipeline(_Made(iterable))
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_WINDOWS:
@@ -309,6 +314,24 @@ class DatasetPipeline:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class _Made:
+    """The epochs of functions that make windows, as often as the iterable can be read."""
+
+    def __init__(self, functions: Iterable[Callable[[], Dataset]]) -> None:
+        self._functions = functions
+        self._was_read = False
+
+    def __call__(self) -> Iterator[Iterator[Dataset]]:
+        if self._was_read and isinstance(self._functions, Iterator):
+            raise RuntimeError(
+                f"DatasetPipeline.from_iterable({self._functions!r}): an iterator can be read once "
+                "only, and this is the second time. Give a list of functions, which "
+                "each epoch can read: DatasetPipeline.from_iterable(list(functions))."
+            )
+        self._was_read = True
+        return iter([(make() for make in self._functions)])
 
 
 class _Again:
