@@ -67,6 +67,7 @@ class Objects:
         self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
         self._dask = dask
         self._tell_owner = tell_owner
+        #: The values that clients have given to nodes, by key.
         self._puts: dict[str, _Put] = {}
         self._awaited: dict[str, asyncio.Event] = {}
         #: Lost values that no task or client needed: they fail if one comes to need them.

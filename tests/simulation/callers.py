@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import virtual_time
-from drivers import Actor, Driver, Held
+from drivers import Actor, Driver, Held, actor_spec
 from processes import CallConnection
 
 from raycompat._caller import connections, put, scheduler_messages, send
@@ -35,7 +35,6 @@ from raycompat._messages.groups import GroupReady
 from raycompat._messages.jobs import ForgetCode
 from raycompat._pickling.serialization import INLINE_LIMIT_BYTES
 from raycompat._protocol import failures, ids
-from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.resource_set import LEASED, LeaseKind, ResourceSet
 from raycompat._protocol.strategy import Strategy
 from raycompat._protocol.values import InlineValue, SegmentLink
@@ -356,16 +355,6 @@ class Caller(Driver):
         deps: list[str],
         retries: int,
         strategy: Strategy,
-    ) -> None:
-        self._submit(amounts, does, deps, retries, strategy)
-
-    def _submit(
-        self,
-        amounts: dict[str, float],
-        does: dict[str, Any],
-        deps: list[str],
-        retries: int,
-        strategy: Strategy,
     ) -> HeldRef:
         call = self._new_call("f", does, deps, retries)
         call.request = ResourceSet.from_amounts(amounts)
@@ -454,7 +443,7 @@ class Caller(Driver):
         """Make a call whose result another process needs, perhaps before it is ready."""
         does["size"] = _LARGE_BYTES if fate == "large" else 0
         does["how"] = "fails" if fate == "fails" else "returns"
-        held = self._submit(amounts, does, [], retries, "DEFAULT")
+        held = self.submit(amounts, does, deps=[], retries=retries, strategy="DEFAULT")
         if held.ref is not None:
             self.session.sharing.publish(held.ref._entry)
 
@@ -476,7 +465,9 @@ class Caller(Driver):
     ) -> None:
         """Make some calls, which a lease runs."""
         for does in calls:
-            self._submit({"CPU": amounts.get("CPU", 1.0)}, does, [], 0, strategy)
+            self.submit(
+                {"CPU": amounts.get("CPU", 1.0)}, does, deps=[], retries=0, strategy=strategy
+            )
 
     # --- actors ---------------------------------------------------------------------------------
 
@@ -496,18 +487,7 @@ class Caller(Driver):
         call.request, call.keep = ResourceSet.from_amounts(amounts), ResourceSet.from_amounts(keep)
         call.strategy = strategy
         call.arguments = json.dumps({**does, "state": key}).encode()
-        call.actor = ActorSpec(
-            name=name,
-            namespace="n",
-            detached=detached,
-            about=b"",
-            class_name="A",
-            max_restarts=max_restarts,
-            is_async=False,
-            max_concurrency=0,
-            groups={},
-            is_internal=False,
-        )
+        call.actor = actor_spec(name, detached=detached, max_restarts=max_restarts)
         if name is None:
             self._create(key, call, None)
         else:

@@ -109,6 +109,22 @@ class Group:
     is_removed: bool = False
 
 
+def actor_spec(name: str | None, *, detached: bool, max_restarts: int) -> ActorSpec:
+    """Return the description of an actor."""
+    return ActorSpec(
+        name=name,
+        namespace="n",
+        detached=detached,
+        about=b"",
+        class_name="A",
+        max_restarts=max_restarts,
+        is_async=False,
+        max_concurrency=0,
+        groups={},
+        is_internal=False,
+    )
+
+
 class _AtLease:
     """The driver's end of the connection to an executor."""
 
@@ -296,11 +312,11 @@ class Driver:
         deps: list[str],
         retries: int,
         strategy: Strategy,
-    ) -> None:
+    ) -> Held:
         """Submit a call through the scheduler."""
         key = self._new_key("f")
         does["state"] = key
-        self.held[key] = Held(key, "call")
+        held = self.held[key] = Held(key, "call")
         spec = new_spec(
             "task",
             key,
@@ -316,6 +332,7 @@ class Driver:
         if not deps:  # otherwise it may fail because of them
             self.world.planned[key] = does["how"]
         self.send(Submit([spec]))
+        return held
 
     def announce(
         self, amounts: dict[str, float], does: dict[str, Any], fate: str, retries: int
@@ -389,18 +406,7 @@ class Driver:
         """Make an actor; reserve its name first."""
         key = self._new_key("A", ids.ACTOR_ID_BYTES)
         does["state"] = key
-        about = ActorSpec(
-            name=name,
-            namespace="n",
-            detached=detached,
-            about=b"",
-            class_name="A",
-            is_internal=False,
-            max_restarts=max_restarts,
-            is_async=False,
-            max_concurrency=0,
-            groups={},
-        )
+        about = actor_spec(name, detached=detached, max_restarts=max_restarts)
         spec = new_spec(
             "actor",
             key,

@@ -227,6 +227,31 @@ class Generator:
             self._timer.cancel()
 
 
+class Work:
+    """What the running call of a process waits for: timers, and the items of a generator."""
+
+    def __init__(self) -> None:
+        self._timers: list[asyncio.TimerHandle] = []
+        self.generator: Generator | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._timers) or self.generator is not None
+
+    def later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function later, unless the call ends before."""
+        timer = asyncio.get_running_loop().call_later(delay_s, function, *arguments)
+        self._timers.append(timer)
+
+    def stop(self) -> None:
+        """Wait for nothing any more."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if self.generator is not None:
+            self.generator.close()
+            self.generator = None
+
+
 class Serving:
     """What a process serves: the calls of its callers, one after the other."""
 
@@ -240,9 +265,8 @@ class Serving:
         self._socket = socket
         self._waiting: deque[tuple[CallConnection, CallMessage]] = deque()
         self._cancelled: set[str] = set()
-        self._timers: list[asyncio.TimerHandle] = []
+        self._work = Work()
         self._stop: Callable[[], None] = lambda: None
-        self._generator: Generator | None = None
         self._world.sockets[socket] = self
 
     def take(self, caller: CallConnection, message: Any) -> None:
@@ -255,8 +279,8 @@ class Serving:
                 self.next()
             case (direct.CREDIT, key, num_received, is_wanted):
                 running = self.running
-                if self._generator is not None and running is not None and running.key == key:
-                    self._generator.window.acknowledge(num_received, is_wanted)
+                if self._work.generator is not None and running is not None and running.key == key:
+                    self._work.generator.window.acknowledge(num_received, is_wanted)
 
     def lost(self, caller: CallConnection) -> None:
         """Handle the end of a caller."""
@@ -285,7 +309,7 @@ class Serving:
         does = _does(call.arguments)
         self._stop = lambda: self._answer_cancelled(caller, call)
         if call.num_returns == "streaming":
-            self._generator = Generator(
+            self._work.generator = Generator(
                 self._executor,
                 call,
                 does,
@@ -293,11 +317,7 @@ class Serving:
                 lambda: self._finish(caller, call, does),
             )
         else:
-            self._later(does["lasts_s"], self._finish, caller, call, does)
-
-    def _later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
-        later = asyncio.get_running_loop().call_later
-        self._timers.append(later(delay_s, function, *arguments))
+            self._work.later(does["lasts_s"], self._finish, caller, call, does)
 
     def _finish(self, caller: CallConnection, call: CallMessage, does: dict[str, Any]) -> None:
         if self._executor.crashes(does):
@@ -312,12 +332,7 @@ class Serving:
 
     def _end_call(self) -> None:
         self.running = None
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        if self._generator is not None:
-            self._generator.close()
-            self._generator = None
+        self._work.stop()
 
     def _answer_cancelled(self, caller: CallConnection, call: CallMessage) -> None:
         self._cancelled.discard(call.key)
@@ -393,14 +408,14 @@ class LeaseServing(Serving):
             self._since_s = CLOCK.now
             self._begin(*arrival)
             if self.running is not None:
-                self._later(_LONG_S, self._look)
+                self._work.later(_LONG_S, self._look)
 
     def _look(self) -> None:
         """Return the calls behind one that runs for long."""
         if self.running is not None:
             self._trim()
             self._give_back()
-            self._later(_LONGER_S, self._look)
+            self._work.later(_LONGER_S, self._look)
 
     def _trim(self) -> None:
         if self.running is not None and self.running.units < self._units:
@@ -499,9 +514,8 @@ class Executor:
         self._outbox = Pipe(self.world.network, self._answered)
         #: The call that runs, and what ends it.
         self._running: str | None = None
-        self._timers: list[asyncio.TimerHandle] = []
+        self._work = Work()
         self._is_leaving = False
-        self._generator: Generator | None = None
         #: The lease or actor that is served.
         self.serving: Serving | None = None
 
@@ -571,8 +585,8 @@ class Executor:
                 self._kill_if_running(message)
             case Interrupt():
                 self._interrupt(message.key)
-            case Credit() if self._generator is not None and self._running == message.key:
-                self._generator.window.acknowledge(message.num_received, message.is_wanted)
+            case Credit() if self._work.generator is not None and self._running == message.key:
+                self._work.generator.window.acknowledge(message.num_received, message.is_wanted)
             case Abandon() if self.serving is not None and self.serving.running is not None:
                 self.die(0)
             case Revoke() | Abandon() if self.serving is not None:
@@ -593,14 +607,13 @@ class Executor:
         self.world.note(f"{self.name} runs {message.key}")
         self.world.runs(message.key)
         self._running = message.key
-        later = asyncio.get_running_loop().call_later
-        lasts_s = does["lasts_s"]
+        later, lasts_s = self._work.later, does["lasts_s"]
         if does.get("blocks"):
             begin, end = Blocked(message.key), Unblocked(message.key)
-            self._timers.append(later(lasts_s * 0.3, self.tell, begin))
-            self._timers.append(later(lasts_s * 0.8, self.tell, end))
+            later(lasts_s * 0.3, self.tell, begin)
+            later(lasts_s * 0.8, self.tell, end)
         if call.num_returns == "streaming":
-            self._generator = Generator(
+            self._work.generator = Generator(
                 self,
                 call,
                 does,
@@ -608,10 +621,10 @@ class Executor:
                 lambda: self._finish(message, {**does, "size": 0}),
             )
         else:
-            self._timers.append(later(lasts_s, self._finish, message, does))
+            later(lasts_s, self._finish, message, does)
 
     def _finish(self, message: Run, does: dict[str, Any]) -> None:
-        self._stop_timers()
+        self._work.stop()
         key = message.key
         if self.crashes(does):
             return
@@ -670,18 +683,10 @@ class Executor:
     def _interrupt(self, key: str) -> None:
         if self.serving is not None:
             self.serving.interrupt(key)
-        elif self._running == key and (self._timers or self._generator is not None):
-            self._stop_timers()
+        elif self._running == key and self._work:
+            self._work.stop()
             self._running = None
             self.tell(Failed(key, failures.cancelled(key), "cancelled"))
-
-    def _stop_timers(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        if self._generator is not None:
-            self._generator.close()
-            self._generator = None
 
     def answer_lease(self, key: str) -> None:
         """Report the end of a lease."""
@@ -694,7 +699,7 @@ class Executor:
             return
         self.world.note(f"{self.name} ends with {code}")
         self.alive = False
-        self._stop_timers()
+        self._work.stop()
         self._inbox.cut()
         if self.serving is not None:
             self.serving.close()

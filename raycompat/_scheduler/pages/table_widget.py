@@ -363,7 +363,7 @@ class Table:
         self.root = column(table, self._below, sizing_mode="stretch_width")
 
     def _rows(self, job: str) -> list[Row]:
-        """Return the rows of all jobs, or of one. What belongs to no job is in both."""
+        """Return the rows of all jobs, or of one. Rows without a job are in both."""
         if self.source.name in _READ_OF_JOB:
             return self._read(self._parts, job)
         if self.source.name in _SAID:

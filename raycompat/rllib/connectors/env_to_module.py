@@ -401,6 +401,6 @@ def refuse_learner_connectors(found: Any) -> None:
             )
 
 
-#: Modules of Ray's are below this one: it is a package for the import system.
+#: Ray has modules below this one, so it is a package for the import system.
 __path__: list[str] = []
 __getattr__ = names_of(__name__)
