@@ -112,7 +112,7 @@ class AgentSpaces:
         for kind in ("observation_space", "action_space"):
             space = getattr(spec, kind)
             if space is None:
-                space = self._of_agents(name, kind)
+                space = self.of_agents(name, kind)
             if space is None:
                 raise UnsupportedSpaceException(
                     f"The policy {name!r} has no {kind}: the environment {self.env!r} has none for an "
@@ -125,55 +125,92 @@ class AgentSpaces:
             found[0] = convert(*found)  # a spec has the space before the connectors
         return found[0], found[1]
 
-    def _of_agents(self, name: str, kind: str) -> Any:
+    def of_agents(self, name: str, kind: str) -> Any:
+        """Return a space of the agents of a policy; None where the environment does not say.
+
+        Parameters
+        ----------
+        name : str
+        kind : {"observation_space", "action_space"}
+
+        Raises
+        ------
+        ValueError
+            When agents of the policy have different ones.
+        """
         spaces = {agent: space_of(self.env, agent, kind) for agent in agents_of(self.env)}
         known = {agent: space for agent, space in spaces.items() if space is not None}
-        for agent, space in known.items():
-            if call_mapping(self.mapping, agent, MultiAgentEpisode()) == name:
-                return space
+        if not known:
+            return getattr(self.env, kind, None)
+        first = next(iter(known.values()))
         # A mapping may draw, or wait for agents of later: all agents may have the same space.
-        if known and all(space == next(iter(known.values())) for space in known.values()):
-            return next(iter(known.values()))
-        return None if known else getattr(self.env, kind, None)
+        if all(space == first for space in known.values()):
+            return first
+        own = {
+            agent: space
+            for agent, space in known.items()
+            if call_mapping(self.mapping, agent, MultiAgentEpisode()) == name
+        }
+        found = next(iter(own.values()), None)
+        if any(space != found for space in own.values()):
+            raise ValueError(
+                f"The agents {list(own)} have different {kind}s, and policy_mapping_fn maps them to "
+                f"the policy {name!r}: expected one {kind} for each policy. Map them to different "
+                "policies."
+            )
+        return found
 
 
-def spaces_for(
-    name: str, spec: PolicySpec, env: Any, mapping: Callable[..., str]
-) -> tuple[Any, Any]:
-    """Return the spaces of a policy in an environment of one agent, or of several.
+@dataclass(frozen=True)
+class KnownSpaces:
+    """Where the spaces of policies are looked for, one place after the other.
 
     Parameters
     ----------
-    name : str
-    spec : PolicySpec
+    by_name : dict of tuples
+        Observation space and action space by policy; under ``"__env__"``, those of an environment.
     env : gymnasium.Env or MultiAgentEnv, optional
-        Without one, the spec has the spaces.
-    mapping : callable
-        Returns the policy of an agent.
+    config : AlgorithmConfig
+        Its spaces are those of an algorithm without an environment.
     """
-    if env is not None and is_multi_agent(env):
-        return AgentSpaces(env, mapping).of_policy(name, spec)
-    observed, acted = spec.observation_space, spec.action_space
-    return (
-        getattr(env, "observation_space", None) if observed is None else observed,
-        getattr(env, "action_space", None) if acted is None else acted,
-    )
 
+    by_name: Mapping[str, tuple[Any, Any]]
+    env: Any
+    config: Any
 
-def with_spaces(name: str, spec: PolicySpec, spaces: tuple[Any, Any]) -> PolicySpec:
-    """Return a policy with its spaces.
+    def completed(self, name: str, spec: PolicySpec) -> PolicySpec:
+        """Return a policy with its spaces; what the spec has goes before all else.
 
-    Raises
-    ------
-    UnsupportedSpaceException
-        When there are none.
-    """
-    if None in spaces:
-        raise UnsupportedSpaceException(
-            f"The policy {name!r} has no spaces: expected env=..., or spaces={{{name!r}: "
-            "(observation_space, action_space)}."
-        )
-    return replace(spec, observation_space=spaces[0], action_space=spaces[1])
+        Raises
+        ------
+        ValueError
+            When it has none, or its agents have different ones.
+        """
+        found = replace(spec)
+        for place, kind in enumerate(("observation_space", "action_space")):
+            if getattr(spec, kind) is None:
+                setattr(found, kind, self._of(name, kind, place))
+        return found
+
+    def _of(self, name: str, kind: str, place: int) -> Any:
+        env = getattr(self.env, "unwrapped", self.env)
+        if name in self.by_name:
+            space = self.by_name[name][place]
+        elif is_multi_agent(env):
+            mapping = check_mapping(self.config.policy_mapping_fn)
+            space = AgentSpaces(env, mapping).of_agents(name, kind)
+        else:
+            space = getattr(self.env, f"single_{kind}", getattr(self.env, kind, None))
+            if space is None and "__env__" in self.by_name:
+                space = self.by_name["__env__"][place]
+            if space is None:
+                space = getattr(self.config, kind)
+        if space is None:
+            raise ValueError(
+                f"The policy {name!r} has no {kind}: expected env=..., spaces={{{name!r}: "
+                f"(observation_space, action_space)}}, or PolicySpec({kind}=...)."
+            )
+        return space
 
 
 def check_mapping(mapping: Any) -> Callable[..., str]:

@@ -8,6 +8,7 @@ import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -24,11 +25,18 @@ from raycompat.rllib.algorithms import (
 from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
-from raycompat.rllib.env.construction import check_reset, check_step, checked, env_creator
+from raycompat.rllib.env.construction import (
+    SpacesAlone,
+    check_reset,
+    check_step,
+    checked,
+    env_creator,
+)
 from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
 from raycompat.rllib.models.catalog import custom_trunk
 from raycompat.rllib.policy_spec import PolicySpec
-from raycompat.rllib.utils.error import EnvError, UnsupportedSpaceException
+from raycompat.rllib.utils.error import EnvError
 from raycompat.tune import register_env
 from raycompat.tune.registry import get_trainable_cls, with_registered_names
 
@@ -513,13 +521,63 @@ def test_the_policies_with_their_spaces_and_which_of_them_learn():
         "two": env.observation_space,
     }
     assert (is_policy_to_train("one"), is_policy_to_train("two", None)) == (True, False)
-    spaces = {"one": (env.action_space, env.action_space), "two": (1, None)}
-    with pytest.raises(UnsupportedSpaceException, match="'two' has no spaces"):
-        config.get_multi_agent_setup(spaces=spaces)
     other = {"one": PolicySpec(config={"gamma": 0.5})}
+    spaces = {"one": (env.action_space, env.action_space)}
     (made,) = config.get_multi_agent_setup(policies=other, spaces=spaces)[0].values()
-    assert (made.observation_space, made.config) == (env.action_space, {"gamma": 0.5})
+    assert (made.observation_space, made.config.gamma) == (env.action_space, 0.5)
     assert other["one"].observation_space is None
+
+
+class _Pair(MultiAgentEnv):
+    possible_agents = ["left", "right"]
+    observation_spaces = {"left": Discrete(2), "right": Discrete(3)}
+    action_spaces = {"left": Discrete(4), "right": Discrete(4)}
+
+
+@pytest.mark.parametrize(
+    ("found", "given"),
+    [
+        (1, {"spec": 1, "by_name": 2, "env": 3, "by_env": 4, "config": 5}),
+        (2, {"by_name": 2, "env": 3, "by_env": 4, "config": 5}),
+        (3, {"env": 3, "by_env": 4, "config": 5}),
+        (4, {"by_env": 4, "config": 5}),
+        (5, {"config": 5}),
+    ],
+)
+def test_the_order_in_which_spaces_of_policies_are_looked_for(found, given):
+    space = {place: Discrete(size) for place, size in given.items()}
+    config = PPOConfig()
+    if "config" in space:
+        config.environment(observation_space=space["config"], action_space=space["config"])
+    spaces = {
+        name: (space[place], space[place])
+        for name, place in (("own", "by_name"), ("__env__", "by_env"))
+        if place in space
+    }
+    env = SpacesAlone(space["env"], space["env"]) if "env" in space else None
+    policies = {"own": PolicySpec(None, space.get("spec"), space.get("spec"))}
+    setup, trained = config.get_multi_agent_setup(policies=policies, env=env, spaces=spaces)
+    assert setup["own"].observation_space == setup["own"].action_space == Discrete(found)
+    assert trained is None
+
+
+def test_policies_without_a_space_or_with_two_are_named():
+    with pytest.raises(ValueError, match="'own' has no observation_space"):
+        PPOConfig().get_multi_agent_setup(policies={"own"})
+    config = PPOConfig().multi_agent(policy_mapping_fn=lambda agent, episode, **kwargs: agent)
+    setup, _ = config.get_multi_agent_setup(policies={"left", "right"}, env=_Pair())
+    assert [setup[name].observation_space.n for name in ("left", "right")] == [2, 3]
+    config.multi_agent(policy_mapping_fn=lambda agent, episode, **kwargs: "both")
+    with pytest.raises(ValueError, match="different observation_spaces"):
+        config.get_multi_agent_setup(policies={"both"}, env=_Pair())
+
+
+def test_a_function_of_policies_that_learn_is_returned_as_it_is():
+    def trains(policy_id, batch=None):
+        return True
+
+    config = PPOConfig().multi_agent(policies_to_train=trains)
+    assert config.get_multi_agent_setup(env=gymnasium.make("CartPole-v1"))[1] is trains
 
 
 def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():

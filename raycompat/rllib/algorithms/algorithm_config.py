@@ -30,12 +30,9 @@ from raycompat.rllib.filters import FILTERS
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule, is_torch_module
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.policy_spec import (
+    KnownSpaces,
     PolicySpec,
-    check_mapping,
-    spaces_for,
     specs_of,
-    trained_policies,
-    with_spaces,
 )
 from raycompat.rllib.schedules import check_schedule
 
@@ -848,42 +845,45 @@ class AlgorithmConfig:
         env: Any = None,
         spaces: Mapping[str, tuple[Any, Any]] | None = None,
         default_policy_class: Any = None,
-    ) -> tuple[dict[str, PolicySpec], Callable[..., bool]]:
+    ) -> tuple[dict[str, PolicySpec], Callable[..., bool] | None]:
         """Return the policies with their spaces, and a function that says which of them learn.
+
+        Spaces are looked for in the policy's spec, in `spaces`, in the agents of `env` or in `env`, in
+        ``spaces["__env__"]``, and in the config, in this order.
 
         Parameters
         ----------
         policies : dict of PolicySpec, optional
             Default: those of `multi_agent`.
-        env : gymnasium.Env or MultiAgentEnv, optional
-            Its spaces are those of policies that name none.
+        env : gymnasium.Env, gymnasium.vector.VectorEnv or MultiAgentEnv, optional
         spaces : dict of tuples, optional
-            Observation space and action space by policy, in place of the environment's.
+            Observation space and action space by policy.
         default_policy_class : type, optional
             Of the policies that name no class.
 
         Returns
         -------
         policies : dict of PolicySpec
-        is_policy_to_train : callable
-            Of the name of a policy, and optionally a batch.
+            Their `config` is an `AlgorithmConfig`.
+        is_policy_to_train : callable or None
+            Takes the name of a policy, and optionally a batch. It is ``policies_to_train`` where that
+            is a function; None where all policies learn.
 
         Raises
         ------
-        UnsupportedSpaceException
-            When a policy has no spaces.
+        ValueError
+            When a policy has no spaces, or its agents have different ones.
         """
-        mapping = check_mapping(self.policy_mapping_fn)
-        given = spaces or {}
-        found = {
-            name: with_spaces(
-                name, spec, given[name] if name in given else spaces_for(name, spec, env, mapping)
-            )
-            for name, spec in specs_of(self.policies if policies is None else policies).items()
-        }
-        for spec in found.values():
-            spec.policy_class = spec.policy_class or default_policy_class
-        trained = trained_policies(self.policies_to_train, list(found))
+        known = KnownSpaces(spaces or {}, env, self)
+        found = {}
+        for name, spec in specs_of(policies or self.policies).items():
+            made = found[name] = known.completed(name, spec)
+            made.policy_class = made.policy_class or default_policy_class
+            if not isinstance(made.config, AlgorithmConfig):
+                made.config = self.copy(copy_frozen=False).update_from_dict(made.config or {})
+        if self.policies_to_train is None or callable(self.policies_to_train):
+            return found, self.policies_to_train
+        trained = set(self.policies_to_train)
 
         def is_policy_to_train(policy_id: str, batch: Any = None) -> bool:
             return policy_id in trained
