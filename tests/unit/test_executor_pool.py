@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from types import SimpleNamespace
 
 import pytest
+from _node_parts import RecordedForkserver, done, run
 
+from raycompat._messages.calls import CancelCall
+from raycompat._messages.executors import Leave, Spent
 from raycompat._node import executor_pool
 from raycompat._node.executor_pool import Executor, ExecutorPool
 
@@ -19,73 +21,56 @@ def pool():
         on_message=lambda *message: None,
         on_end=lambda executor: None,
         goes_on=lambda job: True,
-        logs=SimpleNamespace(),
+        logs=None,
     )
 
 
-@pytest.fixture
-def executor():
-    killed: list[int] = []
-    return SimpleNamespace(
-        pid=4,
-        kind=("job",),
-        alive=True,
-        is_ending=False,
-        is_spent=False,
-        killed=killed,
-        ended=SimpleNamespace(done=lambda: False),
-        forkserver=SimpleNamespace(kill=killed.append),
-    )
+def test_an_idle_executor_that_is_killed_is_not_idle(tmp_path):
+    async def test(machine):
+        await machine.start("f-1")
+        await machine.answer(1, done("f-1"))
+        (executor,) = machine.node.pool.idle
+        machine.node.pool.kill(executor)
+        assert machine.node.pool.idle == []
+        assert machine.instructions[-1] == ("kill", 1)
+
+    run(tmp_path, test)
 
 
-def test_an_idle_executor_that_is_killed_is_not_idle(pool, executor):
-    async def run() -> None:
-        pool.release(executor, spent=False)
-
-    asyncio.run(run())
-    assert pool.idle == [executor]
-    pool.kill(executor)
-    assert (pool.idle, executor.killed) == ([], [4])
-
-
-def test_an_executor_that_is_killed_does_not_become_idle(pool, executor):
+def test_an_executor_that_is_killed_does_not_become_idle(tmp_path):
     """Its last answer has arrived before it was killed."""
-    pool.kill(executor)
-    pool.release(executor, spent=False)
-    assert pool.idle == []
+
+    async def test(machine):
+        await machine.start("f-1")
+        assert await machine.handle(CancelCall("f-1", force=True, recursive=False)) == [("kill", 1)]
+        await machine.answer(1, done("f-1"))
+        assert machine.node.pool.idle == []
+
+    run(tmp_path, test)
 
 
-def test_of_idle_executors_those_that_exceed_the_cpus_end_after_a_while(pool, monkeypatch):
+def test_of_idle_executors_those_that_exceed_the_cpus_end_after_a_while(tmp_path, monkeypatch):
     monkeypatch.setattr(executor_pool, "_IDLE_S", 0.01)
-    left: list[int] = []
 
-    def make(pid: int) -> SimpleNamespace:
-        return SimpleNamespace(
-            pid=pid,
-            kind=("job",),
-            alive=True,
-            is_ending=False,
-            idle_since=0.0,
-            is_spent=False,
-            leave=lambda *, soon: left.append(pid),
-        )
+    async def test(machine):
+        for pid in range(1, 5):
+            await machine.start(f"f-{pid}")
+        num_before = len(machine.instructions)
+        for pid in range(1, 4):
+            await machine.answer(pid, done(f"f-{pid}"))
 
-    async def run() -> None:
-        executors = [make(pid) for pid in range(4)]
-        pool._idle = list(executors)
-        for _ in executors:
-            await pool.acquire(("job",), {}, None)
-        for executor in executors[:3]:
-            pool.release(executor, spent=False)
-        assert left == []  # not yet
-        while len(pool.idle) + 1 > 2:  # one has a call, so the node of two CPUs keeps one more
-            await asyncio.sleep(0.001)
-        assert (left, [each.pid for each in pool.idle]) == ([0, 1], [2])
-        pool.release(executors[3], spent=False)
-        await asyncio.sleep(0)
-        assert left == [0, 1]
+        def left():
+            told = machine.instructions[num_before:]
+            return [about[0] for who, *about in told if isinstance(about[-1], Leave)]
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+        async with asyncio.timeout(30):
+            while len(machine.node.pool.idle) > 1:  # one has a call, and there are two CPUs
+                await asyncio.sleep(0.001)
+        assert (left(), [each.pid for each in machine.node.pool.idle]) == ([1, 2], [3])
+        await machine.answer(4, done("f-4"))
+        assert left() == [1, 2]
+
+    run(tmp_path, test)
 
 
 def test_the_rank_of_executors_is_checked_when_a_node_starts(monkeypatch):
@@ -93,7 +78,7 @@ def test_the_rank_of_executors_is_checked_when_a_node_starts(monkeypatch):
     with pytest.raises(
         ValueError, match=r"RAY_worker_niceness='-3': expected a number from 0 to 19"
     ):
-        ExecutorPool(1, print, print, bool, SimpleNamespace())
+        ExecutorPool(1, print, print, bool, logs=None)
 
 
 class Forkserver:
@@ -129,12 +114,13 @@ def test_nothing_runs_on_when_the_pool_has_been_closed(pool):
     """The ends of executors are reported during `close`, after which nothing reads their connections."""
     ours, theirs = socket.socketpair()
 
-    def end(within_s: float) -> None:
-        theirs.close()
-        pool._on_exit(4, -9)
+    class Ending(RecordedForkserver):
+        def close(self, within_s: float = 0.0) -> None:
+            theirs.close()
+            pool._on_exit(4, -9)
 
     async def run() -> set[asyncio.Task[None]]:
-        pool._plain = SimpleNamespace(close=end, kill=lambda pid: None)
+        pool._plain = Ending([])
         pool._by_pid[4] = executor = Executor(pool, ("job",), 4, pool._plain)
         await executor.connect(ours)
         pool.close()
@@ -151,9 +137,7 @@ def test_an_executor_s_end_while_the_event_loop_ends_is_not_waited_for(pool):
     ours, theirs = socket.socketpair()
 
     async def run() -> None:
-        pool._by_pid[4] = executor = Executor(
-            pool, ("job",), 4, SimpleNamespace(kill=lambda pid: None)
-        )
+        pool._by_pid[4] = executor = Executor(pool, ("job",), 4, RecordedForkserver([]))
         await executor.connect(ours)
         await asyncio.sleep(0)  # the reader begins
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -168,8 +152,11 @@ def test_an_executor_s_end_while_the_event_loop_ends_is_not_waited_for(pool):
     asyncio.run(run())
 
 
-def test_an_executor_that_can_run_no_more_calls_leaves(pool, executor):
-    left: list[bool] = []
-    executor.is_spent, executor.leave = True, lambda *, soon: left.append(soon)
-    pool.release(executor, spent=False)
-    assert pool.idle == [] and left == [False]
+def test_an_executor_that_can_run_no_more_calls_leaves(tmp_path):
+    async def test(machine):
+        await machine.start("f-1")
+        told = await machine.answer(1, Spent(), done("f-1"))
+        assert ("executor", 1, Leave(None)) in told
+        assert machine.node.pool.idle == []
+
+    run(tmp_path, test)

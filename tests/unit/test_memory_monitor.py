@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -50,50 +49,35 @@ def test_a_threshold_in_percent_is_refused(monkeypatch):
 class Machine:
     """A machine that lacks memory, and a monitor of a node on it."""
 
-    def __init__(self, monkeypatch, candidates, *, spare=bool):
+    def __init__(self, monkeypatch, candidates, spare):
         self.total, self.available = 100 << 30, 1 << 30
         monkeypatch.setattr(memory_monitor.psutil, "virtual_memory", lambda: self)
-        self.asked, self.ended = [], []
+        self.ended = []
         self.monitor = memory_monitor.MemoryMonitor(
-            1 << 30, list, lambda: self.asked.append(1), candidates, self.end, spare
+            1 << 30, list, lambda: None, candidates, self.end, spare
         )
 
     def end(self, candidate, why):
         self.ended.append((candidate, why))
 
-    def look(self):
-        async def look():
-            self.monitor._look()
-            if self.asked:  # it waits for the answers
-                self.monitor._decide()
+    def decide(self):
+        async def decide():
+            self.monitor._decide()
             self.monitor.stop()
 
-        asyncio.run(look())
-
-
-def candidate(name, *, is_owner):
-    executor = SimpleNamespace(ended=SimpleNamespace(done=lambda: False))
-    return Candidate(executor, name, is_retryable=True, is_owner=is_owner)
+        asyncio.run(decide())
 
 
 @pytest.mark.parametrize("is_enough", [True, False])
 def test_what_waits_to_be_used_again_goes_before_an_executor(monkeypatch, is_enough):
-    victim = candidate("task", is_owner=False)
+    victim = Candidate(None, "task", is_retryable=True, is_owner=False)
 
     def spare():
         if is_enough:
             machine.available = 50 << 30
         return True
 
-    machine = Machine(monkeypatch, lambda: [victim], spare=spare)
-    machine.look()
+    machine = Machine(monkeypatch, lambda: [victim], spare)
+    machine.decide()
     why = "Of the machine's 100.00 GiB of memory 1.00 GiB were left."
     assert machine.ended == ([] if is_enough else [(victim, why)])
-
-
-def test_executors_are_asked_what_they_own_before_one_is_ended(monkeypatch):
-    """A process that has run its call for a while has made others since its last report."""
-    machine = Machine(monkeypatch, lambda: [old, candidate("new", is_owner=bool(machine.asked))])
-    old = candidate("old", is_owner=False)
-    machine.look()
-    assert [each for each, _ in machine.ended] == [old]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
+from _plugin_parts import RecordedDask
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._scheduler import metrics
-from raycompat._scheduler.metrics import Metrics
+from raycompat._scheduler.jobs import Job
+from raycompat._scheduler.parts import Parts
 
 JOB, NODE = "01000000", "tcp://node"
 
@@ -19,14 +19,23 @@ class Cluster:
     """The metrics of a cluster with one open job, a clock that the test moves, and its warnings."""
 
     def __init__(self, monkeypatch, most=3):
-        self.now, self.warnings, self.open = 1000.0, [], {JOB: None}
+        self.now = 1000.0
         monkeypatch.setattr(metrics, "_MANY_SERIES", most)
         monkeypatch.setattr(metrics.dask_pages, "publish_metrics", lambda collect: None)
         monkeypatch.setattr(metrics.time, "monotonic", lambda: self.now)
-        logs = SimpleNamespace(tell=lambda job, line: self.warnings.append((job, line)))
-        jobs = SimpleNamespace(open=self.open)
-        self.metrics = Metrics(SimpleNamespace(logs=logs, jobs=jobs))
+        self.dask = RecordedDask([])
+        parts = Parts(self.dask)
+        self.metrics, self.open = parts.metrics, parts.jobs.open
+        self.begin(JOB)
         monkeypatch.setattr(self.metrics, "_of_cluster", lambda *_: iter(()))
+
+    def begin(self, job):
+        self.open[job] = Job(job, "driver", "n", {}, None, orphaned=False)
+
+    @property
+    def warnings(self):
+        told = [message for _, _, message in self.dask.instructions]
+        return [(each.job, each.data.decode()) for each in told]
 
     def gauge(self, process, value, name="depth", job=JOB):
         measured = [[["gauge", name, "", [], []], [], value, []]]
@@ -80,7 +89,7 @@ def test_the_gauges_of_a_living_process_stay(cluster):
 
 
 def test_a_sum_stays_until_all_its_jobs_have_ended(cluster):
-    cluster.open["02000000"] = None
+    cluster.begin("02000000")
     cluster.counter("/a")
     cluster.counter("/a", job="02000000")
     cluster.metrics.process_ended(NODE, ProcessEnded("p"))
@@ -103,6 +112,7 @@ def test_ended_series_make_room_for_new_ones_at_once(cluster):
 
 
 def test_without_room_new_series_are_dropped_and_each_job_gets_one_warning(cluster):
+    cluster.begin("02000000")
     for process in "abcd":
         cluster.gauge(process, 1)
     cluster.gauge("a", 2)

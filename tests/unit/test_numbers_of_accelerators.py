@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
-
 import pytest
+from _node_parts import done, run
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._host import device_files
-from raycompat._messages.calls import Freed, GrantCall
+from raycompat._messages.calls import Freed
 from raycompat._node import numbers
-from raycompat._node.calls import Calls
 from raycompat._protocol import accelerator_kinds
 
 TOTALS = {"CPU": 8, "TPU": 4, "NPU": 2}
@@ -44,32 +41,20 @@ def test_the_nodes_variable_names_its_accelerators(monkeypatch):
     assert numbers.ids(of_node.take({"TPU": 1})) == {"TPU": ["3"]}
 
 
-@pytest.mark.parametrize("stays", [False, True])
-def test_accelerators_are_freed_when_the_process_has_ended_unless_it_stays(stays):
-    async def drop():
-        background, told = [], []
-        node = SimpleNamespace(
-            numbers=numbers.Numbers({"NPU": 1}),
-            pool=SimpleNamespace(is_idle=lambda _: stays, background=background.append),
-            tell=told.append,
-        )
-        calls = Calls(node)
-        calls.grant(GrantCall({"key": "call", "resources": {"NPU": 1}}))
-        running = calls.granted["call"]
-        running.process = SimpleNamespace(ended=asyncio.get_running_loop().create_future())
-        running.numbers = node.numbers.take({"NPU": 1})
-        calls.drop(running)
-        calls.drop(running)
-        (free,) = background
-        freeing = asyncio.ensure_future(free)
-        await asyncio.sleep(0)
-        assert bool(told) is stays
-        running.process.ended.set_result(0)
-        await freeing
-        assert told == [Freed("call")]
-        assert numbers.ids(node.numbers.take({"NPU": 1})) == {"NPU": ["0"]}
+@pytest.mark.parametrize("max_calls", [0, 1])
+def test_accelerators_are_freed_when_the_process_has_ended_unless_it_stays(tmp_path, max_calls):
+    async def test(machine):
+        (_, (_, _, begun)) = await machine.start("f-1", resources={"NPU": 1}, max_calls=max_calls)
+        assert begun.accelerators == {"NPU": ["0"]}
+        told = await machine.answer(1, done("f-1"))
+        freed = ("scheduler", Freed("f-1"))
+        if max_calls:
+            assert freed not in told
+            told = await machine.die(1, 0)
+        assert told.count(freed) == 1
+        assert numbers.ids(machine.node.numbers.take({"NPU": 1})) == {"NPU": ["0"]}
 
-    asyncio.run(drop())
+    run(tmp_path, test)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 0.25, 0.5, 1, 2])), max_size=30))
