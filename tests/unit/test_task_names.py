@@ -25,7 +25,7 @@ def test_names_that_were_not_used_for_long_are_forgotten(monkeypatch):
 def test_dask_forgets_a_name_with_its_sums(tmp_path):
     async def body():
         with dask.config.set(temporary_directory=str(tmp_path)):
-            scheduler = Scheduler(dashboard=False)
+            scheduler = Scheduler(dashboard=False, dashboard_address=":0")
         sums = {("execute", name, "thread-cpu", "seconds"): 1.0 for name in ("old", "new")}
         others = {"latency": 0.1, ("get-data", "network", "bytes"): 7}
         scheduler.cumulative_worker_metrics.update({**others, **sums})
