@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import time
 import urllib.request
 
@@ -11,6 +12,7 @@ import pytest
 from bokeh.client import pull_session
 
 import raycompat as ray
+from raycompat._scheduler import survey
 from raycompat._scheduler.pages import documents
 from raycompat.util import state
 from raycompat.util.tracking import Experiment
@@ -361,6 +363,41 @@ def test_the_page_of_tasks_has_the_figures_of_the_state_api(page, wait_until):
     ray.util.remove_placement_group(group)
     ray.get(waits)
     wait_until(lambda: waiting() == 0)
+
+
+@ray.remote(num_cpus=0, concurrency_groups={"keys": 1})
+class Gate:
+    def __init__(self):
+        self.is_open = threading.Event()
+
+    def wait(self):
+        assert self.is_open.wait(60)
+
+    def open(self):
+        self.is_open.set()
+
+
+def test_calls_that_run_are_shown_behind_thousands_that_wait(page, wait_until):
+    gates = [Gate.remote() for _ in range(2)]
+    many = survey.MOST_ON_PAGES + 50
+    refs = [gate.wait.remote() for gate in gates for _ in range(many)]
+    shown = page("individual-ray-calls")
+
+    def running():
+        return [
+            row["actor"]
+            for row in rows(shown, "calls")
+            if (row["name"], row["state"]) == ("Gate.wait", "RUNNING")
+        ]
+
+    ids = sorted(gate._ray_actor_id.hex() for gate in gates)
+    wait_until(lambda: sorted(running()) == ids)
+    assert all(row["seconds"] > 0 and row["pid"] for row in rows(shown, "calls")[:2])
+    left_out = 2 * many - survey.MOST_ON_PAGES - 1  # one that runs is not among the first
+    assert shown("calls-below").text.endswith(f"Not listed of the calls that wait: {left_out:,}. ")
+    ray.get([gate.open.options(concurrency_group="keys").remote() for gate in gates])
+    ray.get(refs)
+    wait_until(lambda: "Not listed" not in shown("calls-below").text)
 
 
 def test_the_page_of_objects_has_the_largest_and_who_refers_to_them(page, wait_until):

@@ -47,7 +47,8 @@ def waiting():
 @pytest.fixture
 def page(history, waiting):
     nodes = SimpleNamespace(info={"tcp://host:1": {"node_id": "n1", "name": "", "ip": "host"}})
-    surveys = SimpleNamespace(refresh=lambda: None, last=SimpleNamespace(warning=""))
+    findings = SimpleNamespace(callers={})
+    surveys = SimpleNamespace(refresh=lambda: findings, last=SimpleNamespace(warning=""))
     tasks = SimpleNamespace(unfinished=lambda findings, most: list(waiting))
     parts = SimpleNamespace(
         endings=SimpleNamespace(history=history),

@@ -21,6 +21,7 @@ from raycompat._protocol.spans import tasks_of, unpack
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.sliced_table import SlicedTable, Steps
 from raycompat._scheduler.pages.table_widget import Selection, arranged, has, is_meant, searched
+from raycompat._scheduler.state.tasks import num_unlisted
 
 if TYPE_CHECKING:
     from raycompat._scheduler.history import EndedCalls
@@ -97,7 +98,8 @@ class Calls(SlicedTable):
                 ended.append(each)
             if number % _FEW_SPANS == 0:
                 yield
-        every = [row for row in self._unfinished() if job in ("", row["job"])]
+        listed, num_unlisted = self._unfinished()
+        every = [row for row in listed if job in ("", row["job"])]
         meant = [row for row in every if is_meant(row, wish)]
         unfinished = searched(
             [row for row in meant if has(row, exact)], self._searched, " ".join(words)
@@ -111,6 +113,7 @@ class Calls(SlicedTable):
             len(meant) + sum(span.count for span in spans),
             len(unfinished) + sum(each.count for each in ended),
             len(every) - len(meant) + num_hidden,
+            num_unlisted,
         )
 
     def _spans(
@@ -174,12 +177,14 @@ class Calls(SlicedTable):
             found.count = sum(1 for _ in found.calls())
         return found if found.count else None
 
-    def _unfinished(self) -> list[Row]:
+    def _unfinished(self) -> tuple[list[Row], int]:
+        """Return the rows of unfinished calls, and how many calls the callers have not listed."""
         parts, now = self._parts, time.time()
         nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
         num_failures, internal = parts.endings.history.num_failures, parts.actors.internal_ids()
-        rows = []
-        for each in parts.state.tasks.unfinished(parts.surveys.refresh(), _MANY_WAITING):
+        rows, findings = [], parts.surveys.refresh()
+        unfinished = parts.state.tasks.unfinished(findings, _MANY_WAITING)
+        for each in unfinished:
             start, pid = (each.get("start_time_ms") or 0) / 1000, each["worker_pid"]
             address = nodes.get(each["node_id"])
             rows.append(
@@ -199,7 +204,7 @@ class Calls(SlicedTable):
                     "is_internal": each.get("actor_id") in internal,
                 }
             )
-        return rows
+        return rows, num_unlisted(findings, unfinished)
 
 
 def _common(parts: Parts, span: EndedCalls) -> Row:

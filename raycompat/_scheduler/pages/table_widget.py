@@ -308,12 +308,13 @@ _WORDS = {
 
 
 class Selection(NamedTuple):
-    """The rows that a table shows, how many there are and were found, and how many are not meant."""
+    """The rows that a table shows, and how many there are, were found, are not meant, and not known."""
 
     rows: list[Row]
     num_all: int
     num_found: int
     num_internal: int = 0
+    num_unlisted: int = 0
 
 
 class Table:
@@ -414,10 +415,25 @@ class Table:
 
     def show(self, selection: Selection) -> None:
         """Show rows, and below them how many there are."""
-        shown, num_all, num_found, num_internal = selection
+        shown = selection.rows
         data = {field: [row.get(field) for row in shown] for field in self.source.data}
         if data != self.source.data:
             self.source.data = data
+        text = self._counts(selection)
+        column, hint = self._hint
+        if hint and shown and not any(row.get(column) for row in shown):
+            text += f" {words.say(self._below, hint)}"
+        if self.wish().get("exact"):
+            all_rows = words.say(self._below, "Show all rows")
+            text += f' <a href="individual-ray-{self._page}">{all_rows}</a>.'
+        if self.source.name in _SURVEYED:
+            text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
+        if text != self._below.text:
+            self._below.text = text
+
+    def _counts(self, selection: Selection) -> str:
+        """Return the sentences on how many rows there are, and how many of them are shown."""
+        shown, num_all, num_found, num_internal, num_unlisted = selection
         say = partial(words.say, self._below)
         text = say("Rows: {count:,}", count=num_all) if num_all else ""
         if num_found < num_all:
@@ -430,15 +446,9 @@ class Table:
             text = say(self._empty)
         if num_internal:
             text += " " + say("Of raycompat itself: {count:,}, not shown.", count=num_internal)
-        column, hint = self._hint
-        if hint and shown and not any(row.get(column) for row in shown):
-            text += f" {say(hint)}"
-        if self.wish().get("exact"):
-            text += f' <a href="individual-ray-{self._page}">{say("Show all rows")}</a>.'
-        if self.source.name in _SURVEYED:
-            text = f"{text} {html.escape(self._parts.surveys.last.warning)}"
-        if text != self._below.text:
-            self._below.text = text
+        if num_unlisted:
+            text += " " + say("Not listed of the calls that wait: {count:,}.", count=num_unlisted)
+        return text
 
 
 def searched(rows: list[Row], columns: Sequence[tuple[str, str]], wanted: str) -> list[Row]:

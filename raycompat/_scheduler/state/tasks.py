@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
@@ -42,6 +42,21 @@ _STATES = {
 }
 
 
+class _Running(NamedTuple):
+    """A running call of an actor or a lease, as its node reports it."""
+
+    address: str = ""
+    pid: int | None = None
+    start: float = 0.0
+    #: Key of the actor or the lease.
+    party: str = ""
+    name: str = ""
+
+
+#: That of a call that does not run.
+_NOT_RUNNING = _Running()
+
+
 class Tasks:
     """The rows of tasks."""
 
@@ -68,18 +83,21 @@ class Tasks:
                     failed[task] += 1
                 times = {"start_time_ms": milliseconds(start), "end_time_ms": milliseconds(stop)}
                 yield {**about, **times, "task_id": task, "attempt_number": attempt}
-        for row in self.unfinished(findings):
+        unfinished = self.unfinished(findings)
+        yield Absent(num_unlisted(findings, unfinished), is_forgotten=True)
+        for row in unfinished:
             yield {**row, "attempt_number": history.num_failures(row["task_id"])}
 
     async def summary(self) -> dict[str, Any]:
         """Return the counts of all tasks, by name and state."""
         findings, history = await self._parts.surveys.take(), self._parts.endings.history
         counted = [(self._ended(ended), ended.count) for ended in history.calls()]
-        counted += [(row, 1) for row in self.unfinished(findings)]
+        unfinished = self.unfinished(findings)
+        counted += [(row, 1) for row in unfinished]
         num_rows = sum(number for _, number in counted)
         return {
             "result": summaries.of_tasks(counted),
-            "total": num_rows + history.num_dropped,
+            "total": num_rows + history.num_dropped + num_unlisted(findings, unfinished),
             "num_after_truncation": num_rows,
             "num_filtered": num_rows,
             "warnings": [findings.warning] if findings.warning else [],
@@ -126,6 +144,9 @@ class Tasks:
                 row = self._of_caller(call, found, running)
                 if row is not None:
                     rows[row["task_id"]] = row
+        if _are_many(findings):
+            for key, each in running.items():  # its caller may not have listed it
+                self._add_running(key, each, rows)
         for key in self._held_or_in_line(most_in_lines):
             call = self._parts.calls.by_key[key]
             state = _STATES.get(self._parts.dask.state_of(key))
@@ -141,42 +162,59 @@ class Tasks:
         lines = self._parts.dispatcher.lines()
         yield from itertools.islice((key for line in lines for key in line.keys), most)
 
-    def _running(self, findings: Findings) -> dict[str, tuple[str, int | None, float]]:
-        """Return the node, process and start of running calls of actors and leases, by key."""
-        running = {}
-        for address, found in findings.nodes.items():
-            for _, key, _, start, pid in found["running"]:
-                running[key] = (address, pid, start)
-        return running
+    def _running(self, findings: Findings) -> dict[str, _Running]:
+        """Return the running calls of actors and leases, by key."""
+        return {
+            key: _Running(address, pid, start, party, name)
+            for address, found in findings.nodes.items()
+            for party, key, name, start, pid in found["running"]
+        }
+
+    def _add_running(self, key: str, run: _Running, rows: dict[str, Row]) -> None:
+        """Add a running call that its caller has not listed among its many calls."""
+        party = self._parts.calls.by_key.get(run.party)
+        if party is not None and ids.task_hex(key) not in rows:
+            is_method = party.spec["kind"] == "actor"
+            call = {
+                "name": run.name,
+                "party": run.party,
+                "is_method": is_method,
+                "resources": {} if is_method else party.request.units(),
+                "parent": None,
+            }
+            row = self._of_party(key, call, party.spec["job"], run)
+            rows[row["task_id"]] = {**row, "state": "RUNNING"}
 
     def _of_caller(
-        self,
-        call: dict[str, Any],
-        caller: dict[str, Any],
-        running: dict[str, tuple[str, int | None, float]],
+        self, call: dict[str, Any], caller: dict[str, Any], running: dict[str, _Running]
     ) -> Row | None:
         """Describe a call that its caller has reported; None if the scheduler knows more."""
         key = call["key"]
-        known = self._parts.calls.by_key.get(key)
         if call["state"] is None:
+            known = self._parts.calls.by_key.get(key)
             state = _STATES.get(self._parts.dask.state_of(key))
             if known is None or known.spec["kind"] != "task" or state is None:
                 return None
             return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
-        address, pid, start = running.get(key, ("", None, 0.0))
+        run = running.get(key, _NOT_RUNNING)
         party = self._parts.calls.by_key.get(call["party"] or "")
-        if not address and party is not None and call["state"] == "SUBMITTED_TO_WORKER":
-            address = party.address or ""
+        if not run.address and party is not None and call["state"] == "SUBMITTED_TO_WORKER":
+            run = run._replace(address=party.address or "")
+        row = self._of_party(key, call, caller["job"], run)
+        return {**row, "state": "RUNNING" if key in running else call["state"]}
+
+    def _of_party(self, key: str, call: dict[str, Any], job: str, run: _Running) -> Row:
+        """Describe a call of an actor or a lease."""
+        is_method, party = call["is_method"], self._parts.calls.by_key.get(call["party"] or "")
         return {
-            **self._row(key, call["name"], caller["job"], address, pid),
-            "state": "RUNNING" if key in running else call["state"],
-            "actor_id": call["party"].rpartition("-")[2] if call["is_method"] else None,
-            "type": "ACTOR_TASK" if call["is_method"] else "NORMAL_TASK",
-            "func_or_class_name": call["name"] if call["is_method"] else key.rpartition("-")[0],
+            **self._row(key, call["name"], job, run.address, run.pid),
+            "actor_id": call["party"].rpartition("-")[2] if is_method else None,
+            "type": "ACTOR_TASK" if is_method else "NORMAL_TASK",
+            "func_or_class_name": call["name"] if is_method else key.rpartition("-")[0],
             "parent_task_id": call["parent"],
             "required_resources": ResourceSet.from_units(call["resources"]).amounts(),
             "placement_group_id": group_of(party),
-            "start_time_ms": milliseconds(start),
+            "start_time_ms": milliseconds(run.start),
         }
 
     def _of_scheduler(self, key: str, call: Call, state: str) -> Row:
@@ -222,3 +260,17 @@ class Tasks:
             "language": "PYTHON",
             "is_debugger_paused": False,
         }
+
+
+def num_unlisted(findings: Findings, unfinished: list[Row]) -> int:
+    """Return how many calls are not among the unfinished ones, because a caller has too many."""
+    if not _are_many(findings):
+        return 0
+    num_calls: int = sum(found["num_calls"] for found in findings.callers.values())
+    num_listed: int = sum(row["type"] != "ACTOR_CREATION_TASK" for row in unfinished)
+    return max(0, num_calls - num_listed)
+
+
+def _are_many(findings: Findings) -> bool:
+    """Return whether a caller has more calls than it has listed."""
+    return any(found["num_calls"] > len(found["calls"]) for found in findings.callers.values())

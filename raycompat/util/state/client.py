@@ -260,6 +260,7 @@ def _truncation(resource: str, total: int, num_known: int) -> list[str]:
     if total == num_known:
         return []
     text = (
-        f"Of {total} {resource} the cluster has kept the last {num_known}: its memory is bounded."
+        f"Of {total} {resource} the cluster lists {num_known}: it keeps the last that have ended, and "
+        "a process lists at most 10,000 calls and its 10,000 largest objects."
     )
     return [text]
