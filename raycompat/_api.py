@@ -416,6 +416,7 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     >>> @ray.remote
     ... def wait():
     ...     import time
+    ...
     ...     time.sleep(600)
     >>> reference = wait.remote()
     >>> ray.cancel(reference)

@@ -250,7 +250,9 @@ def init(
     Examples
     --------
     >>> import raycompat as ray
-    >>> context = ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    >>> context = ray.init(
+    ...     num_cpus=2, include_dashboard=False, configure_logging=False
+    ... )
     >>> ray.cluster_resources()["CPU"]
     2.0
 
@@ -723,7 +725,9 @@ def is_initialized() -> bool:
     Examples
     --------
     >>> if not ray.is_initialized():
-    ...     context = ray.init(num_cpus=2, include_dashboard=False, configure_logging=False)
+    ...     context = ray.init(
+    ...         num_cpus=2, include_dashboard=False, configure_logging=False
+    ...     )
     >>> ray.is_initialized()
     True
 

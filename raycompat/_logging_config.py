@@ -49,7 +49,9 @@ class LoggingConfig:
     Pass it to `init`, as ``ray.init(logging_config=config)``:
 
     >>> import raycompat as ray
-    >>> config = ray.LoggingConfig(encoding="JSON", additional_log_standard_attrs=["name"])
+    >>> config = ray.LoggingConfig(
+    ...     encoding="JSON", additional_log_standard_attrs=["name"]
+    ... )
     >>> config.encoding, config.log_level
     ('JSON', 'INFO')
     """

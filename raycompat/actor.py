@@ -150,6 +150,7 @@ class ActorClass(Kept, Generic[T]):
     ... class Account:
     ...     def __init__(self, balance=0):
     ...         self.balance = balance
+    ...
     ...     def add(self, amount):
     ...         self.balance += amount
     ...         return self.balance
@@ -749,6 +750,7 @@ class ActorClassInheritanceException(TypeError):
     ... class Counter:
     ...     pass
     >>> try:
+    ...
     ...     class Timer(Counter):
     ...         pass
     ... except ray.actor.ActorClassInheritanceException:

@@ -245,7 +245,9 @@ class Cluster:
     --------
     >>> import raycompat as ray
     >>> from raycompat.cluster_utils import Cluster
-    >>> with Cluster(initialize_head=True, head_node_args={"num_cpus": 1}) as cluster:
+    >>> with Cluster(
+    ...     initialize_head=True, head_node_args={"num_cpus": 1}
+    ... ) as cluster:
     ...     node = cluster.add_node(num_cpus=1, resources={"fast disk": 1})
     ...     cluster.connect()
     ...     print(len(ray.nodes()))

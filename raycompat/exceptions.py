@@ -606,6 +606,7 @@ class RayActorError(RayError):
     ... class Broken:
     ...     def __init__(self):
     ...         raise ValueError("no such file")
+    ...
     ...     def ping(self):
     ...         return "pong"
     >>> try:
@@ -938,14 +939,18 @@ class TaskPlacementGroupRemoved(RayError):
 
     Examples
     --------
-    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> from raycompat.util.scheduling_strategies import (
+    ...     PlacementGroupSchedulingStrategy,
+    ... )
     >>> import time
     >>> @ray.remote
     ... def work():
     ...     time.sleep(60)
     >>> group = ray.util.placement_group([{"CPU": 1}])
     >>> strategy = PlacementGroupSchedulingStrategy(group)
-    >>> reference = work.options(scheduling_strategy=strategy, max_retries=0).remote()
+    >>> reference = work.options(
+    ...     scheduling_strategy=strategy, max_retries=0
+    ... ).remote()
     >>> ready = ray.get(group.ready(), timeout=10)
     >>> ray.util.remove_placement_group(group)
     >>> try:

@@ -1,7 +1,8 @@
-"""Train a convolutional network in an actor that owns a GPU, and read the accuracy it prints.
+"""Train a convolutional network in an actor that owns a GPU, and read the
+accuracy it prints.
 
-On a machine without a GPU, ``num_gpus=1`` below makes a logical one: Ray counts it and hands it out,
-and TensorFlow computes on the CPU.
+On a machine without a GPU, ``num_gpus=1`` below makes a logical one: Ray counts
+it and hands it out, and TensorFlow computes on the CPU.
 """
 
 import os
@@ -20,7 +21,8 @@ BATCH_SIZE = 100
 
 
 class Network:
-    """Two convolutions and two dense layers that read digits, with their own graph.
+    """Two convolutions and two dense layers that read digits, with their own
+    graph.
 
     Parameters
     ----------
@@ -44,7 +46,8 @@ class Network:
             self.step = optimizer.apply_gradients(pairs)
             hits = tf.equal(tf.argmax(scores, 1), tf.argmax(self.label, 1))
             self.hits = tf.reduce_mean(tf.cast(hits, tf.float32))
-            # The graph says /gpu:0; where that does not exist, the session may take the CPU.
+            # The graph says /gpu:0; where that does not exist, the session may
+            # take the CPU.
             config = tf.ConfigProto(
                 allow_soft_placement=True,
                 intra_op_parallelism_threads=num_threads,
@@ -52,7 +55,9 @@ class Network:
             )
             self.session = tf.Session(config=config)
             self.session.run(tf.global_variables_initializer())
-            self.variables = ray.experimental.TensorFlowVariables(loss, self.session)
+            self.variables = ray.experimental.TensorFlowVariables(
+                loss, self.session
+            )
         graph.finalize()
 
     def _build_scores(self):
@@ -64,14 +69,18 @@ class Network:
         return self._connect(tf.nn.dropout(hidden, rate=self.drop), 1024, 10)
 
     def _convolve(self, image, num_in, num_out):
-        """Look for `num_out` patterns of 5 by 5 pixels, and halve the image's sides."""
+        """Look for `num_out` patterns of 5 by 5 pixels, and halve the image's
+        sides.
+        """
         filters = self._make_weights([5, 5, num_in, num_out])
         patterns = tf.nn.conv2d(image, filters, strides=1, padding="SAME")
         patterns = tf.nn.relu(patterns + self._make_biases(num_out))
         return tf.nn.max_pool2d(patterns, ksize=2, strides=2, padding="SAME")
 
     def _connect(self, features, num_in, num_out):
-        return features @ self._make_weights([num_in, num_out]) + self._make_biases(num_out)
+        return features @ self._make_weights(
+            [num_in, num_out]
+        ) + self._make_biases(num_out)
 
     def _make_weights(self, shape):
         return tf.Variable(tf.truncated_normal(shape, stddev=0.1))
@@ -81,21 +90,35 @@ class Network:
 
     def train(self, digits):
         """Take one step."""
-        feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
+        feed = {
+            self.image: digits.images,
+            self.label: digits.labels,
+            self.drop: 0.5,
+        }
         self.session.run(self.step, feed)
 
     def compute_gradients(self, digits):
         """Return gradients as arrays; no step is taken."""
-        feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.5}
+        feed = {
+            self.image: digits.images,
+            self.label: digits.labels,
+            self.drop: 0.5,
+        }
         return self.session.run(self.gradients, feed)
 
     def apply_gradients(self, gradients):
         """Take one step with gradients that were computed elsewhere."""
-        self.session.run(self.step, dict(zip(self.gradients, gradients, strict=True)))
+        self.session.run(
+            self.step, dict(zip(self.gradients, gradients, strict=True))
+        )
 
     def accuracy(self, digits):
         """Return the fraction of digits that are read correctly."""
-        feed = {self.image: digits.images, self.label: digits.labels, self.drop: 0.0}
+        feed = {
+            self.image: digits.images,
+            self.label: digits.labels,
+            self.drop: 0.0,
+        }
         return float(self.session.run(self.hits, feed))
 
 
@@ -109,12 +132,20 @@ class DigitReader:
         self.held_out = held_out
 
     def train(self, num_steps):
-        """Train, and return the accuracy on held-out digits, which is also printed on the way."""
-        print(f"GPU {ray.get_gpu_ids()}, CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']}")
+        """Train, and return the accuracy on held-out digits, which is also
+        printed on the way.
+        """
+        print(
+            f"GPU {ray.get_gpu_ids()}, "
+            f"CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']}"
+        )
         for step in range(num_steps + 1):
             if step % 25 == 0:
                 accuracy = self.network.accuracy(self.held_out)
-                print(f"step {step:2}: {accuracy:.1%} of the held-out digits are read")
+                print(
+                    f"step {step:2}: {accuracy:.1%} of the held-out digits are "
+                    "read"
+                )
             self.network.train(next(self.batches))
         return accuracy
 

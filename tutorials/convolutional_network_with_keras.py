@@ -1,8 +1,9 @@
-"""Train a Keras network in an actor that owns a GPU, and read the accuracy it prints.
+"""Train a Keras network in an actor that owns a GPU, and read the accuracy it
+prints.
 
-On a machine without a GPU, ``num_gpus=1`` below makes a logical one: Ray counts it and hands it out,
-and TensorFlow computes on the CPU. With the argument ``auto`` the actor runs in a cluster that
-you have started.
+On a machine without a GPU, ``num_gpus=1`` below makes a logical one: Ray counts
+it and hands it out, and TensorFlow computes on the CPU. With the argument
+``auto`` the actor runs in a cluster that you have started.
 """
 
 import os
@@ -23,7 +24,7 @@ BATCH_SIZE = 100
 
 
 def start():
-    """Return how the weights of a layer begin: as in the program with a graph."""
+    """Return how weights of a layer begin: as in the program with a graph."""
     return {
         "kernel_initializer": keras.initializers.TruncatedNormal(stddev=0.1),
         "bias_initializer": keras.initializers.Constant(0.1),
@@ -31,15 +32,21 @@ def start():
 
 
 def build_network(seed=0):
-    """Return two convolutions and two dense layers that read digits, ready to train."""
+    """Return two convolutions and two dense layers that read digits, ready to
+    train.
+    """
     keras.utils.set_random_seed(seed)
     network = keras.Sequential(
         [
             keras.layers.Input([784]),
             keras.layers.Reshape([28, 28, 1]),
-            keras.layers.Conv2D(32, kernel_size=5, padding="same", activation="relu", **start()),
+            keras.layers.Conv2D(
+                32, kernel_size=5, padding="same", activation="relu", **start()
+            ),
             keras.layers.MaxPooling2D(pool_size=2),
-            keras.layers.Conv2D(64, kernel_size=5, padding="same", activation="relu", **start()),
+            keras.layers.Conv2D(
+                64, kernel_size=5, padding="same", activation="relu", **start()
+            ),
             keras.layers.MaxPooling2D(pool_size=2),
             keras.layers.Flatten(),
             keras.layers.Dense(1024, activation="relu", **start()),
@@ -57,7 +64,9 @@ def build_network(seed=0):
 
 def accuracy(network, digits):
     """Return the fraction of digits that are read correctly."""
-    return network.evaluate(*digits, batch_size=500, verbose=0, return_dict=True)["accuracy"]
+    return network.evaluate(
+        *digits, batch_size=500, verbose=0, return_dict=True
+    )["accuracy"]
 
 
 class DigitReader:
@@ -69,16 +78,24 @@ class DigitReader:
         self.held_out = held_out
 
     def train(self, num_steps):
-        """Train, and return the accuracy on held-out digits and the seconds that the steps took."""
-        print(f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '')}")
+        """Train, and return the accuracy on held-out digits and the seconds
+        that the steps took.
+        """
+        print(
+            f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', '')}"
+        )
         seconds = 0.0
         for step in range(num_steps + 1):
             if step % 25 == 0:
                 score = accuracy(self.network, self.held_out)
-                print(f"step {step:2}: {score:.1%} of the held-out digits are read")
+                print(
+                    f"step {step:2}: {score:.1%} of the held-out digits are "
+                    "read"
+                )
             start = time.perf_counter()
             self.network.train_on_batch(*next(self.batches))
-            # The first step is not counted: TensorFlow traces the network in it.
+            # The first step is not counted: TensorFlow traces the network in
+            # it.
             seconds += time.perf_counter() - start if step else 0
         return score, seconds
 

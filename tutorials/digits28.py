@@ -1,9 +1,12 @@
-"""Handwritten digits of 28 by 28 pixels: MNIST if Keras has it on this disk, else a stand-in.
+"""Handwritten digits of 28 by 28 pixels: MNIST if Keras has it on this disk,
+else a stand-in.
 
-The stand-in is scikit-learn's set of 1,797 real digits of 8 by 8 pixels, enlarged to 20 by 20 and
-centred, as MNIST's are. It is much smaller than MNIST and easier to read.
+The stand-in is scikit-learn's set of 1,797 real digits of 8 by 8 pixels,
+enlarged to 20 by 20 and centred, as MNIST's are. It is much smaller than MNIST
+and easier to read.
 
-``python -c "import keras; keras.datasets.mnist.load_data()"`` downloads MNIST (11 MB), once.
+``python -c "import keras; keras.datasets.mnist.load_data()"`` downloads MNIST
+(11 MB), once.
 """
 
 import os
@@ -31,7 +34,9 @@ class Digits(NamedTuple):
     labels: np.ndarray
 
     def batches(self, size, seed):
-        """Yield `size` digits at a time, for ever: a fresh shuffle for each pass over all."""
+        """Yield `size` digits at a time, for ever: a fresh shuffle for each
+        pass over all.
+        """
         rng = np.random.default_rng(seed)
         while True:
             order = rng.permutation(len(self.images))
@@ -46,12 +51,15 @@ def load_digits28():
     if (keras_home / "datasets" / "mnist.npz").exists():
         from keras import datasets
 
-        (images, labels), (held_out_images, held_out_labels) = datasets.mnist.load_data()
+        (images, labels), (held_out_images, held_out_labels) = (
+            datasets.mnist.load_data()
+        )
         images, held_out_images = images / 255, held_out_images / 255
         name = "MNIST"
     else:
         images, labels = _load_stand_in()
-        held_out_images, held_out_labels = images[:NUM_HELD_OUT], labels[:NUM_HELD_OUT]
+        held_out_images = images[:NUM_HELD_OUT]
+        held_out_labels = labels[:NUM_HELD_OUT]
         images, labels = images[NUM_HELD_OUT:], labels[NUM_HELD_OUT:]
         name = "scikit-learn's digits"
     return name, _pack(images, labels), _pack(held_out_images, held_out_labels)
@@ -61,8 +69,12 @@ def _load_stand_in():
     from sklearn import datasets
 
     digits = datasets.load_digits()
-    # Linear interpolation, first along rows and then along columns: one 20 by 8 matrix does it.
-    enlarge = np.stack([np.interp(np.linspace(0, 7, 20), range(8), row) for row in np.eye(8)], 1)
+    # Linear interpolation, first along rows and then along columns: one 20 by 8
+    # matrix does it.
+    enlarge = np.stack(
+        [np.interp(np.linspace(0, 7, 20), range(8), row) for row in np.eye(8)],
+        1,
+    )
     images = enlarge @ (digits.images / 16) @ enlarge.T
     return np.pad(images, [(0, 0), (4, 4), (4, 4)]), digits.target
 

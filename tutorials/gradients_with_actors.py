@@ -1,8 +1,9 @@
-"""Fit a line on points that lie in several actors: they return gradients, the driver takes steps.
+"""Fit a line on points that lie in several actors: they return gradients, the
+driver takes steps.
 
-Every actor keeps its share of the points and computes gradients on it, as arrays of numbers. The
-driver averages them, and feeds the average into its own graph in place of the gradients that
-TensorFlow would compute there.
+Every actor keeps its share of the points and computes gradients on it, as
+arrays of numbers. The driver averages them, and feeds the average into its own
+graph in place of the gradients that TensorFlow would compute there.
 """
 
 import os
@@ -22,7 +23,9 @@ NUM_STEPS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, and the points that this copy sees."""
+    """A line with an unknown slope and offset, and the points that this copy
+    sees.
+    """
 
     def __init__(self, x, y):
         with tf.Graph().as_default() as graph:
@@ -34,12 +37,15 @@ class Line:
             self.loss = tf.reduce_mean(tf.square(slope * x + offset - y))
             optimizer = tf.train.GradientDescentOptimizer(0.5)
             pairs = optimizer.compute_gradients(self.loss)
-            # The symbolic gradients: nodes of the graph, in the order of the variables.
+            # The symbolic gradients: nodes of the graph, in the order of the
+            # variables.
             self.gradients = [gradient for gradient, _ in pairs]
             self.step = optimizer.apply_gradients(pairs)
             self.session = tf.Session()
             self.session.run(tf.global_variables_initializer())
-            self.variables = ray.experimental.TensorFlowVariables(self.loss, self.session)
+            self.variables = ray.experimental.TensorFlowVariables(
+                self.loss, self.session
+            )
         graph.finalize()
 
     def get_weights(self):
@@ -47,13 +53,17 @@ class Line:
         return self.variables.get_weights()
 
     def compute_gradients(self, weights):
-        """Return the numerical gradients at the given weights: arrays, no step taken."""
+        """Return the numerical gradients at the given weights: arrays, no step
+        taken.
+        """
         self.variables.set_weights(weights)
         return self.session.run(self.gradients)
 
     def apply_gradients(self, gradients):
         """Take a step with gradients that were computed elsewhere."""
-        self.session.run(self.step, dict(zip(self.gradients, gradients, strict=True)))
+        self.session.run(
+            self.step, dict(zip(self.gradients, gradients, strict=True))
+        )
 
 
 def main():
@@ -70,15 +80,23 @@ def main():
         if step % 20 == 0:
             print(f"{step:3}  {weights['slope']:6.3f}  {weights['offset']:.3f}")
         shared = ray.put(weights)
-        replies = ray.get([actor.compute_gradients.remote(shared) for actor in actors])
-        # One list per actor becomes one tuple per variable. Equal shares: a plain mean.
-        line.apply_gradients([np.mean(parts, axis=0) for parts in zip(*replies, strict=True)])
+        replies = ray.get(
+            [actor.compute_gradients.remote(shared) for actor in actors]
+        )
+        # One list per actor becomes one tuple per variable. Equal shares: a
+        # plain mean.
+        line.apply_gradients(
+            [np.mean(parts, axis=0) for parts in zip(*replies, strict=True)]
+        )
 
-    # The same without actors: the driver's own symbolic gradients, on all points.
+    # The same without actors: the driver's own symbolic gradients, on all
+    # points.
     alone = Line(x, y)
     for _ in range(NUM_STEPS):
         alone.session.run(alone.step)
-    difference = np.abs(alone.variables.get_flat() - line.variables.get_flat()).max()
+    difference = np.abs(
+        alone.variables.get_flat() - line.variables.get_flat()
+    ).max()
     print(f"as in one process: {difference < 1e-6}")
     ray.shutdown()
 

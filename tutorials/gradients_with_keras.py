@@ -1,7 +1,9 @@
-"""Train a Keras model on digits that lie in several actors, with eager gradients.
+"""Train a Keras model on digits that lie in several actors, with eager
+gradients.
 
-The actors keep their share of the digits, load the driver's weights into their models and return
-gradients. The driver averages them and gives them to its optimizer.
+The actors keep their share of the digits, load the driver's weights into their
+models and return gradients. The driver averages them and gives them to its
+optimizer.
 """
 
 import os
@@ -43,14 +45,19 @@ class Learner:
         self.loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self.images, self.labels = images, labels
         self.rng = np.random.default_rng(0)
-        # Traced into a graph at the first call; the graph is used again while shapes stay.
+        # Traced into a graph at the first call; the graph is used again while
+        # shapes stay.
         self.compute = tf.function(self._compute)
 
     def compute_gradients(self, weights):
-        """Return the gradients at the given weights on some of the digits, as arrays."""
+        """Return the gradients at the given weights on some of the digits, as
+        arrays.
+        """
         self.model.set_weights(weights)
         rows = self.rng.choice(len(self.images), BATCH_SIZE, replace=False)
-        gradients = self.compute(tf.constant(self.images[rows]), tf.constant(self.labels[rows]))
+        gradients = self.compute(
+            tf.constant(self.images[rows]), tf.constant(self.labels[rows])
+        )
         return [gradient.numpy() for gradient in gradients]
 
     def _compute(self, images, labels):
@@ -63,11 +70,14 @@ def main():
     ray.init(num_cpus=NUM_ACTORS, include_dashboard=False)
     digits = load_digits()
     images = (digits.data / 16).astype(np.float32)
-    held_out, held_out_labels = images[:NUM_HELD_OUT], digits.target[:NUM_HELD_OUT]
+    held_out = images[:NUM_HELD_OUT]
+    held_out_labels = digits.target[:NUM_HELD_OUT]
     images, labels = images[NUM_HELD_OUT:], digits.target[NUM_HELD_OUT:]
 
     remote_learner = ray.remote(Learner)
-    shares = zip(np.split(images, NUM_ACTORS), np.split(labels, NUM_ACTORS), strict=True)
+    shares = zip(
+        np.split(images, NUM_ACTORS), np.split(labels, NUM_ACTORS), strict=True
+    )
     actors = [remote_learner.remote(*share) for share in shares]
 
     model = build_model()
@@ -78,8 +88,12 @@ def main():
             accuracy = np.mean(scores.argmax(axis=1) == held_out_labels)
             print(f"step {step:3}: more than 85 % read: {accuracy > 0.85}")
         weights = ray.put(model.get_weights())
-        replies = ray.get([actor.compute_gradients.remote(weights) for actor in actors])
-        gradients = [np.mean(parts, axis=0) for parts in zip(*replies, strict=True)]
+        replies = ray.get(
+            [actor.compute_gradients.remote(weights) for actor in actors]
+        )
+        gradients = [
+            np.mean(parts, axis=0) for parts in zip(*replies, strict=True)
+        ]
         optimizer.apply(gradients, model.trainable_variables)
     ray.shutdown()
 

@@ -1,7 +1,9 @@
-"""Train with L-BFGS on data that lies in several actors; SciPy takes the steps in the driver.
+"""Train with L-BFGS on data that lies in several actors; SciPy takes the steps
+in the driver.
 
-L-BFGS needs the loss and the gradient on all rows in each step. Both are sums over rows, so each actor
-computes them on its share, and the driver adds them up.
+L-BFGS needs the loss and the gradient on all rows in each step. Both are sums
+over rows, so each actor computes them on its share, and the driver adds them
+up.
 """
 
 import numpy as np
@@ -34,7 +36,9 @@ class Shard:
 
 
 def fit(loss_and_gradients, num_rows, num_weights):
-    """Return the weights with the smallest loss; `loss_and_gradients` returns the parts of the sums."""
+    """Return the weights with the smallest loss; `loss_and_gradients` returns
+    the parts of the sums.
+    """
 
     def mean(weights):
         losses, gradients = zip(*loss_and_gradients(weights), strict=True)
@@ -42,17 +46,23 @@ def fit(loss_and_gradients, num_rows, num_weights):
         return loss, sum(gradients) / num_rows + DECAY * weights
 
     found = minimize(
-        mean, np.zeros(num_weights), jac=True, method="L-BFGS-B", options={"maxiter": 100}
+        mean,
+        np.zeros(num_weights),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 100},
     )
-    print(f"loss {found.fun:.4f} after {found.nit} steps, {found.nfev} evaluations")
+    print(
+        f"loss {found.fun:.4f} after {found.nit} steps, {found.nfev} "
+        "evaluations"
+    )
     return found.x
 
 
 def main():
     images, labels = load_digits(return_X_y=True)
-    images = np.hstack(
-        [images / 16, np.ones((len(images), 1))]
-    )  # the last column is for the offset
+    # The last column is for the offset.
+    images = np.hstack([images / 16, np.ones((len(images), 1))])
     held_out = images[-NUM_HELD_OUT:], labels[-NUM_HELD_OUT:]
     images, labels = images[:-NUM_HELD_OUT], labels[:-NUM_HELD_OUT]
     size = len(images), images.shape[1] * NUM_CLASSES
@@ -60,16 +70,22 @@ def main():
     ray.init(num_cpus=NUM_ACTORS, include_dashboard=False)
     remote_shard = ray.remote(Shard)
     shares = zip(
-        np.array_split(images, NUM_ACTORS), np.array_split(labels, NUM_ACTORS), strict=True
+        np.array_split(images, NUM_ACTORS),
+        np.array_split(labels, NUM_ACTORS),
+        strict=True,
     )
     actors = [remote_shard.remote(*share) for share in shares]
 
     def in_parallel(weights):
         shared = ray.put(weights)
-        return ray.get([actor.loss_and_gradient.remote(shared) for actor in actors])
+        return ray.get(
+            [actor.loss_and_gradient.remote(shared) for actor in actors]
+        )
 
     weights = fit(in_parallel, *size)
-    right = (held_out[0] @ weights.reshape(-1, NUM_CLASSES)).argmax(axis=1) == held_out[1]
+    right = (held_out[0] @ weights.reshape(-1, NUM_CLASSES)).argmax(
+        axis=1
+    ) == held_out[1]
     print(f"accuracy on {NUM_HELD_OUT} held-out digits: {right.mean():.1%}")
     ray.shutdown()
 

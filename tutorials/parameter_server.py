@@ -1,7 +1,9 @@
-"""Parameter servers: an actor has the weights, workers send it gradients, in step or as they come.
+"""Parameter servers: an actor has the weights, workers send it gradients, in
+step or as they come.
 
-In step, the server waits for all workers, and one slow worker makes all of them slow. As they come,
-no worker waits; a gradient may then be of weights that are some steps old.
+In step, the server waits for all workers, and one slow worker makes all of them
+slow. As they come, no worker waits; a gradient may then be of weights that are
+some steps old.
 """
 
 import time
@@ -27,7 +29,7 @@ class ParameterServer:
         self.weights = np.zeros(num_weights)
 
     def apply_gradients(self, *gradients):
-        """Take a step with the mean of gradients, and return the new weights."""
+        """Step by the mean of gradients, and return the new weights."""
         self.weights -= RATE * np.mean(gradients, axis=0)
         return self.weights
 
@@ -37,7 +39,8 @@ class Worker:
     """Computes gradients on random rows of its share."""
 
     def __init__(self, number, images, labels):
-        self.images, self.labels = images[number::NUM_WORKERS], labels[number::NUM_WORKERS]
+        self.images = images[number::NUM_WORKERS]
+        self.labels = labels[number::NUM_WORKERS]
         self.random = np.random.default_rng(number)
         self.slowness_s = SLOWNESS_S if number == NUM_WORKERS - 1 else 0.0
 
@@ -45,18 +48,23 @@ class Worker:
         """Return the gradient of the loss on 64 rows."""
         time.sleep(self.slowness_s)
         rows = self.random.integers(len(self.images), size=64)
-        images, wanted = self.images[rows], np.eye(NUM_CLASSES)[self.labels[rows]]
+        images = self.images[rows]
+        wanted = np.eye(NUM_CLASSES)[self.labels[rows]]
         scores = np.exp(images @ weights.reshape(-1, NUM_CLASSES))
-        return (images.T @ (scores / scores.sum(axis=1, keepdims=True) - wanted)).ravel() / len(
-            rows
-        )
+        return (
+            images.T @ (scores / scores.sum(axis=1, keepdims=True) - wanted)
+        ).ravel() / len(rows)
 
 
 def in_step(server, workers):
-    """Each step has a gradient of each worker. The references go to the server, not the values."""
+    """Each step has a gradient of each worker. The references go to the server,
+    not the values.
+    """
     weights = server.apply_gradients.remote(0.0)
     for _ in range(NUM_STEPS // NUM_WORKERS):
-        gradients = [worker.compute_gradients.remote(weights) for worker in workers]
+        gradients = [
+            worker.compute_gradients.remote(weights) for worker in workers
+        ]
         weights = server.apply_gradients.remote(*gradients)
     return ray.get(weights), [NUM_STEPS // NUM_WORKERS] * NUM_WORKERS
 
@@ -64,7 +72,9 @@ def in_step(server, workers):
 def as_they_come(server, workers):
     """Each gradient is a step; its worker gets the new weights at once."""
     weights = server.apply_gradients.remote(0.0)
-    pending = {worker.compute_gradients.remote(weights): worker for worker in workers}
+    pending = {
+        worker.compute_gradients.remote(weights): worker for worker in workers
+    }
     counts = dict.fromkeys(workers, 0)
     for _ in range(NUM_STEPS):
         (gradient,), _ = ray.wait(list(pending))
@@ -86,9 +96,12 @@ def main():
         begin = time.perf_counter()
         weights, counts = train(server, workers)
         seconds = time.perf_counter() - begin
-        right = (images[1438:] @ weights.reshape(-1, NUM_CLASSES)).argmax(axis=1) == labels[1438:]
+        right = (images[1438:] @ weights.reshape(-1, NUM_CLASSES)).argmax(
+            axis=1
+        ) == labels[1438:]
         print(
-            f"{name}: {seconds:.1f} s, gradients of each worker: {counts}, accuracy {right.mean():.1%}"
+            f"{name}: {seconds:.1f} s, gradients of each worker: {counts}, "
+            f"accuracy {right.mean():.1%}"
         )
     ray.shutdown()
 

@@ -2,8 +2,9 @@
 
     python tutorials/restored_search.py FOLDER [--kill]
 
-With ``--kill`` the second trial kills the driver in the middle of its training. Run the program
-again without it: the first trial stays as it was, the second one continues from its checkpoint.
+With ``--kill`` the second trial kills the driver in the middle of its training.
+Run the program again without it: the first trial stays as it was, the second
+one continues from its checkpoint.
 """
 
 import argparse
@@ -22,7 +23,10 @@ def descend(config):
     first, x = 0, 0.0
     checkpoint = tune.get_checkpoint()
     if checkpoint is not None:
-        with checkpoint.as_directory() as folder, open(os.path.join(folder, "x")) as file:
+        with (
+            checkpoint.as_directory() as folder,
+            open(os.path.join(folder, "x")) as file,
+        ):
             first, x = checkpoint.get_metadata()["step"], float(file.read())
     for step in range(first + 1, NUM_STEPS + 1):
         x -= config["rate"] * 2 * (x - 3)
@@ -31,7 +35,10 @@ def descend(config):
                 file.write(str(x))
             checkpoint = tune.Checkpoint.from_directory(folder)
             checkpoint.set_metadata({"step": step})
-            tune.report({"loss": (x - 3) ** 2, "first": first + 1}, checkpoint=checkpoint)
+            tune.report(
+                {"loss": (x - 3) ** 2, "first": first + 1},
+                checkpoint=checkpoint,
+            )
         if config["rate"] == 0.2 and step == 3 and "KILL" in os.environ:
             os.kill(int(os.environ["KILL"]), signal.SIGKILL)
 
@@ -54,11 +61,19 @@ def main():
             descend,
             param_space={"rate": tune.grid_search([0.1, 0.2, 0.3])},
             tune_config=tune.TuneConfig(metric="loss", mode="min"),
-            run_config=tune.RunConfig(name="descent", storage_path=options.folder, verbose=0),
+            run_config=tune.RunConfig(
+                name="descent", storage_path=options.folder, verbose=0
+            ),
         )
     for result in tuner.fit():
         metrics = result.metrics
-        print("rate", result.config["rate"], "- began at step", metrics["first"], end=", ")
+        print(
+            "rate",
+            result.config["rate"],
+            "- began at step",
+            metrics["first"],
+            end=", ",
+        )
         print("ended at step", metrics["training_iteration"])
     ray.shutdown()
 

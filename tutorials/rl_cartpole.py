@@ -1,4 +1,4 @@
-"""PPO learns to balance a pole: train, try, save, and play from the checkpoint."""
+"""PPO learns to balance a pole: train, try, save, play from the checkpoint."""
 
 import tempfile
 
@@ -33,7 +33,10 @@ def main(num_steps: int = 100_000) -> float:
     while algorithm.num_steps < num_steps:
         result = algorithm.train()
         if result.training_iteration % 10 == 0:
-            print(f"{algorithm.num_steps:7,} steps: return {result.episode_reward_mean:.0f}")
+            print(
+                f"{algorithm.num_steps:7,} steps: return "
+                f"{result.episode_reward_mean:.0f}"
+            )
 
     path = algorithm.save_to_path(tempfile.mkdtemp())
     algorithm.stop()

@@ -1,11 +1,12 @@
 """Measure how training scales with the number of actors, and draw it.
 
-    python tutorials/scaling_with_actors.py
-    python tutorials/scaling_with_actors.py --json figures.json --plot figures.svg
-    python tutorials/scaling_with_actors.py --from figures.json --plot figures.svg
+    cd tutorials
+    python scaling_with_actors.py --json figures.json --plot figures.svg
+    python scaling_with_actors.py --from figures.json --plot figures.svg
 
-Three ways to train the convolutional network are measured in turn, several times; the best rate of
-each counts, because other programs on the machine can only make it worse.
+Three ways to train the convolutional network are measured in turn, several
+times; the best rate of each counts, because other programs on the machine can
+only make it worse.
 """
 
 import argparse
@@ -43,7 +44,9 @@ class Worker:
         return self.network.compute_gradients(next(self.batches[batch_size]))
 
     def train(self, weights):
-        """Take some steps from the given weights, and return the weights afterwards."""
+        """Take some steps from the given weights, and return the weights
+        afterwards.
+        """
         self.network.variables.set_weights(weights)
         for _ in range(NUM_STEPS):
             self.network.train(next(self.batches[100]))
@@ -55,9 +58,14 @@ def step_by_gradients(network, workers, batch_size):
     for _ in range(NUM_STEPS):
         weights = ray.put(network.variables.get_weights())
         replies = ray.get(
-            [worker.compute_gradients.remote(weights, batch_size) for worker in workers]
+            [
+                worker.compute_gradients.remote(weights, batch_size)
+                for worker in workers
+            ]
         )
-        network.apply_gradients([np.mean(parts, axis=0) for parts in zip(*replies, strict=True)])
+        network.apply_gradients(
+            [np.mean(parts, axis=0) for parts in zip(*replies, strict=True)]
+        )
     return NUM_STEPS * batch_size * len(workers)
 
 
@@ -66,14 +74,21 @@ def step_by_weights(network, workers):
     weights = ray.put(network.variables.get_weights())
     replies = ray.get([worker.train.remote(weights) for worker in workers])
     network.variables.set_weights(
-        {name: np.mean([reply[name] for reply in replies], axis=0) for name in replies[0]}
+        {
+            name: np.mean([reply[name] for reply in replies], axis=0)
+            for name in replies[0]
+        }
     )
     return NUM_STEPS * 100 * len(workers)
 
 
 WAYS = {
-    GRADIENTS_100: lambda network, workers: step_by_gradients(network, workers, 100),
-    GRADIENTS_10: lambda network, workers: step_by_gradients(network, workers, 10),
+    GRADIENTS_100: lambda network, workers: step_by_gradients(
+        network, workers, 100
+    ),
+    GRADIENTS_10: lambda network, workers: step_by_gradients(
+        network, workers, 10
+    ),
     WEIGHTS: step_by_weights,
 }
 
@@ -90,14 +105,18 @@ def measure():
         for way, train in WAYS.items():
             for number in ACTORS:
                 start = time.perf_counter()
-                rate = train(network, workers[:number]) / (time.perf_counter() - start)
+                rate = train(network, workers[:number]) / (
+                    time.perf_counter() - start
+                )
                 if repeat:  # in the first, TensorFlow prepares its kernels
-                    rates[way][str(number)] = round(max(rate, rates[way][str(number)]), 1)
+                    rates[way][str(number)] = round(
+                        max(rate, rates[way][str(number)]), 1
+                    )
     ray.shutdown()
     return rates
 
 
-# --- showing --------------------------------------------------------------------------------------
+# --- showing ------------------------------------------------------------------
 
 WIDTH, HEIGHT, LEFT, TOP, PANEL_WIDTH, PANEL_HEIGHT = 720, 380, 70, 30, 400, 290
 COLOURS = dict(zip(WAYS, ("#2b83d9", "#db6d1a", "#3a9a5b"), strict=True))
@@ -107,7 +126,9 @@ RULE = "#808890"
 def show(rates):
     """Print the figures, one line for each way to train."""
     for way, values in rates.items():
-        cells = "  ".join(f"{actors}: {rate:5,.0f}" for actors, rate in values.items())
+        cells = "  ".join(
+            f"{actors}: {rate:5,.0f}" for actors, rate in values.items()
+        )
         print(f"{way:34}{cells}")
 
 
@@ -116,7 +137,11 @@ def draw(rates):
     highest = max(max(values.values()) for values in rates.values())
     top = 10 ** np.floor(np.log10(highest))
     top = float(
-        next(top * factor for factor in (1, 1.2, 1.6, 2, 4, 6, 10) if top * factor >= highest)
+        next(
+            top * factor
+            for factor in (1, 1.2, 1.6, 2, 4, 6, 10)
+            if top * factor >= highest
+        )
     )
 
     def place(actors, rate):
@@ -124,7 +149,8 @@ def draw(rates):
         return x, TOP + PANEL_HEIGHT * (1 - rate / top)
 
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}" '
         'aria-label="Images a second by the number of actors" '
         'font-family="sans-serif" font-size="12">'
     )
@@ -134,8 +160,13 @@ def draw(rates):
         parts.append(line([(LEFT, y), (LEFT + PANEL_WIDTH, y)], RULE, 0.5))
         parts.append(text(LEFT - 8, y + 4, f"{top * share:,.0f}", RULE, "end"))
     below = TOP + PANEL_HEIGHT + 20
-    parts += [text(place(actors, 0)[0], below, actors, RULE, "middle") for actors in ACTORS]
-    parts.append(text(LEFT + PANEL_WIDTH / 2, HEIGHT - 14, "actors", RULE, "middle"))
+    parts += [
+        text(place(actors, 0)[0], below, actors, RULE, "middle")
+        for actors in ACTORS
+    ]
+    parts.append(
+        text(LEFT + PANEL_WIDTH / 2, HEIGHT - 14, "actors", RULE, "middle")
+    )
     parts.append(text(LEFT - 60, TOP - 12, "images/s", RULE))
     for way, values in rates.items():
         points = [place(int(actors), rate) for actors, rate in values.items()]
@@ -150,18 +181,33 @@ def draw(rates):
 
 def line(points, colour, width):
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+    return (
+        f'<polyline points="{path}" fill="none" stroke="{colour}" '
+        f'stroke-width="{width}"/>'
+    )
 
 
 def text(x, y, words, colour, anchor="start"):
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}">{words}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" '
+        f'text-anchor="{anchor}">{words}</text>'
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="keep the figures in this file")
-    parser.add_argument("--from", dest="source", type=Path, help="take the figures from this file")
-    parser.add_argument("--plot", type=Path, help="draw the figures into this file (SVG)")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument(
+        "--json", type=Path, help="keep the figures in this file"
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        help="take the figures from this file",
+    )
+    parser.add_argument(
+        "--plot", type=Path, help="draw the figures into this file (SVG)"
+    )
     given = parser.parse_args()
     rates = json.loads(given.source.read_text()) if given.source else measure()
     show(rates)

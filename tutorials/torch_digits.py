@@ -1,4 +1,4 @@
-"""Two workers learn to read digits together, with PyTorch, and report to Train."""
+"""Two workers learn to read digits with PyTorch, and report to Train."""
 
 import os
 import tempfile
@@ -8,8 +8,18 @@ from sklearn.model_selection import train_test_split
 
 import raycompat as ray
 from raycompat import train
-from raycompat.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-from raycompat.train.torch import TorchTrainer, get_device, prepare_data_loader, prepare_model
+from raycompat.train import (
+    CheckpointConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+)
+from raycompat.train.torch import (
+    TorchTrainer,
+    get_device,
+    prepare_data_loader,
+    prepare_model,
+)
 
 
 def train_digits(config: dict) -> None:
@@ -17,7 +27,8 @@ def train_digits(config: dict) -> None:
     from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
 
-    rank, size = train.get_context().get_world_rank(), train.get_context().get_world_size()
+    context = train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
     images, digits = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
         torch.tensor(images, dtype=torch.float32) / 16,
@@ -61,14 +72,20 @@ def train_digits(config: dict) -> None:
                 torch.save(bare.state_dict(), os.path.join(folder, "model.pt"))
             checkpoint = train.Checkpoint.from_directory(folder)
             checkpoint.set_metadata({"epoch": epoch})
-            train.report({"epoch": epoch, "accuracy": accuracy}, checkpoint=checkpoint)
+            train.report(
+                {"epoch": epoch, "accuracy": accuracy}, checkpoint=checkpoint
+            )
 
 
 def main() -> None:
     ray.init()
     trainer = TorchTrainer(
         train_digits,
-        train_loop_config={"global_batch_size": 64, "learning_rate": 0.003, "epochs": 15},
+        train_loop_config={
+            "global_batch_size": 64,
+            "learning_rate": 0.003,
+            "epochs": 15,
+        },
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(
             name="torch_digits",
@@ -77,7 +94,10 @@ def main() -> None:
         ),
     )
     result = trainer.fit()
-    print(f"accuracy on digits that it has not seen: {result.metrics['accuracy']:.3f}")
+    print(
+        "accuracy on digits that it has not seen: "
+        f"{result.metrics['accuracy']:.3f}"
+    )
     print(f"the model: {result.checkpoint.path}/model.pt")
     ray.shutdown()
 

@@ -1,4 +1,4 @@
-"""Two workers learn to read digits together, with Keras, and report to Train."""
+"""Two workers learn to read digits with Keras, and report to Train."""
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -18,10 +18,15 @@ def train_digits(config: dict) -> None:
         SynchronizationCallback,
     )
 
-    rank, size = train.get_context().get_world_rank(), train.get_context().get_world_size()
+    context = train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
     images, digits = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
-        images.astype("float32") / 16, digits, test_size=360, random_state=0, stratify=digits
+        images.astype("float32") / 16,
+        digits,
+        test_size=360,
+        random_state=0,
+        stratify=digits,
     )
     rows = len(train_x) // size * size  # each worker has equally many
     keras.utils.set_random_seed(0)
@@ -33,7 +38,9 @@ def train_digits(config: dict) -> None:
         ]
     )
     model.compile(
-        optimizer=DistributedOptimizer(keras.optimizers.Adam(config["learning_rate"])),
+        optimizer=DistributedOptimizer(
+            keras.optimizers.Adam(config["learning_rate"])
+        ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
@@ -52,12 +59,19 @@ def main() -> None:
     ray.init()
     trainer = TensorflowTrainer(
         train_digits,
-        train_loop_config={"global_batch_size": 64, "learning_rate": 0.003, "epochs": 15},
+        train_loop_config={
+            "global_batch_size": 64,
+            "learning_rate": 0.003,
+            "epochs": 15,
+        },
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(name="train_digits"),
     )
     result = trainer.fit()
-    print(f"accuracy on digits that it has not seen: {result.metrics['val_accuracy']:.3f}")
+    print(
+        "accuracy on digits that it has not seen: "
+        f"{result.metrics['val_accuracy']:.3f}"
+    )
     print(f"the model: {result.checkpoint.path}/model.keras")
     ray.shutdown()
 

@@ -1,7 +1,9 @@
-"""Fit a line in two actors: each builds its graph once, and only weights travel.
+"""Fit a line in two actors: each builds its graph once, and only weights
+travel.
 
-The points lie on y = 0.1 x + 0.3. In every round both actors start from the same weights, take one
-training step on their points, and return their weights; the driver takes the mean.
+The points lie on y = 0.1 x + 0.3. In every round both actors start from the
+same weights, take one training step on their points, and return their weights;
+the driver takes the mean.
 """
 
 import os
@@ -21,7 +23,7 @@ NUM_ROUNDS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, with its own graph and session."""
+    """A line of unknown slope and offset, with its own graph and session."""
 
     def __init__(self, seed):
         with tf.Graph().as_default() as graph:
@@ -35,7 +37,9 @@ class Line:
             self.step = tf.train.GradientDescentOptimizer(0.5).minimize(loss)
             self.session = tf.Session()
             self.session.run(tf.global_variables_initializer())
-            self.variables = ray.experimental.TensorFlowVariables(loss, self.session)
+            self.variables = ray.experimental.TensorFlowVariables(
+                loss, self.session
+            )
         # From here on TensorFlow refuses to add nodes.
         graph.finalize()
 
@@ -56,24 +60,33 @@ def make_points(rng):
 
 
 def mean_weights(replies):
-    return {name: np.mean([reply[name] for reply in replies], axis=0) for name in replies[0]}
+    return {
+        name: np.mean([reply[name] for reply in replies], axis=0)
+        for name in replies[0]
+    }
 
 
 def main():
     ray.init(num_cpus=NUM_ACTORS, include_dashboard=False)
     remote_line = ray.remote(Line)
     actors = [remote_line.remote(seed) for seed in range(NUM_ACTORS)]
-    points = [make_points(np.random.default_rng(seed)) for seed in range(NUM_ACTORS)]
+    points = [
+        make_points(np.random.default_rng(seed)) for seed in range(NUM_ACTORS)
+    ]
 
     # All actors start from the first actor's weights.
     weights = ray.get(actors[0].get_weights.remote())
     for round_number in range(NUM_ROUNDS):
         if round_number % 20 == 0:
-            print(f"{round_number:3}  {weights['slope']:6.3f}  {weights['offset']:.3f}")
+            print(
+                f"{round_number:3}  {weights['slope']:6.3f}  "
+                f"{weights['offset']:.3f}"
+            )
         # Stored once, read by all actors.
         shared = ray.put(weights)
         replies = [
-            actor.train.remote(shared, x, y) for actor, (x, y) in zip(actors, points, strict=True)
+            actor.train.remote(shared, x, y)
+            for actor, (x, y) in zip(actors, points, strict=True)
         ]
         weights = mean_weights(ray.get(replies))
     ray.shutdown()

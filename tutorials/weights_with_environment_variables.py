@@ -1,8 +1,10 @@
-"""Fit a line by tasks: each process builds its graph once, at first use, and only weights travel.
+"""Fit a line by tasks: each process builds its graph once, at first use, and
+only weights travel.
 
-This is the form of 2017, when Ray had no actors. ``ray.env.line`` is the process's own object: the
-first task that reads it there builds it, later tasks find it, and after each task that has used it
-the second function puts it back into its initial state. The driver has one too.
+This is the form of 2017, when Ray had no actors. ``ray.env.line`` is the
+process's own object: the first task that reads it there builds it, later tasks
+find it, and after each task that has used it the second function puts it back
+into its initial state. The driver has one too.
 """
 
 import os
@@ -22,7 +24,7 @@ NUM_ROUNDS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, with its own graph and session."""
+    """A line of unknown slope and offset, with its own graph and session."""
 
     def __init__(self, seed):
         with tf.Graph().as_default() as graph:
@@ -37,7 +39,9 @@ class Line:
             self.initialize = tf.global_variables_initializer()
             self.session = tf.Session()
             self.session.run(self.initialize)
-            self.variables = ray.experimental.TensorFlowVariables(loss, self.session)
+            self.variables = ray.experimental.TensorFlowVariables(
+                loss, self.session
+            )
         graph.finalize()
 
 
@@ -47,7 +51,9 @@ def build_line():
 
 
 def reset_line(line):
-    """Undo what a task has done: the next one in this process finds the initial weights."""
+    """Undo what a task has done: the next one in this process finds the initial
+    weights.
+    """
     line.session.run(line.initialize)
     return line
 
@@ -57,7 +63,9 @@ ray.env.line = ray.EnvironmentVariable(build_line, reset_line)
 
 @ray.remote
 def train(weights, x, y):
-    """Take one step from the given weights; return the new ones and where that happened."""
+    """Take one step from the given weights; return the new ones and where that
+    happened.
+    """
     line = ray.env.line
     line.variables.set_weights(weights)
     line.session.run(line.step, {line.x: x, line.y: y})
@@ -70,23 +78,34 @@ def make_points(rng):
 
 
 def mean_weights(replies):
-    return {name: np.mean([reply[name] for reply in replies], axis=0) for name in replies[0]}
+    return {
+        name: np.mean([reply[name] for reply in replies], axis=0)
+        for name in replies[0]
+    }
 
 
 def main():
     ray.init(num_cpus=NUM_TASKS, include_dashboard=False)
-    points = [make_points(np.random.default_rng(seed)) for seed in range(NUM_TASKS)]
+    points = [
+        make_points(np.random.default_rng(seed)) for seed in range(NUM_TASKS)
+    ]
     weights = ray.env.line.variables.get_weights()
     used = []
     for round_number in range(NUM_ROUNDS):
         if round_number % 20 == 0:
-            print(f"{round_number:3}  {weights['slope']:6.3f}  {weights['offset']:.3f}")
+            print(
+                f"{round_number:3}  {weights['slope']:6.3f}  "
+                f"{weights['offset']:.3f}"
+            )
         shared = ray.put(weights)
         replies = ray.get([train.remote(shared, x, y) for x, y in points])
         weights = mean_weights([reply for reply, _ in replies])
         used += [line for _, line in replies]
     processes = {process for process, _ in used}
-    print(f"{len(used)} tasks, one graph in each process: {len(set(used)) == len(processes)}")
+    print(
+        f"{len(used)} tasks, one graph in each process: "
+        f"{len(set(used)) == len(processes)}"
+    )
     ray.shutdown()
 
 

@@ -1,7 +1,9 @@
-"""Fit a line in two actors: each builds its Keras model once, and only weights travel.
+"""Fit a line in two actors: each builds its Keras model once, and only weights
+travel.
 
-The points lie on y = 0.1 x + 0.3. In every round both actors start from the same weights, take one
-training step on their points, and return their weights; the driver takes the mean.
+The points lie on y = 0.1 x + 0.3. In every round both actors start from the
+same weights, take one training step on their points, and return their weights;
+the driver takes the mean.
 """
 
 import os
@@ -21,10 +23,14 @@ NUM_ROUNDS = 201
 
 
 class Line:
-    """A line with an unknown slope and offset, and the points that this copy learns from."""
+    """A line with an unknown slope and offset, and the points that this copy
+    learns from.
+    """
 
     def __init__(self, seed):
-        self.model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+        self.model = keras.Sequential(
+            [keras.layers.Input((1,)), keras.layers.Dense(1)]
+        )
         self.model.compile(keras.optimizers.SGD(0.5), loss="mean_squared_error")
         x = np.random.default_rng(seed).random((NUM_POINTS, 1))
         self.points = x, 0.1 * x + 0.3
@@ -48,10 +54,15 @@ def main():
     weights = [np.array([[-0.96]]), np.array([0.0])]  # the slope and the offset
     for round_number in range(NUM_ROUNDS):
         if round_number % 20 == 0:
-            print(f"{round_number:3}  {weights[0].item():6.3f}  {weights[1].item():.3f}")
+            print(
+                f"{round_number:3}  {weights[0].item():6.3f}  "
+                f"{weights[1].item():.3f}"
+            )
         # Stored once, read by all actors.
         shared = ray.put(weights)
-        weights = mean_weights(ray.get([actor.train.remote(shared) for actor in actors]))
+        weights = mean_weights(
+            ray.get([actor.train.remote(shared) for actor in actors])
+        )
     ray.shutdown()
 
 

@@ -1,7 +1,8 @@
-"""Count words of streams that do not end: mappers read, reducers count, and no process keeps a stream.
+"""Count words of streams that do not end: mappers read, reducers count, and no
+process keeps a stream.
 
-Each mapper is a generator: it yields parts of its stream as it reads them. Each reducer is an actor
-that counts the words which begin with its letters.
+Each mapper is a generator: it yields parts of its stream as it reads them. Each
+reducer is an actor that counts the words which begin with its letters.
 """
 
 from collections import Counter
@@ -13,7 +14,10 @@ import raycompat as ray
 NUM_MAPPERS, NUM_REDUCERS = 2, 3
 #: Lines of a stream that are read here, and lines of one part.
 NUM_LINES, LINES_A_PART = 2_000, 100
-TEXT = "the tide of a sea and the moon above it pull and the boats turn with the tide"
+TEXT = (
+    "the tide of a sea and the moon above it pull "
+    "and the boats turn with the tide"
+)
 
 
 def stream(number):
@@ -67,7 +71,11 @@ def main():
         for reducer in reducers:
             reducer.add.remote(part)
         num_parts += 1
-    counts = [pair for reducer in reducers for pair in ray.get(reducer.most_common.remote())]
+    counts = [
+        pair
+        for reducer in reducers
+        for pair in ray.get(reducer.most_common.remote())
+    ]
     print(f"{num_parts} parts, {sum(count for _, count in counts):,} words")
     for word, count in sorted(counts, key=lambda pair: (-pair[1], pair[0]))[:5]:
         print(f"{word:6} {count:6,}")

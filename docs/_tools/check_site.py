@@ -3,8 +3,9 @@
     python docs/_tools/check_site.py _build/html _build/doctrees _build/doctest docs/zh-allowed.txt
 
 Every page must be there in both languages, lead to the other one, and lead nowhere that is not there;
-what is shown as code and what is run must be the same; every example must have been run, by both builds
-or by one for both; and what is not code in the Chinese pages must be Chinese.
+what is shown as code and what is run must be the same, in lines of at most 80 columns; every example
+must have been run, by both builds or by one for both; and what is not code in the Chinese pages must be
+Chinese.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ SENTENCE = re.compile(r"(?:\b[A-Za-z][A-Za-z'’-]*[ ,;]+){6,}[A-Za-z]")
 NAME = re.compile(r"[a-z]\w*(?:\.\w+)+")
 #: reStructuredText that reached the reader: ``code``, :role:`x`, `link`_, **strong**
 RAW_MARKUP = re.compile(r"``|:[a-z][\w:+-]*:`|`_|\*\*[^\s*]+\*\*")
+#: Columns of a block of code: more would be cut on a page of usual width.
+WIDTH = 80
 
 Site = dict[str, Element]
 
@@ -117,6 +120,15 @@ def same_code(sites: dict[str, Site]) -> Iterator[str]:
                 yield f"CODE {path}: block {number} differs: {one[:40]!r} and {other[:40]!r}"
         if len(ours) != len(theirs):
             yield f"CODE {path}: {len(ours)} blocks in {SOURCE}, {len(theirs)} in {TRANSLATION}"
+
+
+def wide_code(sites: dict[str, Site]) -> Iterator[str]:
+    """Find blocks of code that are wider than a page shows; the package's own sources may be."""
+    for path, page in sites[SOURCE].items():
+        for number, block in enumerate(_code(page), 1):
+            lines = block.splitlines() if not path.startswith("_modules/") else []
+            if wide := next((line for line in lines if len(line) > WIDTH), None):
+                yield f"WIDE {path}: block {number} has {len(wide)} columns: {wide[:60]!r}"
 
 
 def _code(page: Element) -> list[str]:
@@ -206,6 +218,7 @@ def check(html: Path, doctrees: Path, outputs: Path, allowed: set[str], least: i
         *switchers(html, sites),
         *links(html, sites),
         *same_code(sites),
+        *wide_code(sites),
         *notebook_gate.problems(html / SOURCE, html / TRANSLATION),
         *words(sites, allowed),
         *same_examples(doctrees, outputs, least),

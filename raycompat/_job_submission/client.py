@@ -61,7 +61,9 @@ class JobSubmissionClient:
     --------
     >>> import raycompat as ray
     >>> from raycompat.job_submission import JobStatus, JobSubmissionClient
-    >>> context = ray.init(num_cpus=1, configure_logging=False, include_dashboard=False)
+    >>> context = ray.init(
+    ...     num_cpus=1, configure_logging=False, include_dashboard=False
+    ... )
     >>> client = JobSubmissionClient()
     >>> job = client.submit_job(entrypoint="echo hello")
     >>> async def follow():

@@ -418,7 +418,11 @@ class AggregateFn(PythonAggregation):
     ...     merge=lambda one, other: max(one, other, key=len),
     ...     name="longest",
     ... )
-    >>> rows = [{"n": 1, "word": "a"}, {"n": 1, "word": "long"}, {"n": 2, "word": "as"}]
+    >>> rows = [
+    ...     {"n": 1, "word": "a"},
+    ...     {"n": 1, "word": "long"},
+    ...     {"n": 2, "word": "as"},
+    ... ]
     >>> ray.data.from_items(rows).groupby("n").aggregate(longest).take_all()
     [{'n': 1, 'longest': 'long'}, {'n': 2, 'longest': 'as'}]
 
@@ -490,12 +494,20 @@ class AggregateFnV2(PythonAggregation):
     >>> class Range(AggregateFnV2):
     ...     def __init__(self, on):
     ...         empty = [math.inf, -math.inf]
-    ...         super().__init__(f"range({on})", lambda: empty, on=on, ignore_nulls=True)
+    ...         super().__init__(
+    ...             f"range({on})", lambda: empty, on=on, ignore_nulls=True
+    ...         )
+    ...
     ...     def aggregate_block(self, block):
-    ...         table, column = BlockAccessor.for_block(block), self.get_target_column()
+    ...         table, column = (
+    ...             BlockAccessor.for_block(block),
+    ...             self.get_target_column(),
+    ...         )
     ...         return [table.min(column, True), table.max(column, True)]
+    ...
     ...     def combine(self, one, other):
     ...         return [min(one[0], other[0]), max(one[1], other[1])]
+    ...
     ...     def finalize(self, limits):
     ...         return limits[1] - limits[0]
     >>> ray.data.range(10).aggregate(Range("id"))
@@ -641,7 +653,9 @@ class Unique(_OfValues):
     Examples
     --------
     >>> from raycompat.data.aggregate import Unique
-    >>> sorted(ray.data.from_items([1, 2, 1]).aggregate(Unique("item"))["unique(item)"])
+    >>> sorted(
+    ...     ray.data.from_items([1, 2, 1]).aggregate(Unique("item"))["unique(item)"]
+    ... )
     [1, 2]
 
     Notes
@@ -773,7 +787,9 @@ class ApproximateQuantile(_OfValues):
     Examples
     --------
     >>> from raycompat.data.aggregate import ApproximateQuantile
-    >>> ray.data.range(101).aggregate(ApproximateQuantile(on="id", quantiles=[0.1, 0.5]))
+    >>> ray.data.range(101).aggregate(
+    ...     ApproximateQuantile(on="id", quantiles=[0.1, 0.5])
+    ... )
     {'approx_quantile(id)': [10.0, 50.0]}
 
     Notes
@@ -868,7 +884,9 @@ class ApproximateTopK(ValueCounter):
     Examples
     --------
     >>> from raycompat.data.aggregate import ApproximateTopK
-    >>> words = ray.data.from_items([{"word": word} for word in "a b a c a b".split()])
+    >>> words = ray.data.from_items(
+    ...     [{"word": word} for word in "a b a c a b".split()]
+    ... )
     >>> words.aggregate(ApproximateTopK(on="word", k=2))
     {'approx_topk(word)': [{'word': 'a', 'count': 3}, {'word': 'b', 'count': 2}]}
 
@@ -949,7 +967,9 @@ class MissingValuePercentage(_Share):
     Examples
     --------
     >>> from raycompat.data.aggregate import MissingValuePercentage
-    >>> ray.data.from_items([{"x": 1}, {"x": None}]).aggregate(MissingValuePercentage("x"))
+    >>> ray.data.from_items([{"x": 1}, {"x": None}]).aggregate(
+    ...     MissingValuePercentage("x")
+    ... )
     {'missing_pct(x)': 50.0}
 
     Notes

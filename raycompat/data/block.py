@@ -387,14 +387,21 @@ class BlockAccessor:
 
     >>> access.count("x"), access.max("x", True), next(access.iter_rows())
     (3, 3, {'x': 3})
-    >>> access.select(["x"]) is not None, access.size_bytes(), access.get_metadata().num_rows
+    >>> (
+    ...     access.select(["x"]) is not None,
+    ...     access.size_bytes(),
+    ...     access.get_metadata().num_rows,
+    ... )
     (True, 24, 3)
     >>> access.to_batch_format("pandas")["x"].tolist()
     [3, 1, 2]
 
     A block is a table of Arrow already:
 
-    >>> access.to_block().equals(access.to_arrow()), access.to_default() is access.to_block()
+    >>> (
+    ...     access.to_block().equals(access.to_arrow()),
+    ...     access.to_default() is access.to_block(),
+    ... )
     (True, True)
 
     Notes

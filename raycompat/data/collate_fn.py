@@ -20,6 +20,7 @@ class CollateFn(abc.ABC, Generic[DataBatchType]):
             def __call__(self, batch):
                 return torch.as_tensor(batch["x"]), torch.as_tensor(batch["y"])
 
+
         for x, y in rows.iter_torch_batches(batch_size=32, collate_fn=Pair()):
             loss = compute_loss(model(x), y)
 

@@ -120,7 +120,9 @@ class Columns:
         Examples
         --------
         >>> from raycompat.data.expressions import col
-        >>> ray.data.range(1).with_columns({"next": col("id") + 1, "twice": col("id") * 2}).take_all()
+        >>> ray.data.range(1).with_columns(
+        ...     {"next": col("id") + 1, "twice": col("id") * 2}
+        ... ).take_all()
         [{'id': 0, 'next': 1, 'twice': 0}]
 
         Raises

@@ -72,6 +72,7 @@ class ActorPoolStrategy:
     >>> class Add:
     ...     def __init__(self, amount):
     ...         self.amount = amount
+    ...
     ...     def __call__(self, batch):
     ...         return {"id": batch["id"] + self.amount}
     >>> numbers = ray.data.range(4).map_batches(

@@ -258,7 +258,10 @@ class Consumption:
 
         Examples
         --------
-        >>> [len(batch["id"]) for batch in ray.data.range(10).iter_batches(batch_size=4)]
+        >>> [
+        ...     len(batch["id"])
+        ...     for batch in ray.data.range(10).iter_batches(batch_size=4)
+        ... ]
         [4, 4, 2]
 
         Notes
@@ -651,7 +654,10 @@ class Consumption:
         Examples
         --------
         >>> numbers = ray.data.range(4, override_num_blocks=2)
-        >>> [ray.get(bundle.block_refs[0]).num_rows for bundle in numbers.iter_internal_ref_bundles()]
+        >>> [
+        ...     ray.get(bundle.block_refs[0]).num_rows
+        ...     for bundle in numbers.iter_internal_ref_bundles()
+        ... ]
         [2, 2]
 
         Notes

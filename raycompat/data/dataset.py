@@ -51,7 +51,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
     Examples
     --------
     >>> import raycompat as ray
-    >>> dataset = ray.data.range(4).map_batches(lambda batch: {"double": 2 * batch["id"]})
+    >>> dataset = ray.data.range(4).map_batches(
+    ...     lambda batch: {"double": 2 * batch["id"]}
+    ... )
     >>> dataset.take_all()
     [{'double': 0}, {'double': 2}, {'double': 4}, {'double': 6}]
 
@@ -251,7 +253,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> people = ray.data.from_items([{"age": 25, "city": "Oslo"}, {"age": 35, "city": None}])
+        >>> people = ray.data.from_items(
+        ...     [{"age": 25, "city": "Oslo"}, {"age": 35, "city": None}]
+        ... )
         >>> summary = people.summary().to_pandas().set_index("statistic")
         >>> float(summary.loc["mean", "age"]), summary.loc["missing_pct", "city"]
         (30.0, 50.0)
@@ -303,7 +307,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> made = ray.data.range(2).map(lambda row: {"x": row["id"] + 1}).serialize_lineage()
+        >>> made = (
+        ...     ray.data.range(2)
+        ...     .map(lambda row: {"x": row["id"] + 1})
+        ...     .serialize_lineage()
+        ... )
         >>> ray.data.Dataset.deserialize_lineage(made).take_all()
         [{'x': 1}, {'x': 2}]
 
@@ -331,7 +339,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> ray.data.Dataset.deserialize_lineage(ray.data.range(3).serialize_lineage()).count()
+        >>> ray.data.Dataset.deserialize_lineage(
+        ...     ray.data.range(3).serialize_lineage()
+        ... ).count()
         3
 
         Notes
@@ -416,7 +426,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> ray.data.range(6, override_num_blocks=3).randomize_block_order(seed=1).count()
+        >>> ray.data.range(6, override_num_blocks=3).randomize_block_order(
+        ...     seed=1
+        ... ).count()
         6
 
         Notes
@@ -552,7 +564,9 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> ray.data.range(4).map(lambda row: {"odd": row["id"] % 2}).groupby("odd").count().take_all()
+        >>> ray.data.range(4).map(lambda row: {"odd": row["id"] % 2}).groupby(
+        ...     "odd"
+        ... ).count().take_all()
         [{'odd': 0, 'count()': 2}, {'odd': 1, 'count()': 2}]
 
         Notes
@@ -696,7 +710,10 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> [part.count() for part in ray.data.range(10).split_proportionately([0.2, 0.5])]
+        >>> [
+        ...     part.count()
+        ...     for part in ray.data.range(10).split_proportionately([0.2, 0.5])
+        ... ]
         [2, 5, 3]
 
         Notes
@@ -808,7 +825,11 @@ class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
 
         Examples
         --------
-        >>> dataset = ray.data.range(3).map(lambda row: {"square": row["id"] ** 2}).materialize()
+        >>> dataset = (
+        ...     ray.data.range(3)
+        ...     .map(lambda row: {"square": row["id"] ** 2})
+        ...     .materialize()
+        ... )
         >>> dataset.sum("square"), dataset.max("square")
         (5, 4)
 

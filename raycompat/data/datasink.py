@@ -111,6 +111,7 @@ class Datasink(Generic[T]):
     >>> class Printed(Datasink):
     ...     def write(self, blocks, ctx):
     ...         return sum(block.num_rows for block in blocks)
+    ...
     ...     def on_write_complete(self, write_result):
     ...         print("rows:", sum(write_result.write_returns))
     >>> ray.data.range(4).write_datasink(Printed())
@@ -124,13 +125,16 @@ class Datasink(Generic[T]):
     >>> class Parts(Datasink):
     ...     def on_write_start(self, schema=None):
     ...         print("begins")
+    ...
     ...     def write(self, blocks, ctx):
     ...         for block in blocks:
     ...             if max(block["id"].to_pylist()) > 5:
     ...                 raise ValueError("too large")
     ...         return ctx.task_idx
+    ...
     ...     def on_write_failed(self, error):
     ...         print("cleans up")
+    ...
     ...     def get_name(self):
     ...         return "numbered parts"
     >>> try:
@@ -233,8 +237,11 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         >>> class Counted(ray.data.BlockBasedFileDatasink):
         ...     def write_block_to_file(self, block, file):
         ...         file.write(b"rows")
+        ...
         ...     def on_write_complete(self, result):
-        ...         with self.open_output_stream(os.path.join(self.path, "_DONE")) as stream:
+        ...         with self.open_output_stream(
+        ...             os.path.join(self.path, "_DONE")
+        ...         ) as stream:
         ...             stream.write(str(result.num_rows).encode())
         >>> folder = tempfile.mkdtemp()
         >>> ray.data.range(3).write_datasink(Counted(folder))

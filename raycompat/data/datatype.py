@@ -44,7 +44,12 @@ class DataType:
     Examples
     --------
     >>> from raycompat.data.datatype import DataType
-    >>> DataType.struct([("name", DataType.string()), ("sizes", DataType.list(DataType.int64()))])
+    >>> DataType.struct(
+    ...     [
+    ...         ("name", DataType.string()),
+    ...         ("sizes", DataType.list(DataType.int64())),
+    ...     ]
+    ... )
     DataType(arrow:struct<name: string, sizes: list<item: int64>>)
     >>> DataType.list(DataType.int64()).is_nested_type()
     True
@@ -58,8 +63,12 @@ class DataType:
 
     >>> DataType.map(DataType.string(), DataType.float64())
     DataType(arrow:map<string, double>)
-    >>> DataType.fixed_size_list(DataType.int8(), 3), DataType.large_list(DataType.bool())
-    (DataType(arrow:fixed_size_list<item: int8>[3]), DataType(arrow:large_list<item: bool>))
+    >>> (
+    ...     DataType.fixed_size_list(DataType.int8(), 3),
+    ...     DataType.large_list(DataType.bool()),
+    ... )
+    (DataType(arrow:fixed_size_list<item: int8>[3]),
+     DataType(arrow:large_list<item: bool>))
     >>> DataType.temporal("timestamp", unit="ms", tz="UTC"), DataType.date32()
     (DataType(arrow:timestamp[ms, tz=UTC]), DataType(arrow:date32[day]))
 
@@ -76,7 +85,10 @@ class DataType:
     DataType(arrow:list<item: int64>)
     >>> DataType.float16().to_numpy_dtype(), DataType(str).to_python_type()
     (dtype('float16'), <class 'str'>)
-    >>> DataType.int64().is_arrow_type(), DataType(np.dtype("int64")).is_numpy_type()
+    >>> (
+    ...     DataType.int64().is_arrow_type(),
+    ...     DataType(np.dtype("int64")).is_numpy_type(),
+    ... )
     (True, True)
     >>> DataType(int).is_python_type()
     True
@@ -92,14 +104,24 @@ class DataType:
     ...         return "encode"
     ...     if dtype.is_temporal_type():
     ...         return "days since"
-    ...     if dtype.is_list_type() or dtype.is_struct_type() or dtype.is_map_type():
+    ...     if (
+    ...         dtype.is_list_type()
+    ...         or dtype.is_struct_type()
+    ...         or dtype.is_map_type()
+    ...     ):
     ...         return "flatten"
     ...     return "drop" if dtype.is_null_type() else "?"
-    >>> [preparation(each) for each in (DataType.float64(), DataType.int16(), DataType.bool())]
+    >>> [
+    ...     preparation(each)
+    ...     for each in (DataType.float64(), DataType.int16(), DataType.bool())
+    ... ]
     ['scale', 'count', 'as 0 and 1']
     >>> [preparation(each) for each in (DataType.binary(), DataType.date64())]
     ['encode', 'days since']
-    >>> preparation(DataType.list(DataType.int32())), preparation(DataType.from_arrow(pa.null()))
+    >>> (
+    ...     preparation(DataType.list(DataType.int32())),
+    ...     preparation(DataType.from_arrow(pa.null())),
+    ... )
     ('flatten', 'drop')
     >>> sizes = [DataType.uint16(), DataType.uint32(), DataType.uint64()]
     >>> [each.to_numpy_dtype().itemsize for each in sizes if each.is_integer_type()]

@@ -366,7 +366,9 @@ class Expr:
         --------
         >>> import pyarrow as pa
         >>> from raycompat.data.expressions import col
-        >>> ray.data.range(2).with_column("text", col("id").cast(pa.string())).take_all()
+        >>> ray.data.range(2).with_column(
+        ...     "text", col("id").cast(pa.string())
+        ... ).take_all()
         [{'id': 0, 'text': '0'}, {'id': 1, 'text': '1'}]
         """
         if isinstance(target_type, DataType):
@@ -777,7 +779,9 @@ def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
     >>> from raycompat.data.expressions import download
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "name.txt"
     >>> _ = path.write_text("Ada")
-    >>> contents = ray.data.from_items([{"path": str(path)}]).with_column("text", download("path"))
+    >>> contents = ray.data.from_items([{"path": str(path)}]).with_column(
+    ...     "text", download("path")
+    ... )
     >>> contents.select_columns("text").take_all()
     [{'text': b'Ada'}]
 
@@ -801,7 +805,9 @@ def unnest(expr: Expr) -> Unnest:
     --------
     >>> from raycompat.data.expressions import col, unnest
     >>> users = ray.data.from_items([{"user": {"name": "Ada", "age": 36}}])
-    >>> users.with_columns(unnest(col("user"))).select_columns(["name", "age"]).take_all()
+    >>> users.with_columns(unnest(col("user"))).select_columns(
+    ...     ["name", "age"]
+    ... ).take_all()
     [{'name': 'Ada', 'age': 36}]
 
     Notes

@@ -22,7 +22,11 @@ class GroupedData:
     Examples
     --------
     >>> sales = ray.data.from_items(
-    ...     [{"shop": "a", "price": 1}, {"shop": "a", "price": 3}, {"shop": "b", "price": 5}]
+    ...     [
+    ...         {"shop": "a", "price": 1},
+    ...         {"shop": "a", "price": 3},
+    ...         {"shop": "b", "price": 5},
+    ...     ]
     ... )
     >>> groups = sales.groupby("shop")
 

@@ -113,7 +113,9 @@ class ExecutionResources:
 
         Examples
         --------
-        >>> ray.data.ExecutionResources(object_store_memory=2048).object_store_memory_str()
+        >>> ray.data.ExecutionResources(
+        ...     object_store_memory=2048
+        ... ).object_store_memory_str()
         '2.0KiB'
         """
         return _with_unit(self.object_store_memory)
@@ -383,7 +385,9 @@ class ExecutionResources:
         Examples
         --------
         >>> Resources = ray.data.ExecutionResources
-        >>> Resources.combine([Resources(cpu=1), Resources(cpu=5), Resources(cpu=2)], max).cpu
+        >>> Resources.combine(
+        ...     [Resources(cpu=1), Resources(cpu=5), Resources(cpu=2)], max
+        ... ).cpu
         5
         """
         several = list(resources)

@@ -192,7 +192,9 @@ class Maps:
         Examples
         --------
         >>> dataset = ray.data.range(3)
-        >>> dataset.map_batches(lambda batch: {"sum": [batch["id"].sum()]}, batch_size=3).take_all()
+        >>> dataset.map_batches(
+        ...     lambda batch: {"sum": [batch["id"].sum()]}, batch_size=3
+        ... ).take_all()
         [{'sum': 3}]
 
         Notes
@@ -451,7 +453,9 @@ class Maps:
 
         Examples
         --------
-        >>> ray.data.range(2).add_column("half", lambda batch: batch["id"] / 2).take_all()
+        >>> ray.data.range(2).add_column(
+        ...     "half", lambda batch: batch["id"] / 2
+        ... ).take_all()
         [{'id': 0, 'half': 0.0}, {'id': 1, 'half': 0.5}]
 
         Notes
@@ -512,7 +516,9 @@ class Maps:
 
         Examples
         --------
-        >>> ray.data.from_items([{"name": "a", "size": 1}]).drop_columns(["size"]).take_all()
+        >>> ray.data.from_items([{"name": "a", "size": 1}]).drop_columns(
+        ...     ["size"]
+        ... ).take_all()
         [{'name': 'a'}]
 
         Notes
@@ -569,7 +575,9 @@ class Maps:
 
         Examples
         --------
-        >>> ray.data.from_items([{"name": "a", "size": 1}]).select_columns(["name"]).take_all()
+        >>> ray.data.from_items([{"name": "a", "size": 1}]).select_columns(
+        ...     ["name"]
+        ... ).take_all()
         [{'name': 'a'}]
 
         Notes

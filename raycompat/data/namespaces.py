@@ -46,7 +46,9 @@ class Texts(_Namespace):
     --------
     >>> from raycompat.data.expressions import col
     >>> names = ray.data.from_items([{"name": "Ada Lovelace"}])
-    >>> names.with_column("words", col("name").str.lower().str.split(" ")).take_all()
+    >>> names.with_column(
+    ...     "words", col("name").str.lower().str.split(" ")
+    ... ).take_all()
     [{'name': 'Ada Lovelace', 'words': ['ada', 'lovelace']}]
 
     Notes
@@ -152,7 +154,9 @@ class Times(_Namespace):
     >>> import datetime
     >>> from raycompat.data.expressions import col
     >>> days = ray.data.from_items([{"day": datetime.datetime(2024, 2, 29)}])
-    >>> days.with_column("month", col("day").dt.month()).select_columns("month").take_all()
+    >>> days.with_column("month", col("day").dt.month()).select_columns(
+    ...     "month"
+    ... ).take_all()
     [{'month': 2}]
 
     Notes
@@ -278,7 +282,9 @@ class Maps(_Namespace):
     --------
     >>> import pyarrow as pa
     >>> from raycompat.data.expressions import col
-    >>> headers = pa.array([[("host", "a"), ("age", "3")]], pa.map_(pa.string(), pa.string()))
+    >>> headers = pa.array(
+    ...     [[("host", "a"), ("age", "3")]], pa.map_(pa.string(), pa.string())
+    ... )
     >>> requests = ray.data.from_arrow(pa.table({"headers": headers}))
     >>> named = requests.with_column("names", col("headers").map.keys())
     >>> named.select_columns("names").take_all()
@@ -306,7 +312,9 @@ class Arrays(_Namespace):
     >>> import pyarrow as pa
     >>> from raycompat.data.expressions import col
     >>> table = pa.table({"vector": pa.array([[1, 2]], pa.list_(pa.int64(), 2))})
-    >>> made = ray.data.from_arrow(table).with_column("values", col("vector").arr.to_list())
+    >>> made = ray.data.from_arrow(table).with_column(
+    ...     "values", col("vector").arr.to_list()
+    ... )
     >>> made.schema().types[1]
     ListType(list<item: int64>)
 

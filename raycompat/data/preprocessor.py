@@ -56,9 +56,11 @@ class Preprocessor(abc.ABC):
     >>> class Centre(Preprocessor):
     ...     def __init__(self, column):
     ...         self.column = column
+    ...
     ...     def _fit(self, dataset):
     ...         self.stats_ = {"mean": dataset.mean(self.column)}
     ...         return self
+    ...
     ...     def _transform_pandas(self, frame):
     ...         frame[self.column] -= self.stats_["mean"]
     ...         return frame
@@ -187,7 +189,9 @@ class Preprocessor(abc.ABC):
         --------
         >>> import numpy as np
         >>> from raycompat.data.preprocessors import MinMaxScaler
-        >>> scaler = MinMaxScaler(["x"]).fit(ray.data.from_items([{"x": 0.0}, {"x": 10.0}]))
+        >>> scaler = MinMaxScaler(["x"]).fit(
+        ...     ray.data.from_items([{"x": 0.0}, {"x": 10.0}])
+        ... )
         >>> scaler.transform_batch({"x": np.array([5.0])})
         {'x': array([0.5])}
         """
@@ -275,7 +279,9 @@ class Preprocessor(abc.ABC):
         A fitted preprocessor goes with the model that was trained on its results:
 
         >>> from raycompat.data.preprocessors import MinMaxScaler
-        >>> scaler = MinMaxScaler(["x"]).fit(ray.data.from_items([{"x": 0.0}, {"x": 10.0}]))
+        >>> scaler = MinMaxScaler(["x"]).fit(
+        ...     ray.data.from_items([{"x": 0.0}, {"x": 10.0}])
+        ... )
         >>> stored = scaler.serialize()
         >>> MinMaxScaler.deserialize(stored).stats_ == scaler.stats_
         True

@@ -98,7 +98,9 @@ def read_csv(
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "days.csv").write_text("station,celsius\ncoast,10.5\npeak,-3\n")
+    >>> _ = (folder / "days.csv").write_text(
+    ...     "station,celsius\ncoast,10.5\npeak,-3\n"
+    ... )
     >>> ray.data.read_csv(folder).take_all()
     [{'station': 'coast', 'celsius': 10.5}, {'station': 'peak', 'celsius': -3.0}]
 
@@ -206,7 +208,9 @@ def read_json(
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> _ = (folder / "days.jsonl").write_text('{"station": "coast"}\n{"station": "peak"}\n')
+    >>> _ = (folder / "days.jsonl").write_text(
+    ...     '{"station": "coast"}\n{"station": "peak"}\n'
+    ... )
     >>> ray.data.read_json(folder, lines=True).take_all()
     [{'station': 'coast'}, {'station': 'peak'}]
 
@@ -420,7 +424,9 @@ def read_binary_files(
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.bin").write_bytes(b"\x00\x01")
-    >>> (row,) = ray.data.read_binary_files(str(folder), include_paths=True).take_all()
+    >>> (row,) = ray.data.read_binary_files(
+    ...     str(folder), include_paths=True
+    ... ).take_all()
     >>> row["bytes"], pathlib.Path(row["path"]).name
     (b'\x00\x01', 'a.bin')
 
@@ -941,7 +947,9 @@ def read_parquet(
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> ray.data.from_items([{"x": number, "y": -number} for number in range(3)]).write_parquet(folder)
+    >>> ray.data.from_items(
+    ...     [{"x": number, "y": -number} for number in range(3)]
+    ... ).write_parquet(folder)
     >>> ray.data.read_parquet(folder, columns=["y"]).take_all()
     [{'y': 0}, {'y': -1}, {'y': -2}]
 
@@ -1162,7 +1170,9 @@ def read_audio(
     .. code-block:: python
 
         songs = ray.data.read_audio("/data/birds")
-        songs.map(lambda row: {"seconds": row["amplitude"].shape[1] / row["sample_rate"]})
+        songs.map(
+            lambda row: {"seconds": row["amplitude"].shape[1] / row["sample_rate"]}
+        )
 
     Notes
     -----

@@ -320,7 +320,9 @@ def read_sql(
     Examples
     --------
     >>> import sqlite3
-    >>> ray.data.read_sql("SELECT 1 AS one", lambda: sqlite3.connect(":memory:")).take_all()
+    >>> ray.data.read_sql(
+    ...     "SELECT 1 AS one", lambda: sqlite3.connect(":memory:")
+    ... ).take_all()
     [{'one': 1}]
 
     Notes

@@ -97,6 +97,7 @@ class Writing:
         >>> class Counted(ray.data.Datasink):
         ...     def write(self, blocks, ctx):
         ...         return sum(block.num_rows for block in blocks)
+        ...
         ...     def on_write_complete(self, write_result):
         ...         print("rows:", sum(write_result.write_returns))
         >>> ray.data.range(3).write_datasink(Counted())

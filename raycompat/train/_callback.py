@@ -29,7 +29,9 @@ class UserCallback(RayTrainCallback):
     >>> trainer = DataParallelTrainer(
     ...     learn,
     ...     scaling_config=train.ScalingConfig(num_workers=2),
-    ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp(), callbacks=[Printer()]),
+    ...     run_config=train.RunConfig(
+    ...         storage_path=tempfile.mkdtemp(), callbacks=[Printer()]
+    ...     ),
     ... )
     >>> result = trainer.fit()
     loss of each rank: [0.5, 1.5]

@@ -147,7 +147,9 @@ class Checkpoint(OldForms):
         >>> (folder / "model.txt").write_text("weights")
         7
         >>> with Checkpoint(folder).as_directory() as found:
-        ...     print(found == str(folder), pathlib.Path(found, "model.txt").read_text())
+        ...     print(
+        ...         found == str(folder), pathlib.Path(found, "model.txt").read_text()
+        ...     )
         True weights
         """
         if self._folder.is_local:

@@ -76,7 +76,9 @@ class ScalingConfig(air.ScalingConfig):
     Examples
     --------
     >>> from raycompat import train
-    >>> scaling = train.ScalingConfig(num_workers=4, resources_per_worker={"CPU": 2})
+    >>> scaling = train.ScalingConfig(
+    ...     num_workers=4, resources_per_worker={"CPU": 2}
+    ... )
     >>> scaling.total_resources
     {'CPU': 8.0}
 
@@ -229,7 +231,9 @@ class CheckpointConfig(ShownAsTable):
 
     >>> from raycompat import train
     >>> config = train.CheckpointConfig(
-    ...     num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min"
+    ...     num_to_keep=2,
+    ...     checkpoint_score_attribute="loss",
+    ...     checkpoint_score_order="min",
     ... )
     >>> train.CheckpointConfig(num_to_keep=0)
     Traceback (most recent call last):

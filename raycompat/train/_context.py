@@ -83,10 +83,13 @@ class TrainContext:
     >>> trainer = DataParallelTrainer(
     ...     describe,
     ...     scaling_config=train.ScalingConfig(num_workers=2),
-    ...     run_config=train.RunConfig(name="digits", storage_path=tempfile.mkdtemp()),
+    ...     run_config=train.RunConfig(
+    ...         name="digits", storage_path=tempfile.mkdtemp()
+    ...     ),
     ... )
     >>> trainer.fit().return_value
-    {'run': 'digits', 'rank': 0, 'workers': 2, 'on this node': 2, 'folder': 'digits'}
+    {'run': 'digits', 'rank': 0, 'workers': 2, 'on this node': 2,
+     'folder': 'digits'}
 
     Notes
     -----

@@ -29,7 +29,9 @@ class DataConfig:
     >>> from raycompat.train import DataConfig
     >>> config = DataConfig(datasets_to_split=["train"])
     >>> data = {"train": [1, 2, 3, 4], "test": [8, 9]}
-    >>> config.configure(data, world_size=2, worker_handles=None, worker_node_ids=None)
+    >>> config.configure(
+    ...     data, world_size=2, worker_handles=None, worker_node_ids=None
+    ... )
     [{'train': [1, 3], 'test': [8, 9]}, {'train': [2, 4], 'test': [8, 9]}]
 
     Notes

@@ -154,7 +154,9 @@ def get_checkpoint() -> Checkpoint | None:
     >>> here = train.ScalingConfig(num_workers=0)
     >>> DataParallelTrainer(count, scaling_config=here).fit().metrics
     {'first epoch': 0}
-    >>> DataParallelTrainer(count, scaling_config=here, resume_from_checkpoint=saved).fit().metrics
+    >>> DataParallelTrainer(
+    ...     count, scaling_config=here, resume_from_checkpoint=saved
+    ... ).fit().metrics
     {'first epoch': 4}
 
     Notes
@@ -218,7 +220,9 @@ def get_dataset_shard(dataset_name: str | None = None) -> Any:
     >>> from raycompat import train
     >>> from raycompat.train.data_parallel_trainer import DataParallelTrainer
     >>> def add_up():
-    ...     return sum(row["id"] for row in train.get_dataset_shard("train").iter_rows())
+    ...     return sum(
+    ...         row["id"] for row in train.get_dataset_shard("train").iter_rows()
+    ...     )
     >>> trainer = DataParallelTrainer(
     ...     add_up,
     ...     scaling_config=train.ScalingConfig(num_workers=1),
@@ -265,7 +269,9 @@ def get_all_reported_checkpoints(
     >>> def save_twice():
     ...     for loss in (0.5, 0.25):
     ...         with tempfile.TemporaryDirectory() as folder:
-    ...             train.report({"loss": loss}, checkpoint=train.Checkpoint(folder))
+    ...             train.report(
+    ...                 {"loss": loss}, checkpoint=train.Checkpoint(folder)
+    ...             )
     ...     return [each.metrics for each in train.get_all_reported_checkpoints()]
     >>> trainer = DataParallelTrainer(
     ...     save_twice, run_config=train.RunConfig(storage_path=tempfile.mkdtemp())

@@ -173,7 +173,9 @@ class ValidationConfig:
     ...         checkpoint = train.Checkpoint(folder)
     ...         checkpoint.set_metadata({"value": 2})
     ...         settings = train.ValidationTaskConfig(fn_kwargs={"scale": 10})
-    ...         train.report({"loss": 0.5}, checkpoint=checkpoint, validation=settings)
+    ...         train.report(
+    ...             {"loss": 0.5}, checkpoint=checkpoint, validation=settings
+    ...         )
     >>> trainer = DataParallelTrainer(
     ...     save,
     ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),

@@ -145,7 +145,9 @@ class ScalingConfig(ShownAsTable):
         --------
         >>> from raycompat import train
         >>> needs = {"CPU": 2, "licence": 1}
-        >>> train.ScalingConfig(resources_per_worker=needs).additional_resources_per_worker
+        >>> train.ScalingConfig(
+        ...     resources_per_worker=needs
+        ... ).additional_resources_per_worker
         {'licence': 1}
         """
         needs = self._resources_per_worker_not_none

@@ -122,8 +122,10 @@ class Backend:
     >>> class Timed(Backend):
     ...     def on_start(self, worker_group, backend_config):
     ...         print("the workers are ready")
+    ...
     ...     def on_training_start(self, worker_group, backend_config):
     ...         print("training begins")
+    ...
     ...     def on_shutdown(self, worker_group, backend_config):
     ...         print("training has ended")
 

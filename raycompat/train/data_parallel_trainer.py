@@ -303,7 +303,9 @@ class DataParallelTrainer:
         >>> path = f"{run_config.storage_path}/mended"
         >>> DataParallelTrainer.can_restore(path)
         True
-        >>> trainer = DataParallelTrainer.restore(path, lambda: train.report({"loss": 0.5}))
+        >>> trainer = DataParallelTrainer.restore(
+        ...     path, lambda: train.report({"loss": 0.5})
+        ... )
         >>> trainer.fit().metrics
         {'loss': 0.5}
 

@@ -26,18 +26,28 @@ class Callback:
 
     >>> import tempfile
     >>> class Diary(tune.Callback):
-    ...     def setup(self, stop=None, num_samples=None, total_num_samples=None, **info):
+    ...     def setup(
+    ...         self, stop=None, num_samples=None, total_num_samples=None, **info
+    ...     ):
     ...         self.lines, self.steps = [f"{total_num_samples} trials planned"], 0
+    ...
     ...     def on_step_begin(self, iteration, trials, **info):
     ...         self.steps += 1
+    ...
     ...     def on_step_end(self, iteration, trials, **info):
     ...         self.running = sum(trial.status == "RUNNING" for trial in trials)
+    ...
     ...     def on_trial_start(self, iteration, trials, trial, **info):
     ...         self.lines.append(f"start {trial.config['x']}")
+    ...
     ...     def on_experiment_end(self, trials, **info):
-    ...         self.lines.append(f"{len(trials)} trials made, {self.running} running")
+    ...         self.lines.append(
+    ...             f"{len(trials)} trials made, {self.running} running"
+    ...         )
+    ...
     ...     def get_state(self):
     ...         return {"lines": self.lines}
+    ...
     ...     def set_state(self, state):
     ...         self.lines = state["lines"]
     >>> diary = Diary()
@@ -57,12 +67,16 @@ class Callback:
     >>> class Failures(tune.Callback):
     ...     def on_trial_save(self, iteration, trials, trial, **info):
     ...         print("saved")
+    ...
     ...     def on_checkpoint(self, iteration, trials, trial, checkpoint, **info):
     ...         print("checkpoint", type(checkpoint).__name__)
+    ...
     ...     def on_trial_recover(self, iteration, trials, trial, **info):
     ...         print("failed, is tried again")
+    ...
     ...     def on_trial_restore(self, iteration, trials, trial, **info):
     ...         print("goes on from its checkpoint")
+    ...
     ...     def on_trial_error(self, iteration, trials, trial, **info):
     ...         print("failed for good")
     >>> class Fragile(tune.Trainable):
@@ -70,8 +84,10 @@ class Callback:
     ...         if self.iteration == 1:
     ...             raise ValueError("no second step")
     ...         return {"loss": 1.0}
+    ...
     ...     def save_checkpoint(self, checkpoint_dir):
     ...         return {}
+    ...
     ...     def load_checkpoint(self, checkpoint):
     ...         pass
     >>> results = tune.Tuner(
@@ -144,7 +160,9 @@ class Callback:
         ...     for step in (1, 2):
         ...         tune.report({"loss": 1 / 2**step})
         >>> folder = tempfile.mkdtemp()
-        >>> run_config = tune.RunConfig(storage_path=folder, verbose=0, callbacks=[Printer()])
+        >>> run_config = tune.RunConfig(
+        ...     storage_path=folder, verbose=0, callbacks=[Printer()]
+        ... )
         >>> results = tune.Tuner(halve, run_config=run_config).fit()
         loss 0.5
         loss 0.25

@@ -48,6 +48,7 @@ class ProgressReporter:
     >>> class Counting(tune.ProgressReporter):
     ...     def should_report(self, trials, done=False):
     ...         return done
+    ...
     ...     def report(self, trials, done, *sys_info):
     ...         print(f"{len(trials)} trials have ended")
     >>> results = tune.Tuner(
@@ -70,7 +71,9 @@ class ProgressReporter:
     ...     lambda config: {"cost": config["x"]},
     ...     param_space={"x": tune.grid_search([1, 2])},
     ...     run_config=tune.RunConfig(
-    ...         progress_reporter=Planned(), storage_path=tempfile.mkdtemp(), verbose=1
+    ...         progress_reporter=Planned(),
+    ...         storage_path=tempfile.mkdtemp(),
+    ...         verbose=1,
     ...     ),
     ... ).fit()
     2 trials are planned
@@ -426,8 +429,10 @@ class JupyterNotebookReporter(TuneReporterBase):
     >>> "accuracy" in reporter.html([], done=False)
     True
 
-    >>> reporter.set_search_properties(metric="loss", mode="min"), reporter.best_trial(trials).config
-    (True, {'lr': 0.5})
+    >>> reporter.set_search_properties(metric="loss", mode="min")
+    True
+    >>> reporter.best_trial(trials).config
+    {'lr': 0.5}
 
     Notes
     -----

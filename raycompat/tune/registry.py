@@ -35,7 +35,9 @@ def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bo
     Examples
     --------
     >>> from raycompat import tune
-    >>> tune.register_trainable("square", lambda config: {"score": config["x"] ** 2})
+    >>> tune.register_trainable(
+    ...     "square", lambda config: {"score": config["x"] ** 2}
+    ... )
 
     Notes
     -----

@@ -79,6 +79,7 @@ class ActorGroup:
     >>> class Adder:
     ...     def __init__(self, start):
     ...         self.start = start
+    ...
     ...     def add(self, number):
     ...         return self.start + number
     >>> group = ActorGroup(Adder, num_actors=2, init_args=(10,))
@@ -182,6 +183,7 @@ class ActorGroup:
         >>> class Adder:
         ...     def __init__(self, amount):
         ...         self.amount = amount
+        ...
         ...     def add(self, number):
         ...         return number + self.amount
         >>> from raycompat.util.actor_group import ActorGroup
@@ -214,6 +216,7 @@ class ActorGroup:
         >>> class Reader:
         ...     def __init__(self, files):
         ...         self.files = files
+        ...
         ...     def get_actor_metadata(self):
         ...         return {"files": len(self.files)}
         >>> group = ActorGroup(Reader, num_actors=2, init_args=(["a.csv", "b.csv"],))

@@ -113,7 +113,11 @@ class ActorPool:
 
         Examples
         --------
-        >>> sorted(pool.map_unordered(lambda actor, number: actor.double.remote(number), [1, 2, 3]))
+        >>> sorted(
+        ...     pool.map_unordered(
+        ...         lambda actor, number: actor.double.remote(number), [1, 2, 3]
+        ...     )
+        ... )
         [2, 4, 6]
 
         Notes

@@ -229,7 +229,9 @@ class Histogram(Metric):
     Examples
     --------
     >>> from raycompat.util.metrics import Histogram
-    >>> duration = Histogram("duration_s", description="Seconds", boundaries=[0.1, 1, 10])
+    >>> duration = Histogram(
+    ...     "duration_s", description="Seconds", boundaries=[0.1, 1, 10]
+    ... )
     >>> duration.observe(0.3)
 
     Raises

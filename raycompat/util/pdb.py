@@ -33,6 +33,7 @@ def set_trace(breakpoint_uuid: bytes | None = None) -> None:
                 ray.util.pdb.set_trace()
             return x / y
 
+
         ray.get(divide.remote(1, 0))  # then: raycompat debug
 
     Notes

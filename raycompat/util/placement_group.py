@@ -228,7 +228,9 @@ def placement_group(
     Examples
     --------
     >>> import raycompat as ray
-    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> from raycompat.util.scheduling_strategies import (
+    ...     PlacementGroupSchedulingStrategy,
+    ... )
     >>> group = ray.util.placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK")
     >>> @ray.remote(scheduling_strategy=PlacementGroupSchedulingStrategy(group))
     ... def square(x):
@@ -386,7 +388,10 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
     Examples
     --------
-    >>> from raycompat.util.placement_group import get_placement_group, remove_placement_group
+    >>> from raycompat.util.placement_group import (
+    ...     get_placement_group,
+    ...     remove_placement_group,
+    ... )
     >>> named = placement_group([{"memory": 1000}], name="small")
     >>> get_placement_group("small") == named
     True
@@ -428,7 +433,10 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
     Examples
     --------
-    >>> from raycompat.util.placement_group import placement_group, placement_group_table
+    >>> from raycompat.util.placement_group import (
+    ...     placement_group,
+    ...     placement_group_table,
+    ... )
     >>> from raycompat.util.placement_group import remove_placement_group
     >>> pair = placement_group([{"memory": 1000}, {"memory": 1000}])
     >>> pair.wait(timeout_seconds=10)

@@ -44,7 +44,9 @@ class PlacementGroupSchedulingStrategy(GroupStrategy):
 
     Examples
     --------
-    >>> from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    >>> from raycompat.util.scheduling_strategies import (
+    ...     PlacementGroupSchedulingStrategy,
+    ... )
     >>> group = ray.util.placement_group([{"CPU": 1}])
     >>> in_group = PlacementGroupSchedulingStrategy(group)
     >>> len(ray.get(where.options(scheduling_strategy=in_group).remote()))
@@ -83,7 +85,9 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
 
     Examples
     --------
-    >>> from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    >>> from raycompat.util.scheduling_strategies import (
+    ...     NodeAffinitySchedulingStrategy,
+    ... )
     >>> @ray.remote
     ... def where():
     ...     return ray.get_runtime_context().get_node_id()
@@ -264,7 +268,10 @@ class NodeLabelSchedulingStrategy(NodeStrategy):
 
     Examples
     --------
-    >>> from raycompat.util.scheduling_strategies import In, NodeLabelSchedulingStrategy
+    >>> from raycompat.util.scheduling_strategies import (
+    ...     In,
+    ...     NodeLabelSchedulingStrategy,
+    ... )
     >>> in_zone_a = NodeLabelSchedulingStrategy({"zone": In("a", "b")})
     """
 

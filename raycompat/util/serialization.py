@@ -56,7 +56,9 @@ def register_serializer(
     ...     def __init__(self, degrees):
     ...         self.degrees = degrees
     >>> ray.util.register_serializer(
-    ...     Celsius, serializer=lambda value: value.degrees, deserializer=lambda sent: Celsius(sent)
+    ...     Celsius,
+    ...     serializer=lambda value: value.degrees,
+    ...     deserializer=lambda sent: Celsius(sent),
     ... )
     >>> ray.get(ray.put([Celsius(21)]))[0].degrees
     21

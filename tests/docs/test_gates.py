@@ -101,6 +101,7 @@ SWITCHER = '<a lang="zh-CN" hreflang="zh-CN" href="../../zh_CN/docs/page.html">ä
         ),
         ("zh_CN/docs/page.html", ">print<", ">printf<", "CODE"),
         ("zh_CN/docs/page.html", "</main>", "<pre>more</pre></main>", "CODE"),
+        ("en/docs/page.html", ">print<", f">{'p' * 81}<", "WIDE"),
         ("zh_CN/docs/page.ipynb", "start + 1", "start + 7", "NOTEBOOK"),
         ("zh_CN/docs/page.ipynb", '"nbformat": 4', '"nbformat": "four"', "NOTEBOOK"),
         ("en/docs/page.ipynb", "start + 1", "start + (1", "NOTEBOOK"),

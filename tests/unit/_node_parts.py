@@ -3,7 +3,9 @@
 `Machine.handle` gives the node a message of the scheduler, `answer` one of an executor, and `die` ends
 an executor. Each returns the node's instructions, so a test can say::
 
-    assert await machine.handle(Revoke("lease-1")) == [("executor", 1, Revoke("lease-1"))]
+    assert await machine.handle(Revoke("lease-1")) == [
+        ("executor", 1, Revoke("lease-1"))
+    ]
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 `Cluster.handle` gives the parts a message and returns their instructions, so a test can say::
 
-    assert cluster.handle(Sync(7), client="driver") == [("notify_client", "driver", Synced(7))]
+    assert cluster.handle(Sync(7), client="driver") == [
+        ("notify_client", "driver", Synced(7))
+    ]
 """
 
 from __future__ import annotations

@@ -36,7 +36,11 @@ class ReadTask:
     ... )
     >>> [table.num_rows for table in task()], task.metadata.num_rows
     ([2], 2)
-    >>> [table.num_rows for table in task.read_fn()], task.schema, task.per_task_row_limit
+    >>> (
+    ...     [table.num_rows for table in task.read_fn()],
+    ...     task.schema,
+    ...     task.per_task_row_limit,
+    ... )
     ([2], None, None)
 
     Notes
@@ -99,8 +103,10 @@ class Datasource:
     >>> class Words(Datasource):
     ...     def __init__(self, words):
     ...         self.words = words
+    ...
     ...     def estimate_inmemory_data_size(self):
     ...         return sum(map(len, self.words))
+    ...
     ...     def get_read_tasks(self, parallelism, *args, **kwargs):
     ...         return [
     ...             ReadTask(

@@ -21,7 +21,9 @@ class PartitionStyle(enum.StrEnum):
     >>> from raycompat.data.datasource import Partitioning, PartitionStyle
     >>> Partitioning(PartitionStyle.HIVE).values_of("year=2024/month=5/a.csv")
     {'year': '2024', 'month': '5'}
-    >>> Partitioning(PartitionStyle.DIRECTORY, field_names=["year"]).values_of("2024/a.csv")
+    >>> Partitioning(PartitionStyle.DIRECTORY, field_names=["year"]).values_of(
+    ...     "2024/a.csv"
+    ... )
     {'year': '2024'}
 
     Notes
@@ -60,9 +62,13 @@ class Partitioning:
     Examples
     --------
     >>> from raycompat.data.datasource import Partitioning
-    >>> Partitioning("hive", field_types={"year": int}).values_of("/logs/year=2024/a.csv")
+    >>> Partitioning("hive", field_types={"year": int}).values_of(
+    ...     "/logs/year=2024/a.csv"
+    ... )
     {'year': 2024}
-    >>> Partitioning("dir", "/logs", field_names=["year"]).values_of("/logs/2024/a.csv")
+    >>> Partitioning("dir", "/logs", field_names=["year"]).values_of(
+    ...     "/logs/2024/a.csv"
+    ... )
     {'year': '2024'}
     >>> by_folder = Partitioning("dir", "/logs", field_names=["year"])
     >>> by_folder.normalized_base_dir, type(by_folder.resolved_filesystem).__name__

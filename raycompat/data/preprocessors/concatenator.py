@@ -110,7 +110,10 @@ class Chain(Preprocessor):
     --------
     >>> from raycompat.data.preprocessors import Chain, Concatenator, StandardScaler
     >>> rows = ray.data.from_items([{"x": 1.0, "y": 0.0}, {"x": 3.0, "y": 1.0}])
-    >>> chain = Chain(StandardScaler(["x"]), Concatenator(["x", "y"], output_column_name="features"))
+    >>> chain = Chain(
+    ...     StandardScaler(["x"]),
+    ...     Concatenator(["x", "y"], output_column_name="features"),
+    ... )
     >>> chain.fit_transform(rows).take_batch()["features"]
     array([[-1.,  0.],
            [ 1.,  1.]])

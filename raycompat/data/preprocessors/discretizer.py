@@ -88,7 +88,9 @@ class CustomKBinsDiscretizer(_Discretizer):
     --------
     >>> from raycompat.data.preprocessors import CustomKBinsDiscretizer
     >>> rows = ray.data.from_items([{"age": age} for age in (5, 30, 70)])
-    >>> CustomKBinsDiscretizer(["age"], bins=[0, 18, 65, 120]).transform(rows).take_all()
+    >>> CustomKBinsDiscretizer(["age"], bins=[0, 18, 65, 120]).transform(
+    ...     rows
+    ... ).take_all()
     [{'age': 0}, {'age': 1}, {'age': 2}]
 
     Notes

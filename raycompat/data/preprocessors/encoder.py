@@ -210,7 +210,10 @@ class OneHotEncoder(Preprocessor):
     --------
     >>> from raycompat.data.preprocessors import OneHotEncoder
     >>> rows = ray.data.from_items([{"y": "cat"}, {"y": "ape"}])
-    >>> [row["y"].tolist() for row in OneHotEncoder(columns=["y"]).fit_transform(rows).take_all()]
+    >>> [
+    ...     row["y"].tolist()
+    ...     for row in OneHotEncoder(columns=["y"]).fit_transform(rows).take_all()
+    ... ]
     [[0, 1], [1, 0]]
 
     Notes
@@ -312,7 +315,9 @@ class Categorizer(Preprocessor):
     Examples
     --------
     >>> from raycompat.data.preprocessors import Categorizer
-    >>> rows = ray.data.from_items([{"color": "red"}, {"color": "blue"}, {"color": "red"}])
+    >>> rows = ray.data.from_items(
+    ...     [{"color": "red"}, {"color": "blue"}, {"color": "red"}]
+    ... )
     >>> frame = Categorizer(["color"]).fit_transform(rows).to_pandas()
     >>> list(frame["color"].cat.categories)
     ['blue', 'red']

@@ -267,7 +267,9 @@ class PowerTransformer(Preprocessor):
     --------
     >>> from raycompat.data.preprocessors import PowerTransformer
     >>> rows = ray.data.from_items([{"size": 4.0}, {"size": 16.0}])
-    >>> PowerTransformer(["size"], power=0.5, method="box-cox").transform(rows).take_all()
+    >>> PowerTransformer(["size"], power=0.5, method="box-cox").transform(
+    ...     rows
+    ... ).take_all()
     [{'size': 2.0}, {'size': 6.0}]
 
     Notes

@@ -114,7 +114,9 @@ class HashingVectorizer(_OfText):
     --------
     >>> from raycompat.data.preprocessors import HashingVectorizer
     >>> rows = ray.data.from_items([{"text": "sea sun sea"}])
-    >>> (row,) = HashingVectorizer(["text"], num_features=8).transform(rows).take_all()
+    >>> (row,) = (
+    ...     HashingVectorizer(["text"], num_features=8).transform(rows).take_all()
+    ... )
     >>> len(row["text"]), sum(row["text"])
     (8, 3)
 
@@ -163,7 +165,10 @@ class CountVectorizer(_OfText):
     --------
     >>> from raycompat.data.preprocessors import CountVectorizer
     >>> rows = ray.data.from_items([{"text": "sea sun sea"}, {"text": "sun"}])
-    >>> [list(row["text"]) for row in CountVectorizer(["text"]).fit_transform(rows).take_all()]
+    >>> [
+    ...     list(row["text"])
+    ...     for row in CountVectorizer(["text"]).fit_transform(rows).take_all()
+    ... ]
     [[2, 1], [0, 1]]
 
     Notes
@@ -221,7 +226,9 @@ class FeatureHasher(Preprocessor):
     --------
     >>> from raycompat.data.preprocessors import FeatureHasher
     >>> rows = ray.data.from_items([{"sea": 2, "sun": 1}])
-    >>> hasher = FeatureHasher(["sea", "sun"], num_features=4, output_column="hashed")
+    >>> hasher = FeatureHasher(
+    ...     ["sea", "sun"], num_features=4, output_column="hashed"
+    ... )
     >>> (row,) = hasher.transform(rows).take_all()
     >>> len(row["hashed"]), float(sum(row["hashed"]))
     (4, 3.0)

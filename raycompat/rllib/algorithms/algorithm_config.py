@@ -233,7 +233,11 @@ class AlgorithmConfig:
     Examples
     --------
     >>> from raycompat.rllib.algorithms.ppo import PPOConfig
-    >>> config = PPOConfig().environment("CartPole-v1").training(lr=0.0003, minibatch_size=64)
+    >>> config = (
+    ...     PPOConfig()
+    ...     .environment("CartPole-v1")
+    ...     .training(lr=0.0003, minibatch_size=64)
+    ... )
     >>> config.lr, config["gamma"]
     (0.0003, 0.99)
 

@@ -42,7 +42,9 @@ class IMPALAConfig(AlgorithmConfig):
     Examples
     --------
     >>> from raycompat.rllib.algorithms.impala import IMPALAConfig
-    >>> config = IMPALAConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
+    >>> config = (
+    ...     IMPALAConfig().environment("CartPole-v1").env_runners(num_env_runners=2)
+    ... )
 
     Then ``config.build_algo().train()`` makes an iteration.
 

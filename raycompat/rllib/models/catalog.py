@@ -52,7 +52,11 @@ class ModelCatalog:
         >>> import raycompat.rllib.models as models
         >>> def wide(shape, options):
         ...     import keras
-        ...     layers = [keras.Input(shape), keras.layers.Dense(options["width"], "relu")]
+        ...
+        ...     layers = [
+        ...         keras.Input(shape),
+        ...         keras.layers.Dense(options["width"], "relu"),
+        ...     ]
         ...     return keras.Sequential(layers)
         >>> models.ModelCatalog.register_custom_model("wide", wide)
         >>> options = {"custom_model": "wide", "custom_model_config": {"width": 512}}

@@ -73,7 +73,10 @@ def DistributedOptimizer(  # noqa: N802 - the name by which such wrappers are kn
     --------
     In a training function of `TensorflowTrainer`::
 
-        from raycompat.train.tensorflow.keras import DistributedOptimizer, SynchronizationCallback
+        from raycompat.train.tensorflow.keras import (
+            DistributedOptimizer,
+            SynchronizationCallback,
+        )
 
         model.compile(DistributedOptimizer(keras.optimizers.Adam()), loss="mse")
         model.fit(x, y, batch_size=32, callbacks=[SynchronizationCallback()])

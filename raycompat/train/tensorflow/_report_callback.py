@@ -56,6 +56,7 @@ class ReportCheckpointCallback:
     >>> def fit():
     ...     import keras
     ...     from raycompat.train.tensorflow.keras import ReportCheckpointCallback
+    ...
     ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     ...     model.compile("sgd", "mse")
     ...     x = np.ones((8, 1))

@@ -33,7 +33,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
     >>> from_file.get_model().output_shape
     (None, 1)
     >>> model.export(os.path.join(folder, "saved"), verbose=False)
-    >>> exported = TensorflowCheckpoint.from_saved_model(os.path.join(folder, "saved"))
+    >>> exported = TensorflowCheckpoint.from_saved_model(
+    ...     os.path.join(folder, "saved")
+    ... )
     >>> "saved_model.pb" in os.listdir(exported.path)
     True
 

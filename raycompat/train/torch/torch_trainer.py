@@ -40,12 +40,19 @@ class TorchTrainer(DataParallelTrainer):
 
         from raycompat import train
 
-        from raycompat.train.torch import TorchTrainer, prepare_data_loader, prepare_model
+        from raycompat.train.torch import (
+            TorchTrainer,
+            prepare_data_loader,
+            prepare_model,
+        )
+
 
         def train_model(config):
             model = prepare_model(Network())
             optimizer = torch.optim.SGD(model.parameters(), config["learning_rate"])
-            loader = prepare_data_loader(DataLoader(rows, batch_size=32, shuffle=True))
+            loader = prepare_data_loader(
+                DataLoader(rows, batch_size=32, shuffle=True)
+            )
             for epoch in range(10):
                 for x, y in loader:
                     loss = compute_loss(model(x), y)
@@ -53,6 +60,7 @@ class TorchTrainer(DataParallelTrainer):
                     loss.backward()
                     optimizer.step()
                 train.report({"loss": loss.item()})
+
 
         trainer = TorchTrainer(
             train_model,

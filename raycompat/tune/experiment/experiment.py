@@ -283,7 +283,9 @@ class Experiment:
         >>> import tempfile
         >>> from raycompat import tune
         >>> folder = tempfile.mkdtemp()
-        >>> experiment = tune.Experiment("learn", lambda config: None, storage_path=folder)
+        >>> experiment = tune.Experiment(
+        ...     "learn", lambda config: None, storage_path=folder
+        ... )
         >>> experiment.remote_path == experiment.path
         True
         """

@@ -44,7 +44,9 @@ class TuneReportCallback(UserCallback):
             trainer.fit()
 
 
-        tune.Tuner(train_driver, param_space={"lr": tune.grid_search([0.1, 0.01])}).fit()
+        tune.Tuner(
+            train_driver, param_space={"lr": tune.grid_search([0.1, 0.01])}
+        ).fit()
 
     Notes
     -----

@@ -67,7 +67,9 @@ class AsyncHyperBandScheduler(ScoredScheduler):
     ...         metric="loss",
     ...         mode="min",
     ...         max_concurrent_trials=1,
-    ...         scheduler=AsyncHyperBandScheduler(max_t=9, grace_period=1, reduction_factor=3),
+    ...         scheduler=AsyncHyperBandScheduler(
+    ...             max_t=9, grace_period=1, reduction_factor=3
+    ...         ),
     ...     ),
     ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
     ... ).fit()

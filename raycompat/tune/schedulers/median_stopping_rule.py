@@ -57,7 +57,9 @@ class MedianStoppingRule(ScoredScheduler):
     ...         mode="min",
     ...         max_concurrent_trials=1,
     ...         scheduler=MedianStoppingRule(
-    ...             time_attr="training_iteration", grace_period=2, min_samples_required=2
+    ...             time_attr="training_iteration",
+    ...             grace_period=2,
+    ...             min_samples_required=2,
     ...         ),
     ...     ),
     ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),

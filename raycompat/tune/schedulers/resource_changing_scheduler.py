@@ -45,7 +45,9 @@ class DistributeResources:
     --------
     >>> from raycompat import tune
     >>> from raycompat.tune.schedulers import ResourceChangingScheduler
-    >>> from raycompat.tune.schedulers.resource_changing_scheduler import DistributeResources
+    >>> from raycompat.tune.schedulers.resource_changing_scheduler import (
+    ...     DistributeResources,
+    ... )
     >>> scheduler = ResourceChangingScheduler(
     ...     tune.schedulers.ASHAScheduler(max_t=16),
     ...     DistributeResources(add_bundles=True, reserve_resources={"CPU": 1}),
@@ -179,7 +181,9 @@ class DistributeResourcesToTopJob(DistributeResources):
     ...     DistributeResourcesToTopJob,
     ... )
     >>> scheduler = ResourceChangingScheduler(
-    ...     resources_allocation_function=DistributeResourcesToTopJob(metric="loss", mode="min")
+    ...     resources_allocation_function=DistributeResourcesToTopJob(
+    ...         metric="loss", mode="min"
+    ...     )
     ... )
 
     Notes
@@ -270,14 +274,21 @@ class ResourceChangingScheduler(TrialScheduler):
     >>> import tempfile
     >>> search = tune.search.BasicVariantGenerator()
     >>> search.add_configurations(
-    ...     tune.Experiment("learn", lambda config: None, storage_path=tempfile.mkdtemp())
+    ...     tune.Experiment(
+    ...         "learn", lambda config: None, storage_path=tempfile.mkdtemp()
+    ...     )
     ... )
     >>> trial = search.next_trial()
     >>> both = tune.PlacementGroupFactory([{"CPU": 2}])
-    >>> scheduler.set_trial_resources(trial, both), scheduler.set_trial_resources(trial, both)
+    >>> (
+    ...     scheduler.set_trial_resources(trial, both),
+    ...     scheduler.set_trial_resources(trial, both),
+    ... )
     (True, False)
     >>> unchanging = ResourceChangingScheduler(resources_allocation_function=None)
-    >>> unchanging.reallocate_trial_resources_if_needed(None, trial, {"loss": 0.5}) is None
+    >>> unchanging.reallocate_trial_resources_if_needed(
+    ...     None, trial, {"loss": 0.5}
+    ... ) is None
     True
 
     It has the metric of the scheduler that decides; it knows the first resources when a trial begins:

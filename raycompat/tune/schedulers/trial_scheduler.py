@@ -59,20 +59,27 @@ class TrialScheduler:
 
     >>> class NewestFirst(TrialScheduler):
     ...     added = completed = lost = 0
+    ...
     ...     def on_trial_add(self, controller, trial):
     ...         self.added += 1
+    ...
     ...     def choose_trial_to_run(self, controller):
     ...         trials = controller.get_live_trials()
     ...         pending = [trial for trial in trials if trial.status == "PENDING"]
     ...         return pending[-1] if pending else None
+    ...
     ...     def on_trial_result(self, controller, trial, result):
     ...         return TrialScheduler.CONTINUE
+    ...
     ...     def on_trial_complete(self, controller, trial, result):
     ...         self.completed += 1
+    ...
     ...     def on_trial_error(self, controller, trial):
     ...         self.lost += 1
+    ...
     ...     def on_trial_remove(self, controller, trial):
     ...         self.lost += 1
+    ...
     ...     def debug_string(self):
     ...         return f"newest first: {self.completed} of {self.added} completed"
     >>> import os, tempfile

@@ -47,12 +47,16 @@ class BasicVariantGenerator(SearchAlgorithm):
     --------
     >>> from raycompat import tune
     >>> from raycompat.tune.search.basic_variant import BasicVariantGenerator
-    >>> search = BasicVariantGenerator(points_to_evaluate=[{"a": 2}], random_state=1)
+    >>> search = BasicVariantGenerator(
+    ...     points_to_evaluate=[{"a": 2}], random_state=1
+    ... )
     >>> config = tune.TuneConfig(search_alg=search, num_samples=4)
     >>> grid = BasicVariantGenerator()
     >>> grid.add_configurations(
     ...     tune.Experiment(
-    ...         "learn", lambda config: None, config={"a": tune.grid_search([1, 2, 3])}
+    ...         "learn",
+    ...         lambda config: None,
+    ...         config={"a": tune.grid_search([1, 2, 3])},
     ...     )
     ... )
     >>> grid.total_samples

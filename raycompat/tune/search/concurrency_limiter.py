@@ -38,15 +38,18 @@ class ConcurrencyLimiter(Searcher):
     ...     def __init__(self):
     ...         super().__init__(metric="loss", mode="min")
     ...         self.x = 0
+    ...
     ...     def suggest(self, trial_id):
     ...         return {"x": self.x}
+    ...
     ...     def on_trial_complete(self, trial_id, result=None, error=False):
     ...         self.x += 1 if result["loss"] > 0 else 0
     >>> import tempfile
     >>> results = tune.Tuner(
     ...     lambda config: {"loss": abs(config["x"] - 2)},
     ...     tune_config=tune.TuneConfig(
-    ...         num_samples=4, search_alg=ConcurrencyLimiter(Walk(), max_concurrent=1)
+    ...         num_samples=4,
+    ...         search_alg=ConcurrencyLimiter(Walk(), max_concurrent=1),
     ...     ),
     ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),
     ... ).fit()

@@ -43,6 +43,7 @@ class Repeater(Searcher):
     >>> class Fixed(tune.search.Searcher):
     ...     def suggest(self, trial_id):
     ...         return {"lr": 0.1}
+    ...
     ...     def on_trial_complete(self, trial_id, result=None, error=False):
     ...         print("mean of both:", result["loss"])
     >>> searcher = Repeater(Fixed(metric="loss", mode="min"), repeat=2)

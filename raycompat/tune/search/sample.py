@@ -381,7 +381,10 @@ def sample_from(func: Callable[..., Any]) -> Function:
     Examples
     --------
     >>> from raycompat import tune
-    >>> space = {"units": tune.choice([8, 16]), "rate": tune.sample_from(lambda c: 1 / c["units"])}
+    >>> space = {
+    ...     "units": tune.choice([8, 16]),
+    ...     "rate": tune.sample_from(lambda c: 1 / c["units"]),
+    ... }
 
     Notes
     -----
@@ -495,7 +498,12 @@ def randint(lower: int, upper: int) -> Integer:
     Examples
     --------
     >>> from raycompat import tune
-    >>> sorted({int(number) for number in tune.randint(3, 6).sample(size=100, random_state=1)})
+    >>> sorted(
+    ...     {
+    ...         int(number)
+    ...         for number in tune.randint(3, 6).sample(size=100, random_state=1)
+    ...     }
+    ... )
     [3, 4, 5]
 
     Notes
@@ -529,7 +537,14 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     Unlike that of `randint`, the upper limit is among the values:
 
     >>> from raycompat import tune
-    >>> sorted({int(units) for units in tune.qrandint(16, 64, 16).sample(size=100, random_state=1)})
+    >>> sorted(
+    ...     {
+    ...         int(units)
+    ...         for units in tune.qrandint(16, 64, 16).sample(
+    ...             size=100, random_state=1
+    ...         )
+    ...     }
+    ... )
     [16, 32, 48, 64]
 
     Notes

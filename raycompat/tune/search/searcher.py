@@ -39,9 +39,11 @@ class Searcher:
     >>> from raycompat.tune.search import Searcher
     >>> class Countdown(Searcher):
     ...     left = 3
+    ...
     ...     def suggest(self, trial_id):
     ...         self.left -= 1
     ...         return {"x": self.left} if self.left >= 0 else Searcher.FINISHED
+    ...
     ...     def on_trial_complete(self, trial_id, result=None, error=False):
     ...         pass
 
@@ -52,20 +54,29 @@ class Searcher:
     ...     def __init__(self):
     ...         super().__init__(metric="loss", mode="min")
     ...         self.best, self.tried, self.paused = (float("inf"), 0), {}, 0
+    ...
     ...     def set_search_properties(self, metric, mode, config, **spec):
     ...         self.best = (float("inf"), config.get("start", 0))
     ...         return True
+    ...
     ...     def suggest(self, trial_id):
     ...         self.tried[trial_id] = self.best[1] + 1
     ...         return {"x": self.tried[trial_id]}
+    ...
     ...     def on_trial_result(self, trial_id, result):
-    ...         self.add_evaluated_point({"x": self.tried[trial_id]}, result["loss"])
+    ...         self.add_evaluated_point(
+    ...             {"x": self.tried[trial_id]}, result["loss"]
+    ...         )
+    ...
     ...     def on_trial_complete(self, trial_id, result=None, error=False):
     ...         del self.tried[trial_id]
+    ...
     ...     def add_evaluated_point(self, parameters, value, **more):
     ...         self.best = min(self.best, (value, parameters["x"]))
+    ...
     ...     def on_pause(self, trial_id):
     ...         self.paused += 1
+    ...
     ...     def on_unpause(self, trial_id):
     ...         self.paused -= 1
     >>> searcher = Beside()

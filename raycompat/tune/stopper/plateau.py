@@ -101,9 +101,14 @@ class TrialPlateauStopper(NoopStopper):
     The last four losses differ by less than 0.01:
 
     >>> from raycompat.tune.stopper import TrialPlateauStopper
-    >>> stopper = TrialPlateauStopper(metric="loss", std=0.01, num_results=4, grace_period=4)
+    >>> stopper = TrialPlateauStopper(
+    ...     metric="loss", std=0.01, num_results=4, grace_period=4
+    ... )
     >>> losses = [0.9, 0.5, 0.301, 0.3, 0.3, 0.301]
-    >>> [stopper("trial_1", {"loss": loss, "training_iteration": 1}) for loss in losses]
+    >>> [
+    ...     stopper("trial_1", {"loss": loss, "training_iteration": 1})
+    ...     for loss in losses
+    ... ]
     [False, False, False, False, False, True]
 
     Notes

@@ -29,9 +29,11 @@ class Stopper(abc.ABC):
     >>> class GoodEnough(tune.Stopper):
     ...     def __init__(self):
     ...         self.is_found = False
+    ...
     ...     def __call__(self, trial_id, result):
     ...         self.is_found = self.is_found or result["loss"] < 0.2
     ...         return self.is_found
+    ...
     ...     def stop_all(self):
     ...         return self.is_found
     >>> def halve(config):
@@ -39,7 +41,9 @@ class Stopper(abc.ABC):
     ...     while True:
     ...         loss /= 2
     ...         tune.report({"loss": loss})
-    >>> run_config = tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0, stop=GoodEnough())
+    >>> run_config = tune.RunConfig(
+    ...     storage_path=tempfile.mkdtemp(), verbose=0, stop=GoodEnough()
+    ... )
     >>> results = tune.Tuner(halve, run_config=run_config).fit()
     >>> results[0].metrics["loss"]
     0.125
@@ -63,7 +67,11 @@ class CombinedStopper(Stopper):
 
     Examples
     --------
-    >>> from raycompat.tune.stopper import CombinedStopper, FunctionStopper, MaximumIterationStopper
+    >>> from raycompat.tune.stopper import (
+    ...     CombinedStopper,
+    ...     FunctionStopper,
+    ...     MaximumIterationStopper,
+    ... )
     >>> stopper = CombinedStopper(
     ...     MaximumIterationStopper(max_iter=100),
     ...     FunctionStopper(lambda trial_id, result: result["loss"] < 0.1),

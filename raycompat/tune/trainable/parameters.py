@@ -123,7 +123,11 @@ def with_resources(
     >>> import tempfile
     >>> from raycompat import tune
     >>> def count(config):
-    ...     return {"cpus": tune.get_context().get_trial_resources().required_resources["CPU"]}
+    ...     return {
+    ...         "cpus": tune.get_context()
+    ...         .get_trial_resources()
+    ...         .required_resources["CPU"]
+    ...     }
     >>> results = tune.Tuner(
     ...     tune.with_resources(count, {"CPU": 2}),
     ...     run_config=tune.RunConfig(storage_path=tempfile.mkdtemp(), verbose=0),

@@ -60,11 +60,14 @@ class Trainable:
     >>> class Countdown(tune.Trainable):
     ...     def setup(self, config):
     ...         self.left = config["start"]
+    ...
     ...     def step(self):
     ...         self.left -= 1
     ...         return {"left": self.left, "done": self.left == 0}
+    ...
     ...     def save_checkpoint(self, checkpoint_dir):
     ...         return {"left": self.left}
+    ...
     ...     def load_checkpoint(self, checkpoint):
     ...         self.left = checkpoint["left"]
 
@@ -90,9 +93,11 @@ class Trainable:
     >>> class Exported(Countdown):
     ...     def log_result(self, result):
     ...         print("left:", result["left"])
+    ...
     ...     @classmethod
     ...     def resource_help(cls, config):
     ...         return "A smaller start needs less."
+    ...
     ...     def _export_model(self, formats, export_dir):
     ...         path = os.path.join(export_dir, "left.txt")
     ...         with open(path, "w") as file:
@@ -144,6 +149,7 @@ class Trainable:
         >>> class Halving(tune.Trainable):
         ...     def setup(self, config):
         ...         self.loss = config["start"]
+        ...
         ...     def step(self):
         ...         self.loss /= 2
         ...         return {"loss": self.loss}
@@ -309,7 +315,10 @@ class Trainable:
         >>> import os
         >>> fresh = Countdown({"start": 3})
         >>> filled = fresh.get_auto_filled_metrics(debug_metrics_only=True)
-        >>> filled["trial_id"], filled["pid"] == fresh.get_current_ip_pid()[1] == os.getpid()
+        >>> (
+        ...     filled["trial_id"],
+        ...     filled["pid"] == fresh.get_current_ip_pid()[1] == os.getpid(),
+        ... )
         ('default', True)
         """
         now = now or datetime.now()

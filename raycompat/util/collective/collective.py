@@ -131,10 +131,12 @@ def init_collective_group(
     ...     def join(self, size, rank):
     ...         collective.init_collective_group(size, rank, "gloo", "workers")
     ...         self.rank = rank
+    ...
     ...     def mean(self):
     ...         array = np.array([float(self.rank)])
     ...         collective.allreduce(array, "workers")
     ...         return array.item() / 2
+    ...
     ...     def leave(self):
     ...         collective.destroy_collective_group("workers")
     ...         return collective.is_group_initialized("workers")
@@ -190,13 +192,18 @@ def create_collective_group(
     ... class Member:
     ...     def run(self, name, *args):
     ...         return getattr(collective, name)(*args, group_name="pair")
+    ...
     ...     def sum(self, value):
     ...         array = np.full(2, value)
     ...         collective.allreduce(array, group_name="pair")
     ...         return array.tolist()
     >>> members = [Member.remote() for _ in range(2)]
-    >>> collective.create_collective_group(members, 2, [0, 1], backend="gloo", group_name="pair")
-    >>> ray.get([member.sum.remote(value) for value, member in enumerate(members, 1)])
+    >>> collective.create_collective_group(
+    ...     members, 2, [0, 1], backend="gloo", group_name="pair"
+    ... )
+    >>> ray.get(
+    ...     [member.sum.remote(value) for value, member in enumerate(members, 1)]
+    ... )
     [[3, 3], [3, 3]]
 
     Raises
@@ -349,6 +356,7 @@ def allreduce(
     ...         collective.init_collective_group(2, rank, "gloo", "both")
     ...         self.rank = rank
     ...         self.array = np.arange(2) + 10 * rank
+    ...
     ...     def do(self, function):
     ...         array = self.array.copy()
     ...         found = function(array, self.rank)

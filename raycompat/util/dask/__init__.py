@@ -119,6 +119,7 @@ def actor(handle: ActorHandle[Any]) -> Actor:
     >>> @ray.remote
     ... class Counter:
     ...     value = 0
+    ...
     ...     def add(self, amount):
     ...         self.value += amount
     ...         return self.value

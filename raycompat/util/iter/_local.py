@@ -59,8 +59,10 @@ class LocalIterator(Generic[T]):
     [-3, -1, 1, 3]
     >>> class Counted:
     ...     fetches = 0
+    ...
     ...     def _on_fetch_start(self):
     ...         self.fetches += 1
+    ...
     ...     def __call__(self, x):
     ...         return self.fetches
     >>> hasattr(Counted, ray.util.iter.LocalIterator.ON_FETCH_START_HOOK_NAME)

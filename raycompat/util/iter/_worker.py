@@ -43,7 +43,10 @@ class ParallelIteratorWorker:
 
     Two consumers can each take every second item:
 
-    >>> letters.par_iter_slice(step=2, start=0), letters.par_iter_slice(step=2, start=1)
+    >>> (
+    ...     letters.par_iter_slice(step=2, start=0),
+    ...     letters.par_iter_slice(step=2, start=1),
+    ... )
     ('C', 'D')
     >>> letters.par_iter_slice_batch(step=2, start=0, batch_ms=0)
     ['E']

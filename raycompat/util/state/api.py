@@ -125,7 +125,12 @@ def list_cluster_events(
     Examples
     --------
     >>> from raycompat.util.state import list_cluster_events
-    >>> {event.severity for event in list_cluster_events(filters=[("source_type", "=", "RAYLET")])}
+    >>> {
+    ...     event.severity
+    ...     for event in list_cluster_events(
+    ...         filters=[("source_type", "=", "RAYLET")]
+    ...     )
+    ... }
     {'INFO'}
 
     Notes
@@ -153,7 +158,10 @@ def list_runtime_envs(
     Examples
     --------
     >>> from raycompat.util.state import list_runtime_envs
-    >>> [env.runtime_env for env in list_runtime_envs(filters=[("success", "=", False)])]
+    >>> [
+    ...     env.runtime_env
+    ...     for env in list_runtime_envs(filters=[("success", "=", False)])
+    ... ]
     []
 
     Notes

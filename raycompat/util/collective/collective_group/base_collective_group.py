@@ -39,31 +39,47 @@ class BaseGroup(metaclass=ABCMeta):
     without the others:
 
     >>> import numpy as np
-    >>> from raycompat.util.collective.collective_group import base_collective_group as base
-    >>> from raycompat.util.collective.backend_registry import register_collective_backend
+    >>> from raycompat.util.collective.collective_group import (
+    ...     base_collective_group as base,
+    ... )
+    >>> from raycompat.util.collective.backend_registry import (
+    ...     register_collective_backend,
+    ... )
     >>> class Alone(base.BaseGroup):
     ...     @classmethod
     ...     def backend(cls):
     ...         return "ALONE"
+    ...
     ...     @classmethod
     ...     def check_backend_availability(cls):
     ...         return True
+    ...
     ...     def allreduce(self, tensor, allreduce_options=None):
     ...         pass  # the sum of one tensor is the tensor
+    ...
     ...     def reduce(self, tensor, reduce_options=None):
     ...         pass
+    ...
     ...     def broadcast(self, tensor, broadcast_options=None):
     ...         pass
+    ...
     ...     def barrier(self, barrier_options=None):
     ...         pass
+    ...
     ...     def allgather(self, tensor_list, tensor, allgather_options=None):
     ...         tensor_list[0][0][:] = tensor[0]
-    ...     def reducescatter(self, tensor, tensor_list, reducescatter_options=None):
+    ...
+    ...     def reducescatter(
+    ...         self, tensor, tensor_list, reducescatter_options=None
+    ...     ):
     ...         tensor[0][:] = tensor_list[0][0]
+    ...
     ...     def send(self, tensor, send_options):
     ...         raise RuntimeError("there is no other process")
+    ...
     ...     def recv(self, tensor, recv_options):
     ...         raise RuntimeError("there is no other process")
+    ...
     ...     def destroy_group(self):
     ...         print(f"{self.group_name} has ended")
     >>> register_collective_backend("alone", Alone)
