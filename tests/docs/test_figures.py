@@ -13,6 +13,8 @@ sys.path.append(str(ROOT / "benchmarks"))
 
 import figures  # noqa: E402
 
+from raycompat.rllib.algorithms.registry import ALGORITHMS  # noqa: E402
+
 #: In README, a figure stands between comments, which a viewer does not show.
 FIGURE = re.compile(r"<!-- (?P<name>[\w-]+) -->(?P<text>[^<]*)<!-- -->")
 
@@ -32,3 +34,11 @@ def test_the_figures_of_readme_are_the_measured_ones(name):
 )
 def test_a_figure_has_two_digits_that_count(value, text):
     assert figures._rounded(value) == text
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "README.zh-CN.md", "docs/choosing.rst", "tutorials/rl.rst"]
+)
+def test_the_pages_that_list_the_algorithms_name_each(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert not [name for name in ALGORITHMS if not re.search(rf"\b{name}\b", text, re.ASCII)]
