@@ -331,9 +331,8 @@ def test_an_episode_has_the_steps_of_each_policy():
 
 
 def test_an_episode_of_several_agents_has_the_steps_of_those_that_acted():
-    episode = MultiAgentEpisode()
-    for agent, policy in (("a", "one"), ("b", "one"), ("c", "other")):
-        episode.map(agent, policy)
+    policies = {"a": "one", "b": "one", "c": "other"}
+    episode = MultiAgentEpisode(agent_module_ids=policies)
     episode.begin(dict.fromkeys("abc", np.zeros(1)), {})
     ends = {"a": True, "b": False, "__all__": False}
     found = dict.fromkeys("ab", np.ones(1)), dict.fromkeys("ab", 2.0), ends, {}, {}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from raycompat._upper import upper
+from raycompat.rllib.env.single_agent_episode import LookbackBuffer, SingleAgentEpisode
 
 #: Of the values that are averaged without a window, the weight of the newest.
 _NEWEST_WEIGHT = 0.01
@@ -23,149 +24,40 @@ _REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
 }
 
 
-class Episode:
-    """An episode of one environment, from its beginning.
+class ForCallbacks:
+    """What callbacks of all years find at an episode, of one agent or several.
 
     Attributes
     ----------
-    id_ : str
     episode_id : int
-        The form of it until 2024.
+        The form of ``id_`` until 2024.
     user_data, custom_data : dict
         For callbacks, as long as the episode lasts.
     custom_metrics : dict of float
         Mean, minimum and maximum of each over the episodes are in results, under ``custom_metrics``.
     hist_data : dict of list
         All values are in results, under ``hist_stats``.
-
-    Notes
-    -----
-    Ray source: ``ray.rllib.env.single_agent_episode.SingleAgentEpisode``, 2.60.0, and
-    ``ray.rllib.evaluation.episode.Episode`` of 0.8 to 2.10. Differs from Ray: it has what callbacks
-    read of either.
     """
 
-    def __init__(self) -> None:
-        made = uuid.uuid4()
-        self.id_, self.episode_id = made.hex, made.int >> 66
+    id_: str
+    custom_data: dict[str, Any]
+
+    def _prepare(self) -> None:
+        self.episode_id = uuid.uuid4().int >> 66
         self.user_data: dict[str, Any] = {}
-        self.custom_data: dict[str, Any] = {}
         self.custom_metrics: dict[str, Any] = {}
         self.hist_data: dict[str, list[Any]] = {}
-        self.is_terminated = self.is_truncated = False
-        self._observations: list[Any] = []
-        self._infos: list[dict[str, Any]] = []
-        self._actions: list[Any] = []
-        self._rewards: list[float] = []
         self._temporary: dict[str, list[Any]] = {}
-
-    def begin(self, observation: Any, info: Mapping[str, Any]) -> None:
-        """Add what the reset of the environment returned."""
-        self._observations.append(observation)
-        self._infos.append(dict(info))
-
-    def add(self, action: Any, found: tuple[Any, Any, bool, bool, Mapping[str, Any]]) -> None:
-        """Add a step."""
-        observation, reward, self.is_terminated, self.is_truncated, info = found
-        self._actions.append(action)
-        self._observations.append(observation)
-        self._rewards.append(float(reward))
-        self._infos.append(dict(info))
-
-    def __len__(self) -> int:
-        """Return the number of steps."""
-        return len(self._actions)
 
     @property
     def length(self) -> int:
         """The number of steps."""
-        return len(self)
-
-    def env_steps(self) -> int:
-        """Return the number of steps."""
-        return len(self)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the episode has ended."""
-        return bool(self.is_terminated or self.is_truncated)
-
-    @property
-    def total_reward(self) -> float:
-        """The sum of its rewards."""
-        return sum(self._rewards)
-
-    def get_return(self) -> float:
-        """Return the sum of its rewards."""
-        return self.total_reward
-
-    def get_observations(self, indices: Any = None) -> Any:
-        """Return all observations, or those at an index, a slice or a list of indices."""
-        return _at(self._observations, indices)
-
-    def get_infos(self, indices: Any = None) -> Any:
-        """Return all infos, or those at an index, a slice or a list of indices."""
-        return _at(self._infos, indices)
-
-    def get_actions(self, indices: Any = None) -> Any:
-        """Return all actions, or those at an index, a slice or a list of indices."""
-        return _at(self._actions, indices)
-
-    def get_rewards(self, indices: Any = None) -> Any:
-        """Return all rewards, or those at an index, a slice or a list of indices."""
-        return _at(self._rewards, indices)
-
-    def policy_for(self, agent_id: Any = None) -> str | None:
-        """Return the policy of the agent."""
-        return "default_policy"
-
-    module_for = policy_for
-
-    def batch(self, begin: int = 0) -> Any:
-        """Return the steps from `begin` as a batch, of which only observations can be changed."""
-        count = len(self)
-        ends = [False] * (count - begin - 1) + [self.is_terminated]
-        cuts = [False] * (count - begin - 1) + [self.is_truncated]
-        made = upper("_old.rllib.sample_batch").SampleBatch(
-            {
-                "obs": _column(self._observations[begin:count]),
-                "new_obs": _column(self._observations[begin + 1 :]),
-                "actions": _column(self._actions[begin:]),
-                "rewards": np.array(self._rewards[begin:], np.float32),
-                "terminateds": np.array(ends),
-                "truncateds": np.array(cuts),
-                "dones": np.array(ends) | np.array(cuts),
-                "infos": _objects(self._infos[begin + 1 :]),
-                "t": np.arange(begin, count),
-                "eps_id": np.full(count - begin, self.episode_id),
-            }
-        )
-        for name, column in made.items():
-            column.setflags(write=name in ("obs", "new_obs"))
-        return made
+        return len(self)  # type: ignore[arg-type]
 
     @property
     def batch_builder(self) -> Any:
         """The steps until now by policy, the form of 2020 to 2022."""
         return upper("_old.rllib.batch_builder").BatchBuilder(self)
-
-    def last_observation_for(self, agent_id: Any = None) -> Any:
-        """Return the newest observation."""
-        return self._observations[-1]
-
-    last_raw_obs_for = last_observation_for
-
-    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
-        """Return the newest info."""
-        return self._infos[-1]
-
-    def last_action_for(self, agent_id: Any = None) -> Any:
-        """Return the newest action; None before the first step."""
-        return self._actions[-1] if self._actions else None
-
-    def last_reward_for(self, agent_id: Any = None) -> float:
-        """Return the newest reward; 0 before the first step."""
-        return self._rewards[-1] if self._rewards else 0.0
 
     def add_temporary_timestep_data(self, key: str, data: Any) -> None:
         """Keep a value of this step as long as the episode lasts."""
@@ -184,7 +76,91 @@ class Episode:
                 f"{key!r} was not added to this episode: the keys are {sorted(self._temporary)}. Call "
                 "add_temporary_timestep_data() first."
             )
-        return _at(self._temporary[key], indices)
+        return LookbackBuffer(self._temporary[key]).get(indices)
+
+
+class Episode(ForCallbacks, SingleAgentEpisode):
+    """An episode of an agent, from its beginning, as callbacks see it.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.env.single_agent_episode.SingleAgentEpisode``, 2.60.0, and
+    ``ray.rllib.evaluation.episode.Episode`` of 0.8 to 2.10. Differs from Ray: it has what callbacks
+    read of either.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._prepare()
+
+    def begin(self, observation: Any, info: Mapping[str, Any]) -> None:
+        """Add what the reset of the environment returned."""
+        self.add_env_reset(observation, dict(info))
+
+    def add(self, action: Any, found: tuple[Any, Any, bool, bool, Mapping[str, Any]]) -> None:
+        """Add a step."""
+        observation, reward, terminated, truncated, info = found
+        self.add_env_step(
+            observation,
+            action,
+            float(reward),
+            dict(info),
+            terminated=terminated,
+            truncated=truncated,
+        )
+
+    @property
+    def total_reward(self) -> float:
+        """The sum of its rewards."""
+        return self.get_return()
+
+    def policy_for(self, agent_id: Any = None) -> str | None:
+        """Return the policy of the agent."""
+        return "default_policy"
+
+    module_for = policy_for
+
+    def batch(self, begin: int = 0) -> Any:
+        """Return the steps from `begin` as a batch, of which only observations can be changed."""
+        count = len(self)
+        ends = [False] * (count - begin - 1) + [self.is_terminated]
+        cuts = [False] * (count - begin - 1) + [self.is_truncated]
+        made = upper("_old.rllib.sample_batch").SampleBatch(
+            {
+                "obs": _column(self.observations.values[begin:count]),
+                "new_obs": _column(self.observations.values[begin + 1 :]),
+                "actions": _column(self.actions.values[begin:]),
+                "rewards": np.array(self.rewards.values[begin:], np.float32),
+                "terminateds": np.array(ends),
+                "truncateds": np.array(cuts),
+                "dones": np.array(ends) | np.array(cuts),
+                "infos": _objects(self.infos.values[begin + 1 :]),
+                "t": np.arange(begin, count),
+                "eps_id": np.full(count - begin, self.episode_id),
+            }
+        )
+        for name, column in made.items():
+            column.setflags(write=name in ("obs", "new_obs"))
+        return made
+
+    def last_observation_for(self, agent_id: Any = None) -> Any:
+        """Return the newest observation."""
+        return self.observations.values[-1]
+
+    last_raw_obs_for = last_observation_for
+
+    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
+        """Return the newest info."""
+        info: dict[str, Any] = self.infos.values[-1]
+        return info
+
+    def last_action_for(self, agent_id: Any = None) -> Any:
+        """Return the newest action; None before the first step."""
+        return self.actions.values[-1] if self.actions.values else None
+
+    def last_reward_for(self, agent_id: Any = None) -> float:
+        """Return the newest reward; 0 before the first step."""
+        return self.rewards.values[-1] if self.rewards.values else 0.0
 
 
 def _column(values: list[Any]) -> Any:
@@ -197,14 +173,6 @@ def _objects(values: list[Any]) -> Any:
     found = np.empty(len(values), object)
     found[:] = values
     return found
-
-
-def _at(values: list[Any], indices: Any) -> Any:
-    if indices is None:
-        return list(values)
-    if isinstance(indices, int | slice):
-        return values[indices]
-    return [values[index] for index in indices]
 
 
 class Environments:

@@ -251,7 +251,7 @@ class MultiAgentEnvRunner(Runner):
     # Episodes.
 
     def _begin_all(self, update: bool = True) -> None:
-        self._playing = [_Playing(MultiAgentEpisode()) for _ in self._envs]
+        self._playing = [self._new() for _ in self._envs]
         for place in range(len(self._envs)):
             try:
                 self._begin(place, self._seed_of(place), update)
@@ -260,9 +260,12 @@ class MultiAgentEnvRunner(Runner):
             except Exception as error:
                 self._recover(place, error, self._begin)
 
+    def _new(self) -> _Playing:
+        return _Playing(MultiAgentEpisode(agent_to_module_mapping_fn=self._policy_of))
+
     def _begin(self, place: int, seed: int | None = None, update: bool = True) -> None:
         assert self._playing is not None, "_begin_all makes the list"
-        playing = self._playing[place] = _Playing(MultiAgentEpisode())
+        playing = self._playing[place] = self._new()
         if self._watch is not None:
             self._watch.begins(place, playing.episode)
         found = reset_env(self._envs[place], seed)
@@ -317,19 +320,22 @@ class MultiAgentEnvRunner(Runner):
         """Return what an agent has done; at its first sight, choose its policy."""
         track = playing.tracks.get(agent)
         if track is None:
-            function = self.spec.policy_mapping_fn
-            assert function is not None, "an algorithm of several agents has a mapping"
-            policy = call_mapping(function, agent, playing.episode, self)
-            if policy not in self.policies:
-                raise EnvError(
-                    f"policy_mapping_fn returned {policy!r} for the agent {agent!r}: expected one of "
-                    f"the policies {sorted(self.policies)}. Name it in multi_agent(policies=...)."
-                )
-            track = playing.tracks[agent] = AgentTrack(agent, policy)
+            track = playing.tracks[agent] = AgentTrack(agent, playing.episode.module_for(agent))
             if self._watch is not None and self._watch.sees_batches:
                 track.acted = []
-            playing.episode.map(agent, policy)
         return track
+
+    def _policy_of(self, agent: Any, episode: MultiAgentEpisode) -> str:
+        """Return the policy that the program's function chooses for an agent."""
+        function = self.spec.policy_mapping_fn
+        assert function is not None, "an algorithm of several agents has a mapping"
+        policy = call_mapping(function, agent, episode, self)
+        if policy not in self.policies:
+            raise EnvError(
+                f"policy_mapping_fn returned {policy!r} for the agent {agent!r}: expected one of the "
+                f"policies {sorted(self.policies)}. Name it in multi_agent(policies=...)."
+            )
+        return policy
 
     def _cut(self, playing: _Playing) -> None:
         for track in playing.tracks.values():

@@ -10,6 +10,8 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 
+from raycompat._upper import upper
+
 #: An index, a slice or a list of indices; None is everything after the lookback.
 Indices = int | slice | list[int] | None
 
@@ -109,9 +111,13 @@ class LookbackBuffer:
             return self._value(place, fill, one_hot_discrete)
         places = self.places(indices, neg_index_as_lookback, fill is not None)
         found = [self._value(each, fill, one_hot_discrete) for each in places]
-        if not self.is_numpy or not (found or self.values):
-            return found
-        return _stacked(found) if found else _emptied(self._value(0, None, one_hot_discrete))
+        if found or not (self.is_numpy and self.values):
+            return self.joined(found)
+        return _emptied(self._value(0, None, one_hot_discrete))
+
+    def joined(self, values: list[Any]) -> Any:
+        """Return several values in the form that the buffer returns them in."""
+        return _stacked(values) if self.is_numpy and values else values
 
     def _value(self, place: int, fill: Any, one_hot: bool) -> Any:
         if 0 <= place < len(self.values):
@@ -193,8 +199,8 @@ class SingleAgentEpisode:
 
     Notes
     -----
-    Ray source: ``ray.rllib.env.single_agent_episode.SingleAgentEpisode``, 2.60.0. Differs from Ray: it
-    does not make a `SampleBatch`.
+    Ray source: ``ray.rllib.env.single_agent_episode.SingleAgentEpisode``, 2.60.0. No known
+    difference.
     """
 
     def __init__(
@@ -402,10 +408,11 @@ class SingleAgentEpisode:
         for mine, theirs in pairs:
             mine.values += list(theirs)
         self.t = other.t
+        self.custom_data.update(other.custom_data)
         self.is_terminated, self.is_truncated = other.is_terminated, other.is_truncated
         self.validate()
 
-    def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
+    def cut(self, len_lookback_buffer: int = 0) -> Self:
         """Return the beginning of the part that follows: it has the last observation, and no step.
 
         Parameters
@@ -421,12 +428,12 @@ class SingleAgentEpisode:
         if self.is_done:
             raise ValueError(f"{self!r} has ended: expected an episode that goes on.")
         count = min(len_lookback_buffer, len(self.rewards.values))
-        return self._part(len(self.rewards.values) - count, len(self.rewards.values), count, self.t)
+        return self.part(len(self.rewards.values) - count, len(self.rewards.values), count, self.t)
 
-    def _part(self, begin: int, end: int, lookback: int, t_started: int) -> SingleAgentEpisode:
+    def part(self, begin: int, end: int, lookback: int, t_started: int) -> Self:
         """Return the steps between two places of the values, the lookback among them."""
-        made = SingleAgentEpisode(
-            self.id_,
+        made = type(self)(
+            id_=self.id_,
             observations=self.observations.values[begin : end + 1],
             observation_space=self.observation_space,
             infos=self.infos.values[begin : end + 1],
@@ -445,7 +452,7 @@ class SingleAgentEpisode:
         made.custom_data = dict(self.custom_data)
         return made.to_numpy() if self.is_numpy else made
 
-    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+    def slice(self, slice_: slice, *, len_lookback_buffer: int | None = None) -> Self:
         """Return a part of the episode; ``episode[2:5]`` does the same.
 
         Parameters
@@ -466,12 +473,12 @@ class SingleAgentEpisode:
         end, first = max(begin, end), self.rewards.lookback
         wanted = first if len_lookback_buffer is None else len_lookback_buffer
         lookback = min(wanted, first + begin)
-        made = self._part(first + begin - lookback, first + end, lookback, self.t_started + begin)
+        made = self.part(first + begin - lookback, first + end, lookback, self.t_started + begin)
         if end == len(self):
             made.is_terminated, made.is_truncated = self.is_terminated, self.is_truncated
         return made
 
-    def __getitem__(self, item: Any) -> SingleAgentEpisode:
+    def __getitem__(self, item: Any) -> Self:
         return self.slice(item)
 
     def get_observations(
@@ -553,6 +560,39 @@ class SingleAgentEpisode:
         made = LookbackBuffer([None] * lookback + _rows(new_data), self.rewards.lookback)
         made.is_numpy = self.is_numpy
         self.extra_model_outputs[key] = made
+
+    def get_data_dict(self) -> dict[str, Any]:
+        """Return the steps as columns, by the names that batches have."""
+        count = len(self)
+        columns = {
+            "terminateds": [False] * (count - 1) + [self.is_terminated] * bool(count),
+            "truncateds": [False] * (count - 1) + [self.is_truncated] * bool(count),
+            "t": list(range(self.t_started, self.t)),
+            "eps_id": [self.id_] * count,
+        }
+        return {
+            **{name: np.array(each) if self.is_numpy else each for name, each in columns.items()},
+            "obs": self.get_observations(slice(None, -1)),
+            "infos": self.get_infos(slice(None, -1)),
+            "actions": self.get_actions(),
+            "rewards": self.get_rewards(),
+            **{name: each.get() for name, each in self.extra_model_outputs.items()},
+        }
+
+    def get_sample_batch(self) -> Any:
+        """Return the steps as a `SampleBatch`."""
+        return upper("_old.rllib.sample_batch").SampleBatch(self.get_data_dict())
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what `from_state` makes the same episode of."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Return the episode whose `get_state` returned a dict."""
+        made = cls(id_=state["id_"])
+        vars(made).update(state)
+        return made
 
     def get_return(self) -> float:
         """Return the sum of its rewards."""

@@ -14,6 +14,15 @@ class EnvError(Exception):
     """
 
 
+class MultiAgentEnvError(Exception):
+    """The values of a step are not what an environment of several agents may give.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.utils.error.MultiAgentEnvError``, 2.60.0. No known difference.
+    """
+
+
 class UnsupportedSpaceException(Exception):
     """No algorithm, or not this one, can handle a space of the environment.
 
