@@ -339,7 +339,7 @@ def status(
     Example: raycompat status --verbose
     """
     from raycompat._cli.status import described, report, running, running_report
-    from raycompat._cli.tables import document
+    from raycompat._cli.tables import document, folded, window_width
     from raycompat._launch import addresses, connect
     from raycompat._launch.dashboard_link import dashboard_link
 
@@ -360,7 +360,7 @@ def status(
     if dashboard is not None:
         dashboard = with_scheme(dashboard)
     if form == "default":  # before more is asked, which may take long or fail
-        click.echo(report(found, datetime.now(), dashboard))
+        click.echo(folded(report(found, datetime.now(), dashboard), window_width()))
     given = {"redis_password": redis_password, "redis_password_file": redis_password_file}
     what_runs = running(_state_client({**given, "address": address})) if verbose else None
     if form != "default":

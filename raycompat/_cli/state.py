@@ -89,7 +89,8 @@ class StateCommand(click.Command):
                 raise click.ClickException(str(error)) from error
             finally:
                 for each in found:
-                    click.secho(f"Warning: {each.message}", fg="yellow", err=True)
+                    text = tables.folded(f"Warning: {each.message}", tables.window_width())
+                    click.secho(text, fg="yellow", err=True)
 
 
 def list_(connect: Connect) -> click.Command:
@@ -158,8 +159,8 @@ def list_(connect: Connect) -> click.Command:
             total = str(num_matching)
             if num_matching > len(rows):
                 total += f", of which {len(rows)} are shown (see --limit)"
-            body = tables.table(shown, width=tables.window_width())
-            click.echo(tables.headed("List", {"Total": total}, body))
+            width = tables.window_width()
+            click.echo(tables.headed("List", {"Total": total}, tables.table(shown, width), width))
 
     return command
 
@@ -263,8 +264,9 @@ def summary(connect: Connect) -> click.Command:
         groups, by = found.pop("summary"), found.pop("summary_by")
         title = f"Summary of {resource} by {by}"
         rows = tables.summary_rows(groups)
-        body = tables.table(rows, tables.window_width()) if rows else "(nothing)"
-        click.echo(tables.headed(title, found, body))
+        width = tables.window_width()
+        body = tables.table(rows, width) if rows else "(nothing)"
+        click.echo(tables.headed(title, found, body, width))
 
     return command
 
@@ -309,10 +311,11 @@ def memory(connect: Connect) -> click.Command:
             totals = {"num_objects": len(found), "num_bytes": _sum(found)}
             click.echo(tables.document({"groups": described, **totals}, form))
             return
+        width = tables.window_width()
         for group in described:
             in_all = f"{group['num_objects']} objects, {tables.size(group['num_bytes'])}"
-            click.echo(f"{group['group']}: {in_all}")
-            click.echo(tables.table(group["largest"], tables.window_width()) + "\n")
+            click.echo(tables.folded(f"{group['group']}: {in_all}", width))
+            click.echo(tables.table(group["largest"], width) + "\n")
         click.echo(f"In total: {len(found)} objects, {tables.size(_sum(found))}")
 
     return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 import sys
 import time
@@ -16,12 +17,12 @@ from raycompat._cli.tables import size
 from raycompat._messages.watching import Overview
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, Group
     from rich.table import Table
 
     from raycompat.util.state.client import StateApiClient
 
-#: Rows of each table.
+#: Rows of each table at most.
 _MOST_ROWS = 15
 
 #: Resources that are bytes, and those that come first.
@@ -63,14 +64,18 @@ def show(
         raise click.ClickException(
             "`raycompat top` needs the package rich: pip install 'raycompat[watch]'"
         ) from None
-    live = Live(console=Console(width=_width() or _WIDE), auto_refresh=False)
-    with client.connected(), live:
-        live.update(_frame(client, with_internal), refresh=True)
-        shown = 1
-        while num_frames is None or shown < num_frames:
-            time.sleep(interval_s)
-            live.update(_frame(client, with_internal), refresh=True)
-            shown += 1
+    console = Console(width=_width() or _WIDE)
+    with client.connected():
+        if num_frames == 1:  # as on paper: a window can be scrolled
+            console.print(_frame(_asked(client, with_internal)))
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            live.update(_fitting(_asked(client, with_internal), console), refresh=True)
+            shown = 1
+            while num_frames is None or shown < num_frames:
+                time.sleep(interval_s)
+                live.update(_fitting(_asked(client, with_internal), console), refresh=True)
+                shown += 1
 
 
 def overview(client: StateApiClient, *, with_internal: bool) -> dict[str, Any]:
@@ -100,11 +105,26 @@ def _asked(client: StateApiClient, with_internal: bool) -> dict[str, Any]:
     return found
 
 
-def _frame(client: StateApiClient, with_internal: bool) -> Group:
+def _fitting(found: Mapping[str, Any], console: Console) -> Group:
+    """Return the tables with as many rows as the window has room for, at least one of each."""
+    if not console.is_terminal:
+        return _frame(found)
+
+    def is_too_high(most: int) -> bool:
+        return len(console.render_lines(_frame(found, most))) >= console.height
+
+    most = bisect.bisect_left(range(1, _MOST_ROWS + 1), x=True, key=is_too_high)
+    return _frame(found, max(1, most))
+
+
+def _frame(found: Mapping[str, Any], most: int = _MOST_ROWS) -> Group:
     from rich.console import Group
 
-    found = _asked(client, with_internal)
-    tables = [_nodes(found["state"]), _functions(found["functions"]), _actors(found["actors"])]
+    tables = [
+        _nodes(found["state"], most),
+        _functions(found["functions"], most),
+        _actors(found["actors"], most),
+    ]
     left_out = found["num_internal"]
     if any(left_out.values()):
         return Group(
@@ -121,16 +141,18 @@ def _width() -> int | None:
     return get_terminal_size().columns if is_window else None
 
 
-def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, str]]) -> Table:
-    """Return a table of the columns for which the window is wide enough."""
+def _table(
+    title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, str]], most: int
+) -> Table:
+    """Return a table of `most` rows, with the columns for which the window is wide enough."""
     from rich import box
     from rich.table import Table
 
     width = _width()
     shown = [each for each in columns if width is None or width >= each.from_width]
     rows = list(rows)
-    if len(rows) > _MOST_ROWS:
-        title = f"{title} (the first {_MOST_ROWS})"
+    if len(rows) > most:
+        title = f"{title} (the first {most})"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, expand=width is not None)
     for at, each in enumerate(shown):
         table.add_column(
@@ -140,12 +162,12 @@ def _table(title: str, columns: Sequence[Column], rows: Iterable[Mapping[str, st
             no_wrap=each.is_number or each.keeps_words,
             overflow="fold",
         )
-    for row in rows[:_MOST_ROWS]:
+    for row in rows[:most]:
         table.add_row(*(row[each.title] for each in shown))
     return table
 
 
-def _nodes(state: Mapping[str, Any]) -> Table:
+def _nodes(state: Mapping[str, Any], most: int = _MOST_ROWS) -> Table:
     names = [name for name in sorted(state["total"]) if not name.startswith("node:")]
     names.sort(key=lambda name: name not in _MAIN)
     columns = [
@@ -158,7 +180,7 @@ def _nodes(state: Mapping[str, Any]) -> Table:
         cells = {name: _share(name, total.get(name), free.get(name, 0)) for name in names}
         return {"NODE": f"{node_name(node)} ({node['hostname']})", **cells}
 
-    return _table("Nodes", columns, map(row, state["nodes"]))
+    return _table("Nodes", columns, map(row, state["nodes"]), most)
 
 
 def _share(name: str, total: float | None, free: float) -> str:
@@ -170,7 +192,7 @@ def _share(name: str, total: float | None, free: float) -> str:
     return f"{used:g} / {total:g}"
 
 
-def _functions(rows: list[Mapping[str, Any]]) -> Table:
+def _functions(rows: list[Mapping[str, Any]], most: int = _MOST_ROWS) -> Table:
     columns = [
         Column("FUNCTION"),
         *(Column(title, True) for title in ("WAITING", "RUNNING", "DONE", "FAILED")),
@@ -191,7 +213,7 @@ def _functions(rows: list[Mapping[str, Any]]) -> Table:
             "LONGEST": duration(found["longest"]),
         }
 
-    return _table("Functions", columns, map(row, rows))
+    return _table("Functions", columns, map(row, rows), most)
 
 
 def duration(seconds: float | None) -> str:
@@ -203,7 +225,7 @@ def duration(seconds: float | None) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
 
 
-def _actors(rows: list[Mapping[str, Any]]) -> Table:
+def _actors(rows: list[Mapping[str, Any]], most: int = _MOST_ROWS) -> Table:
     columns = [
         Column("ACTOR"),
         Column("STATE", keeps_words=True),
@@ -228,4 +250,4 @@ def _actors(rows: list[Mapping[str, Any]]) -> Table:
             "CPU %": f"{cpu:.0f}" if cpu is not None else "",
         }
 
-    return _table("Actors", columns, map(row, rows))
+    return _table("Actors", columns, map(row, rows), most)

@@ -577,11 +577,27 @@ def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_brows
                 await text_of(browser, word)
                 assert await browser.evaluate(WIDTHS_JS) == [0, 0], part
             job = ray.get_runtime_context().get_job_id()
+            await pictures.open_page(browser, f"{base}/individual-ray-cluster")
+            await text_of(browser, f"驱动进程，作业 {job}")
+            await pictures.open_page(browser, f"{base}/individual-ray-objects")
+            await text_of(browser, f"驱动进程 {os.getpid()}")
+            with Experiment("digits") as experiment:
+                experiment.report("trial", 1, {"loss": 1.0})
+                await pictures.open_page(browser, f"{base}/individual-ray-experiments")
+                await pictures.wait_until(
+                    lambda: browser.evaluate(CHOICES_JS), "an experiment to choose"
+                )
+                assert "digits（实验，运行中，试验：1 个）" in await browser.evaluate(CHOICES_JS)
             await pictures.open_page(browser, f"{base}/ray?job={job}&tab=tasks")
             await text_of(browser, f"只显示作业 {job}", "任务", "counted", "失败")
             assert failures(browser, base) == []
 
     asyncio.run(look())
+
+
+#: What the choices offer.
+CHOICES_JS = """deep().filter((each) => each.matches("select")).flatMap(
+  (each) => [...each.options].map((option) => option.label)).join()"""
 
 
 async def look_at_a_report(browser, theme):

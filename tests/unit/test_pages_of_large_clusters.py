@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from bokeh.document import Document
 
 from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
+from raycompat._scheduler import survey
 from raycompat._scheduler.actor_directory import ActorRow
 from raycompat._scheduler.pages import documents, sliced_table, tables
 
@@ -41,6 +43,39 @@ def fill(cluster):
         parts.endings.history.add_one(f"f-{number:048x}", now - 1, now, **about, failure=failure)
     for number in range(NUM_TASKS // 2):
         cluster.enqueue(f"waits-{number:048x}", f"driver-{number % 20}")
+
+
+#: Turns that the scheduler's other work must get while `top` reads ten thousand actors.
+LEAST_TURNS = 10
+
+
+def test_top_lets_the_scheduler_work_while_it_reads_all_actors(monkeypatch):
+    async def test(cluster):
+        parts, turns = cluster.parts, 0
+
+        async def take(most):
+            assert most == survey.MOST_ON_PAGES
+            return parts.surveys.last
+
+        async def works():
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        monkeypatch.setattr(parts.surveys, "take", take)
+        monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
+        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        fill(cluster)
+        other = asyncio.ensure_future(works())
+        found = await parts.state.overview()
+        other.cancel()
+        assert turns > LEAST_TURNS
+        assert found["actors"] == tables.actors(parts)[: tables.MOST_ROWS]
+        assert [row["is_failed"] for row in found["actors"]] == [True] * 100 + [False] * 100
+        assert found["running"] == tables.running(parts)[: tables.MOST_ROWS]
+
+    run(monkeypatch, 10, test)
 
 
 @pytest.mark.timeout(300)

@@ -82,6 +82,61 @@ def test_tasks_with_long_names_fit_the_window(width):
     assert "STATE" in lines[0]
 
 
+OBJECT = {
+    "object_id": "6ddeaaa3bd0eb8114c81a32a663f9674000000000000286b00000001",
+    "object_size": 20_000_000,
+    "call_site": "/home/user/program.py:main:17 | /home/user/program.py:<module>:30",
+    "reference_type": "LOCAL_REFERENCE",
+    "task_status": "SUBMITTED_TO_WORKER",
+}
+
+
+@pytest.mark.parametrize("width", [60, 70, 80, 90])
+@pytest.mark.parametrize("row", [OBJECT, TASK], ids=["object", "task"])
+def test_what_has_no_room_beside_the_id_is_below_it(row, width):
+    id = next(iter(row))
+    first, *lines = tables.table([row] * 3, width).splitlines()
+    assert max(map(len, [first, *lines])) <= width
+    assert sum(line.startswith(row[id]) for line in lines) == 3
+    heading = [*first.split(), *lines[0].split()]
+    important = "name" if row is TASK else "object_size"
+    assert heading[0] == id.upper()
+    assert important.upper() in heading
+    if width == 60:
+        assert first == id.upper()
+        assert lines[0].startswith("  ")
+        assert [lines[at].strip() for at in (1, 3, 5)] == [row[id]] * 3
+
+
+def test_no_word_of_a_heading_is_cut():
+    counts = {"NIL": 8, "SUBMITTED_TO_WORKER": 5034, "FINISHED": 4958}
+    row = {"group": "disabled", "total_objects": 10_000, "task_state_counts": counts}
+    text = tables.table([{**row, "total_size_mb": 50.68656826019287}], 45)
+    assert max(map(len, text.splitlines())) <= 45
+    parts = "TOTAL_ OBJECTS TASK_ STATE_ COUNTS SIZE_ MB TOTAL_OBJECTS TASK_STATE_ TOTAL_SIZE_MB"
+    heading = text.partition("disabled")[0].replace("GROUP", "")
+    assert {*heading.split()} <= {
+        *parts.split(),
+        "TOTAL_SIZE_",
+        "STATE_COUNTS",
+        "TASK_STATE_COUNTS",
+    }
+    assert "50.6866" in text
+    assert "50.68656" not in text
+
+
+def test_headings_and_sentences_fit_the_window_and_addresses_stay_whole():
+    link = "http://127.0.0.1:8787/a-long-path/" + "x" * 60
+    text = tables.headed("Summary of tasks by func_name", {"dashboard": link}, "body", 60)
+    first, *lines = text.splitlines()
+    assert 50 < len(first) <= 60
+    assert any(line.strip() == link for line in lines)
+    folded = tables.folded("Start\n  " + "word " * 30, 40).splitlines()
+    assert max(map(len, folded)) <= 40
+    assert [line[: len(line) - len(line.lstrip())] for line in folded[:3]] == ["", "  ", "      "]
+    assert tables.folded("word " * 30, None) == "word " * 30
+
+
 def test_a_narrow_column_stays_where_a_wide_one_was_removed():
     row = {"node_id": "a" * 56, "ip": "1", "labels": "b" * 60, "state": "ALIVE"}
     first, *_ = tables.table([row], 80).splitlines()

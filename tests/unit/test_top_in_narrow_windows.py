@@ -28,3 +28,26 @@ def test_names_and_failures_are_readable_at_each_width(monkeypatch, width):
     start = next(at for at, part in enumerate(first) if LONG.startswith(part) and part)
     assert LONG.startswith(first[start])
     assert len(first[start]) >= min(len(LONG), top._NAME_CHARS)
+
+
+@pytest.mark.parametrize(("height", "most"), [(20, 1), (30, None), (200, top._MOST_ROWS)])
+def test_all_tables_of_an_update_fit_the_height_of_the_window(monkeypatch, height, most):
+    monkeypatch.setenv("COLUMNS", "80")
+    error = "ValueError: the file is damaged, as the next eighty or more characters say " * 2
+    actor = {"class": "Learner", "name": "", "state": "DEAD", "pid": 1, "rss": None, "cpu": None}
+    counts = dict.fromkeys(("waiting", "running", "done", "failed"), 1)
+    timed = dict.fromkeys(("rate", "median", "high", "longest"), 1.0)
+    found = {
+        "state": {"total": {"CPU": 1.0}, "nodes": []},
+        "functions": [{"name": "load", **counts, **timed}] * 30,
+        "actors": [{**actor, "error": error}] * 30,
+        "num_internal": {"functions": 0, "actors": 3},
+    }
+    console = Console(width=80, height=height, force_terminal=True)
+    with console.capture() as captured:
+        console.print(top._fitting(found, console))
+    lines = captured.get().splitlines()
+    assert len(lines) < max(height, 24)
+    num_rows = sum("load" in line for line in lines)
+    assert num_rows == sum("Learner" in line for line in lines)
+    assert num_rows == most or (most is None and 1 < num_rows < top._MOST_ROWS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import string
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bokeh.models.widgets.inputs import Checkbox, InputWidget
 
 from raycompat._scheduler.pages import documents, logs, table_widget, tables, words
 from raycompat._scheduler.pages.timeline import Timeline
+from raycompat.util.tracking import Experiment
 
 FOLDER = Path(words.__file__).parent
 
@@ -51,6 +53,8 @@ def words_of_sources():
         logs._NOTHING,
         logs._NO_LINE,
         logs._NOTHING_AT_ALL,
+        *tables.CALLERS,
+        inspect.signature(Experiment).parameters["kind"].default,
         *tables._KINDS.values(),
         *tables._RESOURCES.values(),
     }

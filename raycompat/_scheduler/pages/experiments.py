@@ -17,6 +17,7 @@ from bokeh.models.widgets.markups import Div
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
+from raycompat._scheduler.pages import words
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Experiments:
 
     def _offer(self) -> None:
         """Bring the two choices up to date: all experiments, and the figures of the chosen one."""
-        options: list[Any] = [(each.id, _title(each)) for each in reversed(self._all.values())]
+        options: list[Any] = [(each.id, self._title(each)) for each in reversed(self._all.values())]
         self._body.visible, self._hint.visible = bool(options), not options
         if options != self._chosen.options:
             self._chosen.options = options
@@ -141,7 +142,7 @@ class Experiments:
 
         others: list[Any] = [("", "")]
         others += [
-            (each.id, _title(each))
+            (each.id, self._title(each))
             for each in reversed(self._all.values())
             if each is not experiment and self._figure.value in each.figures
         ]
@@ -150,6 +151,18 @@ class Experiments:
         if self._other.value not in dict(others):
             self._choose(self._other, "")
         self._other.visible = len(others) > 1
+
+    def _title(self, experiment: Experiment) -> str:
+        """Return what a choice says of an experiment, in the language of the page."""
+        return words.say(
+            self._chosen,
+            "{name} ({kind}, ended, trials: {count:,})"
+            if experiment.has_ended
+            else "{name} ({kind}, running, trials: {count:,})",
+            name=experiment.name,
+            kind=words.word(self._chosen, experiment.kind),
+            count=len(experiment.trials),
+        )
 
     def _compared(self) -> Experiment | None:
         """Return the experiment with which the chosen one is compared."""
@@ -372,11 +385,6 @@ class Axis:
 
 def _between(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low) if high > low else 0.5
-
-
-def _title(experiment: Experiment) -> str:
-    state = "ended" if experiment.has_ended else "running"
-    return f"{experiment.name} ({experiment.kind}, {state}, trials: {len(experiment.trials)})"
 
 
 def _listed(values: dict[str, Any]) -> str:

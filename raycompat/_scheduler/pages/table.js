@@ -69,6 +69,9 @@ const RAY_HIDDEN_AT_ZERO = ["failed", "restarts", "attempt"];
 // The word of the page's language; RAY_WORDS is before this script.
 const raySay = (text) => RAY_WORDS[text] || text;
 
+// What drivers and processes are called where a text names several, each with its number.
+const RAY_CALLERS = /(^|, )(driver of job|process of job|driver|process)(?= )/g;
+
 function rayBytes(value) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let amount = value, unit = 0;
@@ -102,6 +105,7 @@ function rayText(value, form, whole) {
   if (form === "seconds") return raySeconds(value);
   if (form === "time") return rayTime(value, whole);
   if (form === "word") return raySay(value);
+  if (form === "callers") return value.replace(RAY_CALLERS, (all, before, word) => before + raySay(word));
   if (!form.startsWith("0")) return String(value);
   const digits = (form.split(".")[1] || "").length;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
@@ -207,6 +211,10 @@ class RayTable extends HTMLElement {
 
   isNumber(column) {
     return column.form.startsWith("0") || column.form === "bytes" || column.form === "seconds";
+  }
+
+  wraps(column) {
+    return column.form === "text" || column.form === "callers";
   }
 
   ask(change) {
@@ -319,8 +327,8 @@ class RayTable extends HTMLElement {
       if (shown.values[index] === text) return;
       shown.values[index] = text;
       cell.className = this.isNumber(column) ? "number" : column.form === "id" ? "id"
-        : ["text", "link"].includes(column.form) ? column.form : "nowrap";
-      if (column.form === "text") cell.style.minWidth = `${rayLeastWidth(text, column.width)}px`;
+        : this.wraps(column) ? "text" : column.form === "link" ? "link" : "nowrap";
+      if (this.wraps(column)) cell.style.minWidth = `${rayLeastWidth(text, column.width)}px`;
       cell.classList.toggle("empty", text === "");
       cell.classList.toggle("zero", value === 0 && this.isNumber(column));
       cell.classList.toggle("bad", column.field === "failed" && value > 0);
@@ -336,7 +344,7 @@ class RayTable extends HTMLElement {
       return [span];
     }
     span.textContent = text;
-    if (column.form === "text" || column.form === "id") span.title = value;
+    if (this.wraps(column) || column.form === "id") span.title = value;
     if (column.form === "time") span.title = rayTime(value, true);
     if (column.form !== "state") return [span];
     const found = RAY_MARKS[text.toUpperCase()] || ["", ""], mark = document.createElement("span");

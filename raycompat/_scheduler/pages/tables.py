@@ -60,6 +60,9 @@ _FAILURES = {
 #: A row: a value for each column.
 Row = dict[str, Any]
 
+#: What callers are called, with an id or a number; `table.js` has the same words.
+CALLERS = ("driver of job", "process of job", "driver", "process")
+
 #: The names of kinds of calls on the pages. A lease is used by one caller, without the scheduler.
 _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
 
@@ -335,39 +338,44 @@ def _used(total: ResourceSet, free: ResourceSet, name: str) -> str:
 
 def running(parts: Parts) -> list[Row]:
     """Return one row for each process that runs calls, and each bundle: its node and its resources."""
-    rows: list[Row] = [
-        {
-            "node": node_of(parts, call.address),
-            "kind": _KINDS[call.spec["kind"]],
-            "name": _name(parts, key),
-            "resources": _amounts(call.holding.resources) if call.holding else "",
-            "gpus": _gpus(call.holding.gpus) if call.holding else "",
-            "caller": _caller(parts, call),
-            "job": call.spec["job"],
-        }
-        for key, call in parts.calls.holding.items()
-        if call.address is not None
-    ]
-    rows += [
-        {
-            "node": node_of(parts, bundle.node_id),
-            "kind": "placement group",
-            "name": row.spec["name"] or row.id,
-            "resources": str(bundle.resources),
-            "gpus": _gpus(bundle.gpus),
-            "caller": "",
-            "job": row.spec["job"],
-        }
-        for row in parts.groups.all()
-        for bundle in row.holdings
-        if bundle is not None
-    ]
-    return sorted(rows, key=lambda row: (row["node"], row["kind"], row["name"]))
+    return by_node(each_running(parts))
+
+
+def by_node(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of what runs in their order."""
+    return sorted(rows, key=itemgetter("node", "kind", "name"))
+
+
+def each_running(parts: Parts) -> Iterator[Row]:
+    """Iterate over the rows of what runs, in no order. The cluster may change meanwhile."""
+    for key, call in list(parts.calls.holding.items()):
+        if call.address is not None:
+            yield {
+                "node": node_of(parts, call.address),
+                "kind": _KINDS[call.spec["kind"]],
+                "name": _name(parts, key, call),
+                "resources": _amounts(call.holding.resources) if call.holding else "",
+                "gpus": _gpus(call.holding.gpus) if call.holding else "",
+                "caller": _caller(parts, call),
+                "job": call.spec["job"],
+            }
+    for row in list(parts.groups.all()):
+        for bundle in list(row.holdings):
+            if bundle is not None:
+                yield {
+                    "node": node_of(parts, bundle.node_id),
+                    "kind": "placement group",
+                    "name": row.spec["name"] or row.id,
+                    "resources": str(bundle.resources),
+                    "gpus": _gpus(bundle.gpus),
+                    "caller": "",
+                    "job": row.spec["job"],
+                }
 
 
 def actors(parts: Parts) -> list[Row]:
     """Return one row for each actor: its description, and its calls that wait, run, and have ended."""
-    return ranked(_actors(parts))
+    return ranked(living_actors(parts))
 
 
 def every_actor(parts: Parts) -> Iterator[Row]:
@@ -375,12 +383,12 @@ def every_actor(parts: Parts) -> Iterator[Row]:
 
     Rows of the latter have no figures. The rows are in no order. The cluster may change meanwhile.
     """
-    yield from _actors(parts)
+    yield from living_actors(parts)
     yield from _forgotten_actors(parts)
 
 
-def _actors(parts: Parts) -> Iterator[Row]:
-    """Iterate over the rows of actors.
+def living_actors(parts: Parts) -> Iterator[Row]:
+    """Iterate over the rows of actors to which something refers, in no order.
 
     Callers and nodes report the unfinished calls: these figures are up to a second old.
     """
@@ -739,7 +747,7 @@ def gpus(parts: Parts) -> list[Row]:
         for index, units in call.holding.gpus if call.holding is not None else ():
             assert call.holding is not None
             place = (call.holding.node_id, index)
-            holders.setdefault(place, []).append(_name(parts, key))
+            holders.setdefault(place, []).append(_name(parts, key, call))
             used[place] = used.get(place, 0) + units
     rows: list[Row] = []
     for address in parts.ledger.nodes:
@@ -806,19 +814,18 @@ def actor_name(actor: ActorRow) -> str:
     return f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name
 
 
-def _name(parts: Parts, key: str) -> str:
+def _name(parts: Parts, key: str, call: Call) -> str:
     """Return the name of a running call: an actor's class and name, or a function's name."""
     actor = parts.actors.rows.get(key)
-    if actor is None:
-        return parts.calls.by_key[key].spec["name"]
-    return actor_name(actor)
+    return call.spec["name"] if actor is None else actor_name(actor)
 
 
 def _caller(parts: Parts, call: Call) -> str:
     """Return the caller of a call: a driver, by its job, or a process of that job."""
     job = parts.jobs.open.get(call.spec["job"])
     is_driver = job is not None and job.client == call.owner
-    return f"{'driver' if is_driver else 'process'} of job {call.spec['job']}"
+    kind = "driver of job" if is_driver else "process of job"
+    return f"{kind} {call.spec['job']}"
 
 
 def _gpus(slots: tuple[tuple[int, int], ...]) -> str:

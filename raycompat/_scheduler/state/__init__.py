@@ -12,7 +12,7 @@ from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
 from raycompat._scheduler.state.other_stacks import OtherStacks
-from raycompat._scheduler.state.query import Query, Rows
+from raycompat._scheduler.state.query import Query, Rows, first_rows
 from raycompat._scheduler.state.summaries import SUMMARIES
 from raycompat._scheduler.state.tasks import Tasks
 from raycompat._scheduler.survey import MOST_ON_PAGES
@@ -64,13 +64,14 @@ class State:
         """Return the data for ``raycompat top``: nodes, functions, actors, running calls, and bytes."""
         from raycompat._scheduler.pages import tables
 
-        await self._parts.surveys.take()
+        parts, most = self._parts, tables.MOST_ROWS
+        await parts.surveys.take(MOST_ON_PAGES)  # the tables need no more than its counts
         return {
-            "state": self._parts.nodes.state(),
-            "functions": tables.functions(self._parts)[: tables.MOST_ROWS],
-            "actors": tables.actors(self._parts)[: tables.MOST_ROWS],
-            "running": tables.running(self._parts)[: tables.MOST_ROWS],
-            "stores": tables.stores(self._parts),
+            "actors": await first_rows(tables.living_actors(parts), tables.ranked, most),
+            "running": await first_rows(tables.each_running(parts), tables.by_node, most),
+            "state": parts.nodes.state(),
+            "functions": tables.functions(parts)[:most],
+            "stores": tables.stores(parts),
         }
 
     async def count_calls(self, name: str) -> dict[str, int]:

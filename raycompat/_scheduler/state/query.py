@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from raycompat._messages.state import StateSchema
@@ -98,6 +99,18 @@ class Query:
             del found[: max(0, len(found) - self._limit)]
         else:
             del found[self._limit :]
+
+
+async def first_rows(
+    rows: Iterable[Row], arrange: Callable[[list[Row]], list[Row]], most: int
+) -> list[Row]:
+    """Return the first `most` rows in the order that `arrange` makes, in slices as in a `Query`."""
+    first: list[Row] = []
+    every = iter(rows)
+    while few := list(itertools.islice(every, _AT_ONCE)):
+        first = arrange([*first, *few])[:most]
+        await asyncio.sleep(0)
+    return first
 
 
 def _checked(
