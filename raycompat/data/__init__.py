@@ -59,6 +59,7 @@ from raycompat.data.read_api import (
     read_parquet,
     read_text,
     read_tfrecords,
+    read_webdataset,
 )
 from raycompat.data.schema import Schema
 from raycompat.data.seeds import RandomSeedConfig
@@ -135,6 +136,7 @@ __all__ = [
     "read_sql",
     "read_text",
     "read_tfrecords",
+    "read_webdataset",
 ]
 
 __getattr__ = names_of(__name__)

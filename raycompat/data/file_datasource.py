@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,8 +55,9 @@ class FileDatasource(Datasource):
         self._partitioning = partitioning
         self._folder_columns: list[str] | None = None
         self._opening = dict(opening or {})
+        self._shuffle = files.shuffle_of(shuffle)
         self.filesystem, self.files = files.find(
-            paths, filesystem, extensions, ignore_missing_paths, shuffle
+            paths, filesystem, extensions, ignore_missing_paths
         )
         if partition_filter is not None:
             is_wanted = getattr(partition_filter, "apply", partition_filter)
@@ -66,6 +68,18 @@ class FileDatasource(Datasource):
     def get_name(self) -> str:
         """Return the format."""
         return self._name
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether each execution reads the files in an order of its own."""
+        return self._shuffle is not None
+
+    def in_execution(self, number: int) -> FileDatasource:
+        """Return this source with its files in the order of an execution."""
+        assert self._shuffle is not None
+        ordered = copy.copy(self)
+        ordered.files = files.shuffled(self.files, self._shuffle, number)
+        return ordered
 
     def estimate_inmemory_data_size(self) -> int | None:
         """Return about how many bytes all tables take."""

@@ -23,9 +23,15 @@ class FileShuffleConfig:
     Parameters
     ----------
     seed : int, optional
-        Seed of the random numbers.
+        Seed of the random numbers. By default each execution has another order.
     reseed_after_execution : bool, default True
-        Has no effect: the order is chosen when the data set is made.
+        Give each execution of a data set another order, which the seed determines too. Otherwise all
+        executions have the same.
+
+    Raises
+    ------
+    ValueError
+        For a seed that is neither an ``int`` nor None.
 
     Examples
     --------
@@ -40,12 +46,18 @@ class FileShuffleConfig:
 
     Notes
     -----
-    Ray source: ``ray.data.FileShuffleConfig``, 2.60.0. Differs from Ray: see
-    `reseed_after_execution`.
+    Ray source: ``ray.data.FileShuffleConfig``, 2.60.0. No known difference.
     """
 
     seed: int | None = None
     reseed_after_execution: bool = True
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not isinstance(self.seed, int):
+            raise ValueError(
+                f"FileShuffleConfig(seed={self.seed!r}): give an integer, or None for another order in "
+                "each execution."
+            )
 
     def get_seed(self, execution_idx: int = 0) -> int | None:
         """Return the seed of an execution; None without a seed.
@@ -116,7 +128,6 @@ def find(
     filesystem: Any,
     extensions: Sequence[str] | None,
     ignore_missing: bool,
-    shuffle: Any = None,
 ) -> tuple[Any, list[File]]:
     """Return the files that paths name: files, folders (all files below), and patterns.
 
@@ -148,12 +159,22 @@ def find(
         files.extend(found)
     if not files:
         raise ValueError(f"None of the paths {given} names a file.")
-    if shuffle is not None:
-        seed = shuffle.seed if isinstance(shuffle, FileShuffleConfig) else None
-        if shuffle != "files" and not isinstance(shuffle, FileShuffleConfig):
-            raise ValueError(f'shuffle={shuffle!r} should be "files" or a FileShuffleConfig.')
-        files = [files[index] for index in np.random.default_rng(seed).permutation(len(files))]
     return found_filesystem, files
+
+
+def shuffle_of(shuffle: Any) -> FileShuffleConfig | None:
+    """Return the option ``shuffle`` of a read as a configuration; None for files in their order."""
+    if shuffle is None or isinstance(shuffle, FileShuffleConfig):
+        return shuffle
+    if shuffle != "files":
+        raise ValueError(f'shuffle={shuffle!r} should be "files" or a FileShuffleConfig.')
+    return FileShuffleConfig()
+
+
+def shuffled(files: Sequence[File], config: FileShuffleConfig, execution: int) -> list[File]:
+    """Return files in the order of an execution."""
+    order = np.random.default_rng(config.get_seed(execution)).permutation(len(files))
+    return [files[index] for index in order]
 
 
 def _find_one(filesystem: Any, path: str, extensions: Sequence[str] | None) -> list[File]:

@@ -55,6 +55,8 @@ class Read:
     read_tasks: Sequence[ReadTask]
     compute: TaskPoolStrategy = _TASKS
     remote_args: Mapping[str, Any] = field(default_factory=dict)
+    #: Returns the read tasks of the execution of a number, where they are different in each.
+    in_execution: Callable[[int], Sequence[ReadTask]] | None = None
     #: Those of the maps that the same task does.
     steps: tuple[Step, ...] = ()
 
@@ -268,9 +270,10 @@ def _read(node: Read, context: DataContext, execution: int) -> Operator:
     fixed, of_each = options.split(node.remote_args)
     _refuse_limits(node.name, fixed, context)
     function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
+    read_tasks = node.in_execution(execution) if node.in_execution else node.read_tasks
     calls = [
         functools.partial(function.remote, each, transform, number)
-        for number, each in enumerate(node.read_tasks)
+        for number, each in enumerate(read_tasks)
     ]
     cpus = fixed.get("num_cpus", 1.0)
     return ReadOperator(

@@ -12,6 +12,7 @@ from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.file_datasource import FileDatasource, ParquetDatasource
 from raycompat.data.options import refuse_options, remote_args
 from raycompat.data.sources import dataset_of as _read
+from raycompat.data.webdataset import Samples
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: Default options for reading files of tables.
@@ -757,6 +758,128 @@ def read_tfrecords(
         filesystem=filesystem,
         extensions=file_extensions,
         ignore_missing_paths=ignore_missing_paths,
+        include_paths=include_paths,
+        partition_filter=partition_filter,
+        shuffle=shuffle,
+        opening=arrow_open_stream_args,
+        growth=2.0,
+    )
+    return _read(source, parallelism, override_num_blocks, concurrency, options)
+
+
+def read_webdataset(
+    paths: str | list[str],
+    *,
+    filesystem: Any = None,
+    parallelism: int = -1,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    memory: float | None = None,
+    arrow_open_stream_args: dict[str, Any] | None = None,
+    partition_filter: Any = None,
+    decoder: Any = True,
+    fileselect: Any = None,
+    filerename: Any = None,
+    suffixes: Any = None,
+    verbose_open: bool = False,
+    shuffle: Any = None,
+    include_paths: bool = False,
+    file_extensions: list[str] | None = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    expand_json: bool = False,
+    label_selector: dict[str, str] | None = None,
+    fallback_strategy: list[Any] | None = None,
+    max_calls: int | None = None,
+    resources: dict[str, float] | None = None,
+    accelerator_type: str | None = None,
+    runtime_env: Any = None,
+    ray_remote_args: dict[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set of archives in the form of WebDataset.
+
+    Files ``0007.png`` and ``0007.cls`` of an archive are the columns ``png`` and ``cls`` of one row.
+    The column ``__key__`` has the name before the first dot, and ``__url__`` the path of the archive.
+
+    Parameters
+    ----------
+    paths : str or list of str
+        Files, folders (all files below) and patterns, with ``*``.
+    filesystem : pyarrow.fs.FileSystem or fsspec.AbstractFileSystem, optional
+        The file system of the paths. Default: that of their URLs.
+    arrow_open_stream_args : dict, optional
+        Arguments of ``open_input_stream`` of the file system.
+    partition_filter : PathPartitionFilter or callable, optional
+        Chooses archives by the names of their folders; a callable takes the path of an archive, and
+        returns whether to read it.
+    decoder : bool, str, callable or list of these, default True
+        Makes values of the bytes of a row. True: texts of ``txt``, integers of ``cls``, values of
+        ``json``, ``npy`` and ``mp``, and arrays of images; other endings stay bytes. ``"PIL"``: images
+        are those of Pillow. A function takes a row and returns one. None: bytes.
+    fileselect : callable or list of str, optional
+        Chooses files of the archives by their names: patterns, with ``*``, or whole names.
+    filerename : callable or list of callables, optional
+        Takes a file's name, and returns the one to use.
+    suffixes : callable or list of str, optional
+        Chooses columns by their names.
+    verbose_open : bool, default False
+        Print when an archive is opened and closed.
+    shuffle : "files" or FileShuffleConfig, optional
+        Read the archives in a random order.
+    include_paths : bool, default False
+        Add a column ``path``.
+    file_extensions : list of str, optional
+        Endings of the archives to read in a folder.
+    concurrency : int, optional
+        Maximum number of concurrent tasks.
+    override_num_blocks, parallelism : int, optional
+        Approximate number of tasks. Default: from the number and size of the archives.
+    expand_json : bool, default False
+        Add a column for each item of the dictionaries of the column ``json``.
+    num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
+        Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+
+    Raises
+    ------
+    FileNotFoundError
+        When a path names nothing.
+    ValueError
+        When executed, if an archive is cut short or of another format, has two files of one name, or
+        has files of one row in different places. And if a file is a pickle, or a model of PyTorch,
+        because reading these can run code: give a `decoder` for files that you trust.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> rows = [{"__key__": "a", "txt": "one", "cls": 1}, {"__key__": "b", "txt": "two", "cls": 2}]
+    >>> ray.data.from_items(rows).write_webdataset(folder)
+    >>> ray.data.read_webdataset(folder, suffixes=["txt"]).select_columns(["__key__", "txt"]).take_all()
+    [{'__key__': 'a', 'txt': 'one'}, {'__key__': 'b', 'txt': 'two'}]
+
+    Notes
+    -----
+    Ray source: ``ray.data.read_webdataset``, 2.60.0. Differs from Ray: `filerename` takes functions
+    only, and there is no setting that allows pickles.
+    """
+    options = remote_args(
+        ray_remote_args,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        memory=memory,
+        label_selector=label_selector,
+        fallback_strategy=fallback_strategy,
+        max_calls=max_calls,
+        resources=resources,
+        accelerator_type=accelerator_type,
+        runtime_env=runtime_env,
+    )
+    source = FileDatasource(
+        "ReadWebDataset",
+        Samples(decoder, fileselect, filerename, suffixes, verbose_open, expand_json),
+        paths,
+        filesystem=filesystem,
+        extensions=file_extensions,
         include_paths=include_paths,
         partition_filter=partition_filter,
         shuffle=shuffle,

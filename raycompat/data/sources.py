@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,7 +62,11 @@ def dataset_of(
     name = source.get_name()
     if not name.startswith("Read"):
         name = f"Read{name}"
-    return Dataset(Read(name, read_tasks, TaskPoolStrategy(concurrency), options), context)
+    in_execution = None
+    if getattr(source, "is_shuffled", False):
+        in_execution = functools.partial(_read_tasks_in, source, num, context)
+    read = Read(name, read_tasks, TaskPoolStrategy(concurrency), options, in_execution)
+    return Dataset(read, context)
 
 
 def _read_tasks(source: Datasource, num: int, context: DataContext) -> list[ReadTask]:
@@ -71,6 +76,10 @@ def _read_tasks(source: Datasource, num: int, context: DataContext) -> list[Read
     takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     taken = {name: value for name, value in more.items() if takes_all or name in parameters}
     return list(source.get_read_tasks(num, **taken))
+
+
+def _read_tasks_in(source: Any, num: int, context: DataContext, execution: int) -> list[ReadTask]:
+    return _read_tasks(source.in_execution(execution), num, context)
 
 
 def _connect() -> None:

@@ -126,7 +126,7 @@ def test_names_of_their_time():
     with pytest.raises(UnsupportedRayFeatureError, match="read_parquet"):
         ray.data.datasource.ParquetDatasource("file")
     with pytest.raises(UnsupportedRayFeatureError, match="from_items"):
-        ray.data.read_webdataset("file")
+        ray.data.read_lance("file")
 
 
 def test_an_old_form_warns(monkeypatch):

@@ -380,3 +380,42 @@ def test_sound(data, tmp_path):
     (row,) = data.read_audio(str(tmp_path)).take_all()
     assert row["sample_rate"] == 8000
     np.testing.assert_array_equal(row["amplitude"], [wave, -wave])
+
+
+@pytest.fixture
+def numbered(data, tmp_path):
+    """A folder of 30 files, which are read in the order of the names unless they are shuffled."""
+    for number in range(30):
+        (tmp_path / f"{number:02}.txt").write_text(str(number))
+    data.DataContext.get_current().execution_options.preserve_order = True
+    yield str(tmp_path)
+    data.DataContext.get_current().execution_options.preserve_order = False
+
+
+def texts(dataset):
+    return [row["text"] for row in dataset.iter_rows()]
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_each_execution_reads_shuffled_files_in_another_order(data, numbered, seed):
+    dataset = data.read_text(numbered, shuffle=data.FileShuffleConfig(seed=seed))
+    first, second = texts(dataset), texts(dataset)
+    assert first != second
+    assert sorted(first) == sorted(second) == sorted(map(str, range(30)))
+
+
+def test_files_shuffled_without_a_configuration(data, numbered):
+    dataset = data.read_text(numbered, shuffle="files")
+    assert texts(dataset) != texts(dataset)
+
+
+def test_the_same_order_of_files_in_each_execution(data, numbered):
+    config = data.FileShuffleConfig(seed=3, reseed_after_execution=False)
+    dataset = data.read_text(numbered, shuffle=config)
+    assert texts(dataset) == texts(dataset) == texts(data.read_text(numbered, shuffle=config))
+    assert texts(dataset) != texts(data.read_text(numbered))
+
+
+def test_a_seed_that_is_no_integer_is_refused(data):
+    with pytest.raises(ValueError, match="(?i)seed"):
+        data.FileShuffleConfig(seed="a")
