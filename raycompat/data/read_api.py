@@ -852,9 +852,14 @@ def read_webdataset(
     --------
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
-    >>> rows = [{"__key__": "a", "txt": "one", "cls": 1}, {"__key__": "b", "txt": "two", "cls": 2}]
+    >>> rows = [
+    ...     {"__key__": "a", "txt": "one", "cls": 1},
+    ...     {"__key__": "b", "txt": "two", "cls": 2},
+    ... ]
     >>> ray.data.from_items(rows).write_webdataset(folder)
-    >>> ray.data.read_webdataset(folder, suffixes=["txt"]).select_columns(["__key__", "txt"]).take_all()
+    >>> ray.data.read_webdataset(folder, suffixes=["txt"]).select_columns(
+    ...     ["__key__", "txt"]
+    ... ).take_all()
     [{'__key__': 'a', 'txt': 'one'}, {'__key__': 'b', 'txt': 'two'}]
 
     Notes

@@ -183,6 +183,10 @@ class Parquet:
         condition, schema = options.pop("filter", None), options.pop("schema", None)
         tensors = options.pop("tensor_column_schema", None) or {}
         change = options.pop("_block_udf", None) or _unchanged
+        if condition is not None:
+            for table in self._that_fit(condition, schema, filesystem, path, options):
+                yield change(_with_tensors(table, tensors))
+            return
         with filesystem.open_input_file(path) as source:
             parquet = pyarrow.parquet.ParquetFile(source)
             present = parquet.schema_arrow.names
@@ -206,8 +210,35 @@ class Parquet:
             first = next(tables, no_rows if wanted is None else no_rows.select(wanted))
             for table in itertools.chain([first], tables):
                 conformed = table if schema is None else _of_schema(table, schema)
-                chosen = conformed if condition is None else conformed.filter(condition)
-                yield change(_with_tensors(chosen, tensors))
+                yield change(_with_tensors(conformed, tensors))
+
+    def _that_fit(
+        self, condition: Any, schema: Any, filesystem: Any, path: str, options: dict[str, Any]
+    ) -> Iterator[Block]:
+        """Yield the rows that fit a condition, which may be of columns that are not read.
+
+        Arrow's scanner leaves out the groups of rows in which no row can fit, by their statistics.
+        """
+        import pyarrow.dataset
+
+        with filesystem.open_input_file(path) as source:
+            file_format = pyarrow.dataset.ParquetFileFormat()
+            file = file_format.make_fragment(source, row_groups=self.row_groups)
+            known = schema or file.physical_schema
+            if self.columns is not None:
+                block.require_columns(self.columns, known.names, f"read_parquet({path!r})")
+            scanner = file.scanner(
+                schema=known,
+                columns=self.columns,
+                filter=condition,
+                batch_readahead=1,
+                use_threads=False,
+                **{"batch_size": 65536, **options},
+            )
+            batches = (batch for batch in scanner.to_batches() if batch.num_rows)
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            first = next(tables, pa.Table.from_batches([], scanner.projected_schema))
+            yield from itertools.chain([first], tables)
 
 
 def _unchanged(table: Block) -> Block:
