@@ -12,7 +12,8 @@ from typing import Any, Protocol, overload
 from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors, trace_events
-from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
+from raycompat._caller.generator import ObjectRefGenerator
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._messages.nodes import ClusterState, Resources
 from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
@@ -176,7 +177,10 @@ def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
     if _tensor_transport is not None:
         checked_transport("_tensor_transport", _tensor_transport)
         keeper = tensors.keeper(session)
-    return puts.put(session, value, keeper)
+    ref = puts.put(session, value, keeper)
+    if keeper is not None:
+        keeper.commit()
+    return ref
 
 
 def _compiled_refs() -> tuple[type[Any], ...]:

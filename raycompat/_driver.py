@@ -27,6 +27,7 @@ from raycompat._caller.home import home_at
 from raycompat._caller.html_report import Report
 from raycompat._caller.log_context import CoreContextFilter
 from raycompat._caller.packages import Package, pack, upload, upload_errors
+from raycompat._caller.setup import Setup
 from raycompat._host import interrupts, segment
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import AwaitNodes, NodeAt
@@ -311,7 +312,7 @@ def init(
     arguments.refuse(given)
     given["job_config"] = arguments.job_config(given)
     with _init_lock:
-        if current_session.get() is not None:
+        if sessions.current() is not None:
             if given["ignore_reinit_error"]:
                 logger.info("init was called again; the running session stays.")
                 return _context()
@@ -366,7 +367,7 @@ def _start_or_connect(
         try:
             return _begin(given, private, authority, env, packages, uses_leases=uses_leases)
         except BaseException:
-            if current_session.get() is None:
+            if sessions.current() is None:
                 _end_cluster()
             raise
 
@@ -444,7 +445,7 @@ def _begin_logging(given: dict[str, Any]) -> None:
 
 
 def _begin_report(file: Path) -> None:
-    session = current_session.get()
+    session = sessions.current()
     assert session is not None
     session.report = Report(session, file)
 
@@ -530,7 +531,7 @@ def _open_session(
     hooks = {name: given[name] for name in ("setup_hook", "tracing_hook")}
     program = _program(config, hooks, hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
-    setup = sessions.Setup(
+    setup = Setup(
         job=ids.new_job_id(),
         namespace=namespace,
         home=home_at(home, here),
@@ -638,7 +639,7 @@ def _configure_logging(level: int | str, text: str | None) -> None:
 
 
 def _context() -> RayContext:
-    session = current_session.get()
+    session = sessions.current()
     assert session is not None
     setup, home = session.setup, session.home
     return RayContext(
@@ -688,11 +689,11 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     -----
     Ray source: ``ray.shutdown``, 2.60.0. No known difference.
     """
-    session = current_session.get()
+    session = sessions.current()
     if session is None or not session.setup.is_driver:
         return
     with _init_lock, interrupts.deferred():
-        session = current_session.get()
+        session = sessions.current()
         if session is None:
             return  # another thread was quicker
         try:
@@ -709,7 +710,7 @@ def _forget_in_fork() -> None:
     """Leave the session to the parent: a forked child has no threads and no cluster."""
     global _cluster, _init_lock, _session_of_parent
     _cluster, _init_lock = None, threading.RLock()  # another thread may have held the lock
-    session = current_session.get()
+    session = sessions.current()
     if session is not None:
         session.leave_to_parent()
         _session_of_parent = session
@@ -735,7 +736,7 @@ def is_initialized() -> bool:
     -----
     Ray source: ``ray.is_initialized``, 2.60.0. No known difference.
     """
-    return current_session.get() is not None
+    return sessions.current() is not None
 
 
 def require_session() -> sessions.Session:
@@ -759,15 +760,15 @@ def any_session() -> sessions.Session:
     RaySystemError
         In a process that was forked from one with a session: it must call `init` itself.
     """
-    session = current_session.get()
+    session = sessions.current()
     if session is None:
         if _session_of_parent is not None:
             _session_of_parent.check_connection()
         _refuse_in_dask()
         with _init_lock:
-            if current_session.get() is None:
+            if sessions.current() is None:
                 init()
-        session = current_session.get()
+        session = sessions.current()
         assert session is not None
     return session
 
@@ -800,7 +801,7 @@ def connected_session(function: str) -> sessions.Session:
     RaySystemError
         When there is no session, or its connection to the scheduler was lost.
     """
-    session = current_session.get()
+    session = sessions.current()
     if session is None:
         raise exceptions.RaySystemError(
             f"Ray has not been started yet: call ray.init() before {function}()."

@@ -30,7 +30,7 @@ from raycompat import _driver, environment_variables, exceptions
 from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
-from raycompat._caller.exports import KnownIds, exported_id
+from raycompat._caller.exports import KnownIds
 from raycompat._caller.object_ref import UnboundObjectRef, WeakObjectRef
 from raycompat._host import interrupts
 from raycompat._messages.actors import FindActor, FreeName, KillActor, ReserveActor
@@ -61,7 +61,8 @@ from raycompat.remote_function import pickled_exceptions, show_parameters, witho
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
-    from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
+    from raycompat._caller.generator import ObjectRefGenerator
+    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.session import Session
 
 T = TypeVar("T")
@@ -328,7 +329,7 @@ class ActorClass(Kept, Generic[T]):
         call.actor, call.request, call.keep, call.strategy = actor, to_start, to_live, strategy
         call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
         call.environment = environment_variables.version(session)
-        call.code = session.exported.get(function)
+        call.code = session.exports.codes.get(function)
         kwargs = tracing.for_method(kwargs, key, about.class_name, "__init__")
         call.take_arguments(arguments := Arguments(session, args, kwargs, name))
         if options.name is None or arguments.failed() is not None:
@@ -353,7 +354,7 @@ class ActorClass(Kept, Generic[T]):
 
     def _export(self, session: Session) -> str:
         what = f"actor class {self._name}"
-        return exported_id(session, self._exports, self._class, what)
+        return session.exports.id_of(self._exports, self._class, what)
 
     def __repr__(self) -> str:
         return f"ActorClass({self._name})"
@@ -684,7 +685,7 @@ class ActorHandle(Kept, Generic[T]):
                 f"{self!r} is a handle of an actor of an earlier session. Actor handles are not valid "
                 "across Ray sessions: create the actor again."
             )
-        return session
+        return session  # type: ignore[return-value]  # only sessions make references
 
     @property
     def _actor_id(self) -> id_types.ActorID:

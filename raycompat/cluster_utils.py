@@ -8,7 +8,6 @@ import os
 from typing import Any
 
 from raycompat import _driver, exceptions
-from raycompat._caller import current_session
 from raycompat._caller import session as sessions
 from raycompat._launch import addresses, connect, prepare
 from raycompat._launch.launch import LocalNode
@@ -453,7 +452,7 @@ class Cluster:
 
     def _driver_here(self) -> sessions.Session | None:
         """Return this process's session, if it belongs to this cluster."""
-        session = current_session.get()
+        session = sessions.current()
         if session is None or self._local is None:
             return None
         return session if session.setup.scheduler == self._local.address else None

@@ -16,7 +16,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import exports
 from raycompat._protocol.environment import EnvironmentVariable, Values, Version, table_id, unknown
 
 if TYPE_CHECKING:
@@ -131,7 +130,7 @@ def _export(session: Session) -> None:
     for name, definition in definitions.items():
         table[name] = f"environment-{session.setup.job}-{definition.number}"
         what = f"environment variable {name}"
-        exports.export(session, table[name], definition.variable, what, None)
+        session.exports.export(table[name], definition.variable, what, None)
     environment = (session.setup.job, now)
-    exports.export(session, table_id(environment), table, "table of environment variables", None)
+    session.exports.export(table_id(environment), table, "table of environment variables", None)
     session.environment = max(session.environment, environment)

@@ -14,7 +14,7 @@ from raycompat import _driver, environment_variables
 from raycompat._caller import placement, send, tracing
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
-from raycompat._caller.exports import KnownIds, exported_id
+from raycompat._caller.exports import KnownIds
 from raycompat._caller.session import Session
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import Decorator, check_arguments
@@ -170,7 +170,7 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
             call.strategy = placement.choose(session, options, name, call.request)
             call.max_calls = options.max_calls
             call.runtime_env = inherited(session.setup.runtime_env, options.runtime_env)
-        call.code = session.exported.get(function)
+        call.code = session.exports.codes.get(function)
         kwargs = tracing.for_function(kwargs, self._function_name)
         if args or kwargs:
             call.take_arguments(Arguments(session, args, kwargs, self._function_name))
@@ -179,7 +179,7 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
 
     def _export(self, session: Session) -> str:
         what = f"function {self._function_name}"
-        return exported_id(session, self._exports, self._function, what)
+        return session.exports.id_of(self._exports, self._function, what)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
         """Return the node of a call in a graph of calls (`raycompat.dag`).

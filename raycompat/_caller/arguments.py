@@ -27,7 +27,7 @@ from raycompat._protocol.argument_slots import NO_ARGUMENTS, Known, Slot
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 #: Bytes. Up to this size arguments travel inside a message to an actor: about where the cost of a
 #: segment (to make, map and remove a file) equals that of the copies.
@@ -43,7 +43,7 @@ class Arguments:
 
     def __init__(
         self,
-        session: Session,
+        session: Membership,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         name: str,

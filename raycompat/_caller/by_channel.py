@@ -32,7 +32,7 @@ from raycompat._protocol.frames import Unreadable
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.connections import CallConnection
+    from raycompat._caller.call_connection import CallConnection
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 class Channel(DirectSender):
     """The sender of one actor's calls. All handles of a session share it."""
+
+    _session: Session
 
     def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
         super().__init__(session)

@@ -50,7 +50,7 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.connections import CallConnection
+    from raycompat._caller.call_connection import CallConnection
     from raycompat._caller.session import Session
     from raycompat._protocol.strategy import LeaseStrategy
 
@@ -75,6 +75,7 @@ _CHOICES = 4
 class LeasePool(DirectSender):
     """The sender of calls by lease. A session has one for each kind and each placement group."""
 
+    _session: Session
     _takes_cancelled = True
 
     def __init__(self, session: Session, strategy: LeaseStrategy, kind: LeaseKind) -> None:

@@ -5,23 +5,53 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._messages import direct
 from raycompat._protocol.call_spec import ActorSpec, CallSpec, new_spec
 
 if TYPE_CHECKING:
-    from raycompat._caller.arguments import Arguments
-    from raycompat._caller.exports import Exported
-    from raycompat._caller.generator import Stream
     from raycompat._caller.lease import Lease
-    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.object_table import Entry
-    from raycompat._caller.sender import Sender
-    from raycompat._caller.session import Setup
+    from raycompat._caller.setup import Setup
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._protocol.strategy import Strategy
     from raycompat._protocol.values import Wire
+
+
+class CallSender(Protocol):
+    """Where a call is until it ends (see `sender.Sender`)."""
+
+    def cancel(self, call: Call, *, force: bool, recursive: bool) -> None:
+        """Remove a call that was not sent; tell the process to end one that was."""
+
+    def give_credit(self, call: Call, num_received: int, is_wanted: bool) -> None:
+        """Report to the generator of a call how many of its items were received here."""
+
+
+class Items(Protocol):
+    """The items of a generator's call (see `generator.Stream`)."""
+
+    #: How many were added.
+    num_items: int
+
+    def receive(self, index: int, wire: Wire) -> bool:
+        """Count an item that has arrived; return whether to add it."""
+
+    def add(self, entry: Entry) -> None:
+        """Add the next item."""
+
+    def end(self, error: bytes | None, victim: str | None) -> None:
+        """Add the end; an error becomes the last item."""
+
+
+class PickledArguments(Protocol):
+    """The serialized arguments of a call (see `arguments.Arguments`)."""
+
+    block: bytes | None
+    dependencies: list[Entry]
+    holds: list[Any]
+    carries_references: bool
 
 
 class CallState(Enum):
@@ -85,13 +115,13 @@ class Call:
     carries_references = False
     #: The encoded values of the dependencies.
     wires: tuple[Wire, ...] | None = None
-    stream: Stream | None = None
+    stream: Items | None = None
     #: Objects that it keeps alive until it has ended.
     holds: tuple[Any, ...] = ()
     #: Keeps the code of its function in the cluster, as long as the call may run again.
-    code: Exported | None = None
+    code: object = None
     #: For calls at the scheduler: keeps the key wanted until Dask has reported the end.
-    ref: ObjectRef[Any] | None = None
+    ref: object = None
     #: Task id of the call that made this one, for recursive cancellation.
     parent: str | None = None
 
@@ -115,10 +145,10 @@ class Call:
         #: A method's name, or the id of a function or class.
         self.function = function
         self.name = name
-        self.sender: Sender
+        self.sender: CallSender
         self.returns: list[Entry] = []
 
-    def take_arguments(self, arguments: Arguments) -> None:
+    def take_arguments(self, arguments: PickledArguments) -> None:
         """Set the serialized arguments."""
         self.arguments = arguments.block
         self.dependencies = arguments.dependencies

@@ -15,7 +15,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._host import unix_socket
 from raycompat._messages import direct
@@ -25,10 +25,10 @@ from raycompat._messages.nodes import OpenChannel
 from raycompat._messages.relays import RelayClose, RelayData, RelayOpen
 from raycompat._protocol import frames
 from raycompat._protocol.connection import Connection, Notes, post_and_note
-from raycompat._protocol.frames import Unreadable
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.call_connection import Party
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -43,50 +43,6 @@ _CONNECT_S = 5.0
 _BUSY_S = 0.05
 
 
-class CallConnection(Protocol):
-    """The interface of a connection, as a `Party` uses it."""
-
-    def post(self, message: direct.FromCaller, *, now: bool, notes: Notes = ()) -> None:
-        """Write a message behind the earlier ones, at once or soon."""
-
-    def flush(self) -> None:
-        """Write all posted messages."""
-
-    def receive_until(self, is_over: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Read in this thread until `is_over()`; False when it must wait in another way."""
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether all data that has arrived was handled."""
-
-    def close(self) -> None:
-        """Close this end."""
-
-
-class Party(Protocol):
-    """An owner of a connection: a channel to an actor, or a lease."""
-
-    key: str
-
-    def connected(self, connection: CallConnection, incarnation: int) -> None:
-        """Use a new connection. Called in the session's event loop."""
-
-    def on_message(self, message: direct.FromProcess | Unreadable) -> None:
-        """Handle one message from the process at the other end."""
-
-    def refused(self, message: direct.FromCaller, why: str) -> None:
-        """Handle a message that could not be written."""
-
-    def disconnected(self, connection: CallConnection) -> None:
-        """Handle the end of the connection: the other process has closed it or died."""
-
-    def broken(self, connection: CallConnection) -> None:
-        """Handle a broken connection; the process at the other end may be alive."""
-
-    def connect_failed(self) -> None:
-        """Handle a failed attempt to connect: the process may have ended."""
-
-
 #: Where a process accepts calls: the scheduler's report about an actor or a lease.
 Place: TypeAlias = ActorState | LeaseGranted
 
@@ -95,7 +51,7 @@ def _allowed() -> list[str]:
     return os.environ.get(CONNECTIONS_VARIABLE, "unix,node,scheduler").split(",")
 
 
-async def connect(session: Session, place: Place, party: Party) -> None:
+async def connect(session: Membership, place: Place, party: Party) -> None:
     """Connect `party` to the process at `place`, by the first kind of connection that works."""
     allowed = _allowed()
     same_host = place.host == session.setup.host
@@ -112,7 +68,7 @@ async def connect(session: Session, place: Place, party: Party) -> None:
         party.connect_failed()
 
 
-async def _by_socket(session: Session, place: Place, party: Party) -> bool:
+async def _by_socket(session: Membership, place: Place, party: Party) -> bool:
     with contextlib.ExitStack() as if_it_fails:
         stream = if_it_fails.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         stream.setblocking(False)
@@ -145,7 +101,7 @@ class RelayedConnection:
 
     def __init__(
         self,
-        session: Session,
+        session: Membership,
         party: Party,
         send: Callable[[bytes], None],
         end: Callable[[], None],
@@ -215,7 +171,7 @@ class RelayedConnection:
             self._end()
 
 
-async def _by_node(session: Session, place: Place, party: Party) -> bool:
+async def _by_node(session: Membership, place: Place, party: Party) -> bool:
     from raycompat._dask import client as adapter
 
     try:
@@ -254,7 +210,7 @@ async def _write_all(comm: Any, outgoing: asyncio.Queue[bytes]) -> None:
         logger.debug("a channel through a node has ended: %r", error)
 
 
-async def through_the_scheduler(session: Session, place: Place, party: Party) -> None:
+async def through_the_scheduler(session: Membership, place: Place, party: Party) -> None:
     """Connect `party` through the scheduler, whose streams carry the frames."""
     name = uuid.uuid4().hex
 
@@ -266,6 +222,6 @@ async def through_the_scheduler(session: Session, place: Place, party: Party) ->
         session.send(RelayClose(name))
 
     connection = RelayedConnection(session, party, send, end)
-    session.relays[name] = connection
+    session.relays[name] = connection.on_data
     session.send(RelayOpen(name, party.key))
     party.connected(connection, place.incarnation)

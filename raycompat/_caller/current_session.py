@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
-_session: Session | None = None
+_session: Membership | None = None
 
 
-def get() -> Session | None:
+def get() -> Membership | None:
     """Return this process's session, if it has one."""
     return _session
 
 
-def set_to(session: Session | None) -> None:
+def set_to(session: Membership | None) -> None:
     """Set this process's session."""
     global _session
     _session = session

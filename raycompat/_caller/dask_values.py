@@ -12,8 +12,8 @@ from raycompat._messages.objects import StoreDaskValue
 from raycompat._protocol import ids
 
 if TYPE_CHECKING:
+    from raycompat._caller.membership import Membership
     from raycompat._caller.object_table import Entry
-    from raycompat._caller.session import Session
 
 
 #: Seconds between two checks whether Dask has rejected a graph.
@@ -80,7 +80,7 @@ def compute(graph: Any, keys: Any, **options: Any) -> Any:
     return session.client.get(graph, keys, **options)
 
 
-def as_ref(session: Session, value: Any) -> ObjectRef[Any]:
+def as_ref(session: Membership, value: Any) -> ObjectRef[Any]:
     """Return a reference to a Dask value; the value does not pass through this process.
 
     Raises

@@ -33,8 +33,8 @@ from raycompat._protocol.values import (
 )
 
 if TYPE_CHECKING:
-    from raycompat._caller.connections import CallConnection
-    from raycompat._caller.session import Session
+    from raycompat._caller.call_connection import CallConnection
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ _LOOK_S = 0.1
 _HELD_UP_S = 0.5
 
 
-def when_drained(session: Session, connection: CallConnection, end: Callable[[], None]) -> None:
+def when_drained(session: Membership, connection: CallConnection, end: Callable[[], None]) -> None:
     """Call `end` when the last answers had time to arrive, and all of them were handled.
 
     Called in the session's event loop. A call with an unread answer must not count as unanswered: it
@@ -97,7 +97,7 @@ class DirectSender(Sender):
     #: Whether the value of a cancelled call counts: in Ray, that of a task does.
     _takes_cancelled = False
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Membership) -> None:
         super().__init__(session)
         self._lock = threading.RLock()
         #: Calls that failed while the lock was held.

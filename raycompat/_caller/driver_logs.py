@@ -22,7 +22,7 @@ from raycompat._messages.logs import FlushLogs, LogsFlushed, OutputPiece, Printe
 from raycompat._protocol.output_marks import BAR_MARK
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Source(NamedTuple):
 class DriverLogs:
     """The queue of output that has arrived, and the thread that prints it."""
 
-    def __init__(self, session: Session, *, has_prefixes: bool = True) -> None:
+    def __init__(self, session: Membership, *, has_prefixes: bool = True) -> None:
         self._session = session
         #: False in jobs with a `LoggingConfig`, whose lines are parsed by programs.
         self._has_prefixes = has_prefixes

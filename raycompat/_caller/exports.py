@@ -21,7 +21,7 @@ from raycompat._pickling.serialization import collecting_refs, dumps, unpicklabl
 from raycompat._protocol import frameworks, tensorflow_mode
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Exported:
     __slots__ = ("_function", "_reach", "_references", "_session")
 
     def __init__(
-        self, session: Session, function: str, reach: Reach, references: Iterable[object]
+        self, session: Membership, function: str, reach: Reach, references: Iterable[object]
     ) -> None:
         self._session = session
         self._function = function
@@ -81,77 +81,92 @@ class Exported:
         session.send(ForgetCode(self._function))
 
 
-def export(
-    session: Session, function: str, code: object, what: str, known: KnownIds | None
-) -> None:
-    """Send a function or class to the scheduler under the id `function`, once per session.
+class Exports:
+    """The functions and classes that a session has exported."""
 
-    The code and the references in its closure live as long as `known`, its ids, and its calls; without
-    ids, as long as the session. Environment variables, which executors also load by an id, are exported
-    in the same way.
+    def __init__(self, session: Membership) -> None:
+        self._session = session
+        #: The code of the exported functions that exist, by their ids.
+        self.codes: dict[str, Exported] = {}
+        #: Ids that this process has given to functions; other ids came with the functions.
+        self.own_ids: set[str] = set()
+        #: The frameworks that this process's code uses, as the scheduler was told.
+        self._frameworks: set[str] = set()
 
-    It counts as exported only after it was sent: after an error or an interrupt, the next call tries
-    again. Two threads may both pickle it, and one of them sends it: one object stands for its code.
+    def export(self, function: str, code: object, what: str, known: KnownIds | None) -> None:
+        """Send a function or class to the scheduler under the id `function`, once per session.
 
-    Raises
-    ------
-    TypeError
-        When it cannot be pickled.
-    """
-    if function in session.exported:
-        return
-    try:
-        with interrupts.deferred():  # a pickler hides an interrupt during a lookup
-            data, found = collecting_refs(partial(dumps, code))
-    except Exception as error:
-        raise unpicklable(
-            f"the {what} with the globals and closures that it uses", error
-        ) from error
-    _check_size(len(data), what)
-    for framework in frameworks.named_in(data, besides=session.frameworks):
-        session.send(NamesFramework(session.setup.job, framework))
-        session.frameworks.add(framework)
-    reach = Reach(is_anywhere=True) if known is None else known.reach
-    with session.lock:
-        if function in session.exported:  # another thread was quicker
+        The code and the references in its closure live as long as `known`, its ids, and its calls;
+        without ids, as long as the session. Environment variables, which executors also load by an id,
+        are exported in the same way.
+
+        It counts as exported only after it was sent: after an error or an interrupt, the next call
+        tries again. Two threads may both pickle it, and one of them sends it: one object stands for its
+        code.
+
+        Raises
+        ------
+        TypeError
+            When it cannot be pickled.
+        """
+        if function in self.codes:
             return
-        session.send(Export(session.setup.job, function, tensorflow_mode.in_mode(data)))
-        session.exported[function] = Exported(session, function, reach, found.values())
-    if known is not None:
-        weakref.finalize(known, _forget, weakref.ref(session), function).atexit = False
+        try:
+            with interrupts.deferred():  # a pickler hides an interrupt during a lookup
+                data, found = collecting_refs(partial(dumps, code))
+        except Exception as error:
+            raise unpicklable(
+                f"the {what} with the globals and closures that it uses", error
+            ) from error
+        _check_size(len(data), what)
+        session = self._session
+        for framework in frameworks.named_in(data, besides=self._frameworks):
+            session.send(NamesFramework(session.setup.job, framework))
+            self._frameworks.add(framework)
+        reach = Reach(is_anywhere=True) if known is None else known.reach
+        with session.lock:
+            if function in self.codes:  # another thread was quicker
+                return
+            session.send(Export(session.setup.job, function, tensorflow_mode.in_mode(data)))
+            self.codes[function] = Exported(session, function, reach, found.values())
+        if known is not None:
+            weakref.finalize(known, _forget, weakref.ref(self), function).atexit = False
 
+    def id_of(self, known: KnownIds, code: object, what: str) -> str:
+        """Return the id under which executors load a function or class; export it if necessary.
 
-def _forget(session_of: weakref.ref[Session], function: str) -> None:
-    session = session_of()
-    if session is not None:
-        session.exported.pop(function, None)
-        session.own_exports.discard(function)
-
-
-def exported_id(session: Session, known: KnownIds, code: object, what: str) -> str:
-    """Return the id under which executors load a function or class; export it if necessary.
-
-    Raises
-    ------
-    TypeError
-        When it cannot be pickled.
-    """
-    job = session.setup.job
-    function = known.get(job)
-    if function in session.exported:
+        Raises
+        ------
+        TypeError
+            When it cannot be pickled.
+        """
+        setup = self._session.setup
+        function = known.get(setup.job)
+        if function in self.codes:
+            return function
+        if function is None:
+            function = uuid.uuid4().hex
+            self.own_ids.add(function)
+            function = known.setdefault(setup.job, function)  # first: it may refer to itself
+        elif not setup.is_driver and function not in self.own_ids:
+            return function  # the caller from which it came has exported it
+        try:
+            self.export(function, code, what, known)
+        except BaseException:
+            known.pop(setup.job, None)  # no code may refer to an id that was not sent
+            raise
         return function
-    if function is None:
-        function = uuid.uuid4().hex
-        session.own_exports.add(function)
-        function = known.setdefault(job, function)  # before the pickling: it may refer to itself
-    elif not session.setup.is_driver and function not in session.own_exports:
-        return function  # the caller from which it came has exported it
-    try:
-        export(session, function, code, what, known)
-    except BaseException:
-        known.pop(job, None)  # no code may refer to an id that was not sent
-        raise
-    return function
+
+    def forget(self, function: str) -> None:
+        """Forget a function whose ids are gone. The calls of it that have not ended keep its code."""
+        self.codes.pop(function, None)
+        self.own_ids.discard(function)
+
+
+def _forget(exports_of: weakref.ref[Exports], function: str) -> None:
+    exports = exports_of()
+    if exports is not None:
+        exports.forget(function)
 
 
 def _check_size(num_bytes: int, what: str) -> None:

@@ -14,8 +14,8 @@ from raycompat._protocol import failures
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
 if TYPE_CHECKING:
+    from raycompat._caller.membership import Membership
     from raycompat._caller.object_table import Entry
-    from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 _UNREACHABLE_S = 30.0
 
 
-async def fetch(session: Session, entries: Sequence[Entry]) -> None:
+async def fetch(session: Membership, entries: Sequence[Entry]) -> None:
     """Fetch values to this host. Called in the session's event loop."""
     keys = [session.sharing.publish(entry) for entry in entries]
     for entry, answer in zip(entries, await _ask_for(session, keys), strict=True):
@@ -37,7 +37,7 @@ async def fetch(session: Session, entries: Sequence[Entry]) -> None:
             session.settle(entry, value)
 
 
-def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
+def _take(session: Membership, entry: Entry, link: SegmentLink) -> None:
     try:
         path = segment.take(link.path, session.home.place.store)
     except FileNotFoundError:  # removed in the meantime: a later `get` fetches again
@@ -48,7 +48,7 @@ def _take(session: Session, entry: Entry, link: SegmentLink) -> None:
         session.home.place.remove(path)
 
 
-async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
+async def _ask_for(session: Membership, keys: list[str]) -> list[dict[str, Any]]:
     asked = asyncio.ensure_future(_ask_node(session, session.home.address, keys))
     left = asyncio.ensure_future(session.home_left.wait())
     await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +62,7 @@ async def _ask_for(session: Session, keys: list[str]) -> list[dict[str, Any]]:
     return [await _ask_a_holder(session, key) for key in keys]  # each key from a node that has it
 
 
-async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[str, Any]]:
+async def _ask_node(session: Membership, node: str, keys: list[str]) -> list[dict[str, Any]]:
     """Ask a node for values; through the scheduler when this process cannot reach the node.
 
     Raises
@@ -85,7 +85,7 @@ async def _ask_node(session: Session, node: str, keys: list[str]) -> list[dict[s
     return answers
 
 
-async def _ask_a_holder(session: Session, key: str) -> dict[str, Any]:
+async def _ask_a_holder(session: Membership, key: str) -> dict[str, Any]:
     """Ask the nodes that have a value; if none of them answers, the value is computed again."""
     scheduler = session.client.scheduler
     unreachable: list[str] = []

@@ -1,4 +1,4 @@
-"""The caller's end of a remote generator: items in order, as they arrive."""
+"""The caller's end of a remote generator: items in order, as they arrive, and its handles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 import operator
 import threading
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.object_ref import ObjectRef
@@ -15,9 +16,10 @@ from raycompat._caller.object_table import READY, Entry
 from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
+from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 
 class Stream:
@@ -30,7 +32,7 @@ class Stream:
     """
 
     def __init__(
-        self, session: Session, key: str, completed: ObjectRef[None], *, is_limited: bool
+        self, session: Membership, key: str, completed: ObjectRef[None], *, is_limited: bool
     ) -> None:
         self.key = key
         self.num_items = 0
@@ -210,3 +212,153 @@ class Stream:
     def is_exhausted(self) -> bool:
         """Return whether all items were taken and the generator has ended."""
         return self._ended and not self._ready
+
+
+class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):
+    """Iterates over references to the items of a remote generator, each as soon as it is made.
+
+    An error in the generator is the error of the last reference; after it the iteration ends.
+
+    Examples
+    --------
+    >>> @ray.remote
+    ... def count(end):
+    ...     yield from range(end)
+    >>> [ray.get(reference) for reference in count.remote(3)]
+    [0, 1, 2]
+
+    Notes
+    -----
+    Ray source: ``ray.ObjectRefGenerator``, 2.60.0. Differs from Ray: cannot be passed to other
+    processes, as in Ray; `completed` is a reference to None that is ready when the generator ends.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        #: For `wait`, as references have them; `completed` has the key of the call.
+        self._key, self._session = f"{stream.key}:next", stream.session
+
+    @property
+    def _entry(self) -> Entry:
+        """An entry that is ready when the next reference is there, or the end."""
+        return self._stream.next_entry()
+
+    def __del__(self) -> None:
+        stream = self.__dict__.get("_stream")
+        if stream is not None:
+            stream.note_dropped()
+
+    def __iter__(self) -> ObjectRefGenerator:
+        return self
+
+    def __next__(self) -> ObjectRef[Any]:
+        return self._stream.next()
+
+    def __aiter__(self) -> ObjectRefGenerator:
+        return self
+
+    async def __anext__(self) -> ObjectRef[Any]:
+        return await self._stream.next_in_loop()
+
+    def completed(self) -> ObjectRef[None]:
+        """Return a reference that becomes ready (None, or the error) when the generator has ended.
+
+        Examples
+        --------
+        >>> generator = count.remote(3)
+        >>> ray.get(generator.completed())
+        >>> [ray.get(reference) for reference in generator]
+        [0, 1, 2]
+        """
+        return self._stream.completed
+
+    def next_ready(self) -> bool:
+        """Return whether `next` would return without waiting.
+
+        Examples
+        --------
+        >>> generator = count.remote(1)
+        >>> _ = ray.wait([generator], timeout=10)
+        >>> generator.next_ready()
+        True
+        """
+        return self._stream.has_next()
+
+    def _when_next(self, callback: Callable[[], None]) -> None:
+        """Call a function once `next` would return without waiting: now, or in another thread."""
+        table, entry = self._stream.session.table, self._stream.next_entry()
+        if not table.when_settled(entry, lambda _: callback()):
+            callback()
+
+    def is_finished(self) -> bool:
+        """Return whether all items were taken and the generator has ended.
+
+        Examples
+        --------
+        >>> generator = count.remote(1)
+        >>> items = list(generator)
+        >>> generator.is_finished()
+        True
+        """
+        return self._stream.is_exhausted()
+
+    def __repr__(self) -> str:
+        return f"ObjectRefGenerator({self._stream.key})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            "You cannot return or pass a generator of references to other tasks. Pass the references "
+            "that it yields."
+        )
+
+    def send(self, value: Any) -> Any:
+        """Raise an error: values cannot be sent into a remote generator."""
+        _refuse("send")
+
+    def throw(self, value: Any) -> Any:
+        """Raise an error: exceptions cannot be thrown into a remote generator."""
+        _refuse("throw")
+
+    def close(self) -> None:
+        """Raise an error: end a remote generator with `cancel`."""
+        _refuse("close")
+
+
+class DynamicObjectRefGenerator:
+    """The references to all items of a generator with ``num_returns="dynamic"``, once it has ended.
+
+    If the generator raised, the last reference has the error.
+
+    Examples
+    --------
+    >>> @ray.remote(num_returns="dynamic")
+    ... def halves(text):
+    ...     yield text[: len(text) // 2]
+    ...     yield text[len(text) // 2 :]
+    >>> generator = ray.get(halves.remote("abcd"))
+    >>> [ray.get(reference) for reference in generator]
+    ['ab', 'cd']
+
+    Notes
+    -----
+    Ray source: ``ray.DynamicObjectRefGenerator``, 2.60.0. As in Ray it is the value of the one
+    reference that such a call returns, and it can be passed on.
+    """
+
+    def __init__(self, refs: list[ObjectRef[Any]]) -> None:
+        self._refs = deque(refs)
+
+    def __iter__(self) -> Iterator[ObjectRef[Any]]:
+        while self._refs:
+            yield self._refs.popleft()
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+
+def _refuse(name: str) -> Any:
+    raise UnsupportedRayFeatureError(
+        f"ObjectRefGenerator.{name}",
+        "values cannot be sent into a remote generator",
+        "read it with next() or async for",
+    )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from raycompat._messages.watching import ListRows, Overview
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 
 class _Table(NamedTuple):
@@ -87,7 +87,7 @@ _MOST_FAILURES = 100
 class Report:
     """A report of the cluster's work, from its creation until it is written."""
 
-    def __init__(self, session: Session, file: str | os.PathLike[str]) -> None:
+    def __init__(self, session: Membership, file: str | os.PathLike[str]) -> None:
         import distributed
 
         self._file = checked_file(file)

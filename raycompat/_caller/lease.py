@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._caller.object_table import PENDING, Entry
 from raycompat._messages.leases import LeaseGranted
 
 if TYPE_CHECKING:
-    from raycompat._caller.by_lease import LeasePool
+    from raycompat._caller.call_connection import CallConnection
     from raycompat._caller.calls import Call
-    from raycompat._caller.connections import CallConnection
+    from raycompat._messages import direct
     from raycompat._protocol.frames import Unreadable
 
 #: Seconds of work, and calls, that may wait in an executor: enough to keep it busy for a round trip.
@@ -22,10 +22,35 @@ _DEPTH_S, _DEPTH = 0.004, 256
 _SHORT_S = 0.001
 
 
+class Pool(Protocol):
+    """What a lease reports to: the pool that sends its calls (`by_lease.LeasePool`)."""
+
+    def granted(self, lease: Lease, place: LeaseGranted) -> None:
+        """Connect to the executor."""
+
+    def connected(self, lease: Lease, connection: CallConnection) -> None:
+        """Use a lease from now on: its executor is connected."""
+
+    def on_message(self, lease: Lease, message: direct.FromProcess | Unreadable) -> None:
+        """Handle one message from an executor."""
+
+    def refused(self, message: direct.FromCaller, why: str) -> None:
+        """Fail the call whose message could not be written."""
+
+    def disconnected(self, lease: Lease, connection: CallConnection) -> None:
+        """Handle the end of the connection to an executor."""
+
+    def ended(self, lease: Lease, error: bytes | None, how: str) -> None:
+        """Handle the scheduler's report that a lease has ended."""
+
+    def kill(self, lease: Lease) -> None:
+        """Request the end of an executor from its node."""
+
+
 class Lease:
     """One executor for calls of this process, from the request to the end. A `connections.Party`."""
 
-    def __init__(self, pool: LeasePool, key: str, ref: Any, units: int) -> None:
+    def __init__(self, pool: Pool, key: str, ref: Any, units: int) -> None:
         self.key = key
         #: Units of CPU that it has: it takes calls that need at most as many.
         self.units = units
@@ -111,11 +136,11 @@ class Lease:
         """Send calls from now on."""
         self._pool.connected(self, connection)
 
-    def on_message(self, message: tuple[Any, ...] | Unreadable) -> None:
+    def on_message(self, message: direct.FromProcess | Unreadable) -> None:
         """Handle one message from the executor."""
         self._pool.on_message(self, message)
 
-    def refused(self, message: tuple[Any, ...], why: str) -> None:
+    def refused(self, message: direct.FromCaller, why: str) -> None:
         """Fail the call whose message could not be written."""
         self._pool.refused(message, why)
 

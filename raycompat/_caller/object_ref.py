@@ -1,30 +1,30 @@
-"""References to objects: `ObjectRef`, and `ObjectRefGenerator` for the items of a generator."""
+"""References to objects: `ObjectRef`, and how one crosses to another process.
+
+In a message between processes, a reference has its small value with it, or the key of a large one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from raycompat._caller import current_session
+from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._pickling.serialization import report_ref
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.values import InlineValue
-from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:
-    from raycompat._caller.generator import Stream
-    from raycompat._caller.object_table import Entry
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 #: References are read, never written: an ``ObjectRef[bool]`` is an ``ObjectRef[int]``.
 T_co = TypeVar("T_co", covariant=True)
 
 #: The session of references that were made from an id, without an object.
-_NO_SESSION = cast("Session", None)
+_NO_SESSION = cast("Membership", None)
 
 
 class ObjectRef(Generic[T_co]):
@@ -51,7 +51,7 @@ class ObjectRef(Generic[T_co]):
     __slots__ = ("__weakref__", "_carried", "_key", "_session")
 
     _key: str
-    _session: Session
+    _session: Membership
     #: The pickled small value that came with the reference, until it is read.
     _carried: bytes | None
 
@@ -115,7 +115,7 @@ class ObjectRef(Generic[T_co]):
         return cls(b"\xff" * ids.OBJECT_ID_BYTES)
 
     @classmethod
-    def _from_key(cls, key: str, session: Session) -> ObjectRef[Any]:
+    def _from_key(cls, key: str, session: Membership) -> ObjectRef[Any]:
         """Return one more reference to an object with an entry in the session's table."""
         self = object.__new__(cls)
         self._carried = None
@@ -126,7 +126,7 @@ class ObjectRef(Generic[T_co]):
         return self
 
     @classmethod
-    def _of_new(cls, entry: Entry, session: Session) -> ObjectRef[Any]:
+    def _of_new(cls, entry: Entry, session: Membership) -> ObjectRef[Any]:
         """Return the first reference to an object that no other code knows yet."""
         self = object.__new__(cls)
         self._carried = None
@@ -340,9 +340,7 @@ class ObjectRef(Generic[T_co]):
         >>> ray.put("value").future().result()
         'value'
         """
-        from raycompat._caller import resolve
-
-        return resolve.as_future(self)
+        return self._session.as_future(self)
 
     def as_future(self, _internal: bool = False) -> asyncio.Future[T_co]:
         """Return an `asyncio.Future` of the value.
@@ -357,22 +355,18 @@ class ObjectRef(Generic[T_co]):
         >>> asyncio.run(wait_for(ray.put("value")))
         'value'
         """
-        from raycompat._caller import resolve
-
-        return resolve.as_asyncio_future(self)
+        return self._session.as_asyncio_future(self)
 
     def __await__(self) -> Generator[Any, None, T_co]:
         return self.as_future().__await__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from raycompat._caller import refs
-
         if self._session is _NO_SESSION:
             return ObjectRef, (self.binary(),)
         block = self._carried
         if block is not None:
             return _restore_small, (self._key, block)
-        carried = refs.export(self)
+        carried = _export(self)
         if carried[0] == "value" and not carried[3]:
             return _restore_small, carried[1:3]
         if carried[0] == "key" and not report_ref(self._key, self):
@@ -386,7 +380,7 @@ class WeakObjectRef(ObjectRef[Any]):
 
     __slots__ = ()
 
-    def __init__(self, key: str, session: Session) -> None:
+    def __init__(self, key: str, session: Membership) -> None:
         self._carried = None
         self._key = key
         self._session = session
@@ -432,12 +426,10 @@ ObjectID = ObjectRef
 
 
 def _restore(*carried: Any) -> ObjectRef[Any]:
-    from raycompat._caller import refs
-
     session = current_session.get()
     if session is None:
         return UnboundObjectRef(str(carried[1]), (_restore, carried))
-    return refs.restore(session, carried)
+    return _restored(session, carried)
 
 
 def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
@@ -453,151 +445,36 @@ def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     return self
 
 
-class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):
-    """Iterates over references to the items of a remote generator, each as soon as it is made.
-
-    An error in the generator is the error of the last reference; after it the iteration ends.
-
-    Examples
-    --------
-    >>> @ray.remote
-    ... def count(end):
-    ...     yield from range(end)
-    >>> [ray.get(reference) for reference in count.remote(3)]
-    [0, 1, 2]
-
-    Notes
-    -----
-    Ray source: ``ray.ObjectRefGenerator``, 2.60.0. Differs from Ray: cannot be passed to other
-    processes, as in Ray; `completed` is a reference to None that is ready when the generator ends.
-    """
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        #: For `wait`, as references have them; `completed` has the key of the call.
-        self._key, self._session = f"{stream.key}:next", stream.session
-
-    @property
-    def _entry(self) -> Entry:
-        """An entry that is ready when the next reference is there, or the end."""
-        return self._stream.next_entry()
-
-    def __del__(self) -> None:
-        stream = self.__dict__.get("_stream")
-        if stream is not None:
-            stream.note_dropped()
-
-    def __iter__(self) -> ObjectRefGenerator:
-        return self
-
-    def __next__(self) -> ObjectRef[Any]:
-        return self._stream.next()
-
-    def __aiter__(self) -> ObjectRefGenerator:
-        return self
-
-    async def __anext__(self) -> ObjectRef[Any]:
-        return await self._stream.next_in_loop()
-
-    def completed(self) -> ObjectRef[None]:
-        """Return a reference that becomes ready (None, or the error) when the generator has ended.
-
-        Examples
-        --------
-        >>> generator = count.remote(3)
-        >>> ray.get(generator.completed())
-        >>> [ray.get(reference) for reference in generator]
-        [0, 1, 2]
-        """
-        return self._stream.completed
-
-    def next_ready(self) -> bool:
-        """Return whether `next` would return without waiting.
-
-        Examples
-        --------
-        >>> generator = count.remote(1)
-        >>> _ = ray.wait([generator], timeout=10)
-        >>> generator.next_ready()
-        True
-        """
-        return self._stream.has_next()
-
-    def _when_next(self, callback: Callable[[], None]) -> None:
-        """Call a function once `next` would return without waiting: now, or in another thread."""
-        table, entry = self._stream.session.table, self._stream.next_entry()
-        if not table.when_settled(entry, lambda _: callback()):
-            callback()
-
-    def is_finished(self) -> bool:
-        """Return whether all items were taken and the generator has ended.
-
-        Examples
-        --------
-        >>> generator = count.remote(1)
-        >>> items = list(generator)
-        >>> generator.is_finished()
-        True
-        """
-        return self._stream.is_exhausted()
-
-    def __repr__(self) -> str:
-        return f"ObjectRefGenerator({self._stream.key})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError(
-            "You cannot return or pass a generator of references to other tasks. Pass the references "
-            "that it yields."
-        )
-
-    def send(self, value: Any) -> Any:
-        """Raise an error: values cannot be sent into a remote generator."""
-        _refuse("send")
-
-    def throw(self, value: Any) -> Any:
-        """Raise an error: exceptions cannot be thrown into a remote generator."""
-        _refuse("throw")
-
-    def close(self) -> None:
-        """Raise an error: end a remote generator with `cancel`."""
-        _refuse("close")
+def _export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
+    """Return the tuple to pickle in place of `ref`."""
+    session, entry = ref._session, ref._entry
+    with session.lock:
+        if entry.state is READY and isinstance(entry.value, InlineValue):
+            for held in entry.holds:
+                if not report_ref(held._key, held):
+                    session.leaked[held._key] = held  # its receiver is unknown
+            return ("value", ref._key, entry.value.block, entry.value.refs)
+        if entry.state is FAILED:
+            entry.is_asked_for = True
+            return ("error", ref._key, entry.error, entry.victim)
+        return ("key", session.sharing.publish(entry))
 
 
-class DynamicObjectRefGenerator:
-    """The references to all items of a generator with ``num_returns="dynamic"``, once it has ended.
-
-    If the generator raised, the last reference has the error.
-
-    Examples
-    --------
-    >>> @ray.remote(num_returns="dynamic")
-    ... def halves(text):
-    ...     yield text[: len(text) // 2]
-    ...     yield text[len(text) // 2 :]
-    >>> generator = ray.get(halves.remote("abcd"))
-    >>> [ray.get(reference) for reference in generator]
-    ['ab', 'cd']
-
-    Notes
-    -----
-    Ray source: ``ray.DynamicObjectRefGenerator``, 2.60.0. As in Ray it is the value of the one
-    reference that such a call returns, and it can be passed on.
-    """
-
-    def __init__(self, refs: list[ObjectRef[Any]]) -> None:
-        self._refs = deque(refs)
-
-    def __iter__(self) -> Iterator[ObjectRef[Any]]:
-        while self._refs:
-            yield self._refs.popleft()
-
-    def __len__(self) -> int:
-        return len(self._refs)
-
-
-def _refuse(name: str) -> Any:
-    raise UnsupportedRayFeatureError(
-        f"ObjectRefGenerator.{name}",
-        "values cannot be sent into a remote generator",
-        "read it with next() or async for",
-    )
+def _restored(session: Membership, carried: tuple[Any, ...]) -> ObjectRef[Any]:
+    """Return the reference from a tuple of `_export`, in this process."""
+    kind, key, *rest = carried
+    session.num_restored += 1
+    with session.lock:
+        entry = session.table.get(key)
+        if entry is None:
+            if kind == "key":
+                session.sharing.borrow(key)
+            else:
+                entry = session.table.add(key)
+        ref = ObjectRef._from_key(key, session)
+    if kind == "value" and entry is not None:
+        value = InlineValue(rest[0], tuple(rest[1]))
+        session.table.settle(entry, value=value, holds=session.sharing.hold(value.refs))
+    elif kind == "error" and entry is not None:
+        session.table.settle(entry, error=rest[0], victim=rest[1])
+    return ref

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat import exceptions
 from raycompat._host import interrupts
@@ -23,17 +23,29 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
-    from raycompat._caller.by_channel import Channel
     from raycompat._caller.calls import Call
-    from raycompat._caller.exports import Exported
-    from raycompat._caller.generator import Stream
-    from raycompat._caller.lease import Lease
     from raycompat._host.mapping import Mapping
 
 logger = logging.getLogger(__name__)
 
 #: References to small values that may be dropped before they are collected at once.
 _MANY_DROPPED = 1000
+
+
+class AnswerReader(Protocol):
+    """What brings the value of an object: a channel to an actor, or a lease."""
+
+    def read_until(
+        self, is_over: Callable[[], bool], timeout_s: float | None, entries: Sequence[Entry]
+    ) -> bool:
+        """Handle answers in this thread until `is_over()`; False when it must wait in another way."""
+
+
+class Droppable(Protocol):
+    """What has to act when one of its handles is gone, such as a channel."""
+
+    def drop_handle(self) -> None:
+        """Act on it. Called outside of ``__del__``, so it may take locks."""
 
 
 class State(Enum):
@@ -85,7 +97,7 @@ class Entry:
     #: The call that makes it by a lease. A large value keeps the call, to compute the value again.
     origin: Call | None = None
     #: The channel or lease by which the value will arrive.
-    channel: Channel | Lease | None = None
+    channel: AnswerReader | None = None
     #: For a result of a method whose tensors stay in the actor: the name of the transport.
     tensor_transport: str | None = None
     #: Whether its call has been sent: then the channel brings the end, or closes.
@@ -148,7 +160,7 @@ class ObjectTable:
         self._lock = lock
         self.entries: dict[str, Entry] = {}
         #: Keys of dropped references; channels, streams and code of dropped handles.
-        self.dropped: deque[str | Channel | Stream | Exported] = deque()
+        self.dropped: deque[str | Droppable] = deque()
         #: How many objects have failed so far, and how many have failed or become ready.
         self.num_failed = 0
         self.num_settled = 0
@@ -222,7 +234,7 @@ class ObjectTable:
     def collect_dropped(self) -> None:
         """Count the dropped references, and remove the entries without references."""
         released: list[str] = []
-        others: list[Channel | Stream | Exported] = []
+        others: list[Droppable] = []
         with interrupts.deferred():  # a reference that has left the queue must be counted
             with self._lock:
                 while self.dropped:
@@ -359,14 +371,19 @@ class ObjectTable:
         if isinstance(entry.value, SegmentLink):
             self._own_segment(entry)
 
-    def lose_value(self, entry: Entry, path: str) -> bool:
-        """Forget a segment that is gone; return whether no other copy of the value is known."""
+    def forget_segment(self, entry: Entry, path: str) -> bool:
+        """Forget a segment that is gone; return False if the value is no longer there."""
         with self._lock:
             if not isinstance(entry.value, SegmentLink) or entry.value.path != path:
                 return False  # another thread has noticed, and has fetched it again
             self.disown(entry)
             entry.value = None
-            return not entry.is_held_in_dask
+            return True
+
+    def await_again(self, entry: Entry) -> None:
+        """Wait for a value that was ready and will be made again."""
+        with self._lock:
+            entry.state = PENDING
 
     def lose(self, entry: Entry) -> None:
         """Mark a value as lost that was ready."""

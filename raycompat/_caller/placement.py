@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from raycompat._caller import placement_groups
 from raycompat._protocol import label_selector
 from raycompat._protocol.plain import plain
 from raycompat._protocol.resource_set import ResourceSet
@@ -79,7 +78,7 @@ def _unselected(
                 "group, or leave placement_group_bundle_index out."
             )
         return "DEFAULT"
-    bundles = placement_groups.bundles_of(session, group_id)
+    bundles = session.placement_groups.bundles_of(group_id)
     _check_index(index, len(bundles))
     _check_fit(name, bundles, index, request, to_start)
     return InGroup(group_id, plain(index), bool(captures))

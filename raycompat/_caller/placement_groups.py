@@ -20,80 +20,85 @@ from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
     from raycompat._protocol.call_spec import GroupSpec
 
 #: The most placement groups whose bundles are remembered.
 _MANY_GROUPS = 1_000
 
 
-def bundles_of(session: Session, group: str) -> list[ResourceSet]:
-    """Return the bundles of a placement group; the scheduler is asked once."""
-    bundles = session.group_bundles.get(group)
-    if bundles is None:
-        row = session.rpc(DescribeGroups(group)).get(group)
-        if row is None:
-            raise ValueError(f"There is no placement group with the id {group}.")
-        bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
-        keep_bundles(session, group, bundles)
-    return bundles
+class PlacementGroups:
+    """The placement groups that a session has created or uses."""
 
+    def __init__(self, session: Membership) -> None:
+        self._session = session
+        #: The bundles of the groups, by the groups' ids.
+        self.bundles: dict[str, list[ResourceSet]] = {}
+        #: Values of objects that become ready with a group, by group and key.
+        self._awaited: dict[str, dict[str, InlineValue]] = {}
 
-def keep_bundles(session: Session, group: str, bundles: list[ResourceSet]) -> None:
-    """Remember the bundles of a placement group; forget the oldest if there are too many."""
-    known = session.group_bundles
-    known[group] = bundles
-    if len(known) > _MANY_GROUPS:
-        session.group_bundles = dict(list(known.items())[_MANY_GROUPS // 2 :])
+    def bundles_of(self, group: str) -> list[ResourceSet]:
+        """Return the bundles of a placement group; the scheduler is asked once."""
+        bundles = self.bundles.get(group)
+        if bundles is None:
+            row = self._session.rpc(DescribeGroups(group)).get(group)
+            if row is None:
+                raise ValueError(f"There is no placement group with the id {group}.")
+            bundles = [ResourceSet.from_amounts(bundle) for bundle in row["bundles"]]
+            self.keep_bundles(group, bundles)
+        return bundles
 
+    def keep_bundles(self, group: str, bundles: list[ResourceSet]) -> None:
+        """Remember the bundles of a placement group; forget the oldest if there are too many."""
+        known = self.bundles
+        known[group] = bundles
+        if len(known) > _MANY_GROUPS:
+            self.bundles = dict(list(known.items())[_MANY_GROUPS // 2 :])
 
-def create(session: Session, spec: GroupSpec, undo: Callable[[], object]) -> bool:
-    """Request a group; return False when its name is taken.
+    def create(self, spec: GroupSpec, undo: Callable[[], object]) -> bool:
+        """Request a group; return False when its name is taken.
 
-    Only a group with a name needs an answer from the scheduler. If an interrupt comes while this waits
-    for the answer, `undo` is called after the answer.
-    """
-    client = session.client_id
-    if spec["name"]:
-        return session.rpc_or_undo(CreateNamedGroup(client, spec), undo)
-    session.check_connection()
-    session.send(CreateGroup(spec))
-    session.sharing.require_sync()
-    return True
+        Only a group with a name needs an answer from the scheduler. If an interrupt comes while this
+        waits for the answer, `undo` is called after the answer.
+        """
+        client = self._session.client_id
+        if spec["name"]:
+            return self._session.rpc_or_undo(CreateNamedGroup(client, spec), undo)
+        self._session.check_connection()
+        self._session.send(CreateGroup(spec))
+        self._session.sharing.require_sync()
+        return True
 
+    def remove(self, group: str) -> None:
+        """Remove a group; later requests of this process are handled after the removal."""
+        self._session.check_connection()
+        self._session.send(RemoveGroup(group))
+        self._session.sharing.require_sync()
 
-def remove(session: Session, group: str) -> None:
-    """Remove a group; later requests of this process are handled after the removal."""
-    session.check_connection()
-    session.send(RemoveGroup(group))
-    session.sharing.require_sync()
+    def when_ready(self, group: str, value: Any) -> ObjectRef[Any]:
+        """Return a reference to `value`, which becomes ready when the whole group is reserved."""
+        key = ids.call_key("placement_group_ready", ids.new_task_id())
+        block, _ = serialize(value)
+        with self._session.lock:
+            self._session.table.add(key)
+            ref: ObjectRef[Any] = ObjectRef._from_key(key, self._session)
+            is_first = group not in self._awaited
+            waiting = self._awaited.setdefault(group, {})
+            for gone in [each for each in waiting if self._session.table.get(each) is None]:
+                del waiting[gone]  # each `wait` that timed out leaves one
+            waiting[key] = InlineValue(block.to_bytes())
+            if is_first:
+                self._session.send(AwaitGroup(group))
+        return ref
 
-
-def when_ready(session: Session, group: str, value: Any) -> ObjectRef[Any]:
-    """Return a reference to `value`, which becomes ready when all bundles of the group are reserved."""
-    key = ids.call_key("placement_group_ready", ids.new_task_id())
-    block, _ = serialize(value)
-    with session.lock:
-        session.table.add(key)
-        ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
-        is_first = group not in session.awaited_groups
-        waiting = session.awaited_groups.setdefault(group, {})
-        for gone in [each for each in waiting if session.table.get(each) is None]:
-            del waiting[gone]  # each `wait` that timed out leaves one
-        waiting[key] = InlineValue(block.to_bytes())
-        if is_first:
-            session.send(AwaitGroup(group))
-    return ref
-
-
-def on_ready(session: Session, message: GroupReady) -> None:
-    """Handle the report that a group is reserved or failed. Called in the event loop."""
-    error = message.error
-    with session.lock:
-        waiting = session.awaited_groups.pop(message.group, {})
-    for key, value in waiting.items():
-        entry = session.table.get(key)
-        if entry is not None:
-            session.table.settle(entry, value=None if error else value, error=error)
-            if entry.is_promised:
-                session.sharing.fulfil(entry)
+    def on_ready(self, message: GroupReady) -> None:
+        """Handle the report that a group is reserved or failed. Called in the event loop."""
+        error = message.error
+        with self._session.lock:
+            waiting = self._awaited.pop(message.group, {})
+        for key, value in waiting.items():
+            entry = self._session.table.get(key)
+            if entry is not None:
+                self._session.table.settle(entry, value=None if error else value, error=error)
+                if entry.is_promised:
+                    self._session.sharing.fulfil(entry)

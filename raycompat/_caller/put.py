@@ -20,12 +20,12 @@ from raycompat._protocol import ids
 from raycompat._protocol.values import InlineValue
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
-    from raycompat._caller.tensors import Keeper
+    from raycompat._caller.membership import Membership
+    from raycompat._pickling.tensor_bytes import Reducer
 
 
-def put(session: Session, value: Any, keeper: Keeper | None = None) -> ObjectRef[Any]:
-    """Store a value and return the reference to it; `keeper` keeps its tensors in this process.
+def put(session: Membership, value: Any, tensors: Reducer | None = None) -> ObjectRef[Any]:
+    """Store a value and return the reference to it; `tensors` reduces its tensors.
 
     Raises
     ------
@@ -33,16 +33,13 @@ def put(session: Session, value: Any, keeper: Keeper | None = None) -> ObjectRef
         When the value cannot be pickled.
     """
     try:
-        block, found = serialize(value, keeper)
+        block, found = serialize(value, tensors)
     except TypeError as error:  # other errors are raised as they are, as in Ray
         raise unpicklable(f"the put value {shortened(value)}", error) from error
-    ref = put_block(session, block, tuple(found.values()))
-    if keeper is not None:
-        keeper.commit()
-    return ref
+    return put_block(session, block, tuple(found.values()))
 
 
-def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+def put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
     """Store a block in this process (small) or on this host (large), and return a reference to it.
 
     Raises
@@ -57,7 +54,7 @@ def put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectR
         return _put_block(session, block, holds)
 
 
-def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+def _put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
     try:
         value = session.home.place.save(block)
     except OSError as error:
@@ -76,7 +73,7 @@ def _put_block(session: Session, block: Block, holds: tuple[Any, ...]) -> Object
     return ref
 
 
-def put_error(session: Session, error: bytes) -> ObjectRef[Any]:
+def put_error(session: Membership, error: bytes) -> ObjectRef[Any]:
     """Return a reference to an error: `get` raises it."""
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
     ref = ObjectRef._from_key(entry.key, session)

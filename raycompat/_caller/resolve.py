@@ -7,16 +7,16 @@ A thread waits for several objects in one of three ways:
 * Then a `_Countdown` counts the objects as they are settled, in any thread.
 * `wait` for many references waits for any object of this process to be settled
   (`ObjectTable.wait_until_settled`): a call of `wait` must not visit a long list.
+
+Then it fetches the values that are elsewhere, and reads them. Reading changes nothing: if a value is
+missing, `recovery` decides where it comes from, and `get` waits again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import threading
-import traceback
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -24,17 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import exceptions
 from raycompat._caller.fetch import fetch
-from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
-from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
-from raycompat._host import clock, segment
-from raycompat._pickling.serialization import deserialize
-from raycompat._protocol.values import InlineValue
+from raycompat._caller.generator import ObjectRefGenerator
+from raycompat._caller.object_ref import ObjectRef
+from raycompat._caller.object_table import FAILED, PENDING, READY, AnswerReader, Entry
+from raycompat._caller.reading import Missing, error_of, read, read_all
+from raycompat._caller.recovery import recover
+from raycompat._host import clock
 
 if TYPE_CHECKING:
-    from raycompat._caller.by_channel import Channel
-    from raycompat._caller.lease import Lease
-    from raycompat._caller.session import Session
-    from raycompat._host.mapping import Mapping
+    from raycompat._caller.membership import Membership
 
 #: Seconds that a thread waits for an actor's answer before it reports that it waits. A task that
 #: reports lends its CPU, which costs more time than most calls take.
@@ -48,52 +46,12 @@ _LONGEST_S = 2_000_000.0
 _FEW = 8
 
 
-def error_of(entry: Entry) -> BaseException:
-    """Return the exception that `get` raises for a failed object: a new one at each call."""
-    assert entry.error is not None
-    entry.is_asked_for = True
-    error = exceptions.loads_error(entry.error)
-    if entry.victim is not None:
-        error = exceptions.RayTaskError.from_dependency(error, entry.victim).as_instanceof_cause()
-    elif entry.raised is not None:
-        error.__cause__ = entry.raised
-    return error
-
-
-def read(entry: Entry) -> Any:
-    """Unpickle the value of an object from data in this process.
-
-    Raises
-    ------
-    FileNotFoundError
-        When its segment was removed; the value must be fetched.
-    RaySystemError
-        When the value cannot be unpickled here.
-    """
-    block: bytes | Mapping
-    value = entry.value  # another thread may give it to a node meanwhile
-    if isinstance(value, InlineValue):
-        block = value.block
-    elif value is None:
-        raise FileNotFoundError(errno.ENOENT, "the value has moved to a node", "")
-    else:
-        mapping = entry.mapping()
-        if mapping is None:
-            mapping = segment.read(value.path)
-            entry.mapping = weakref.ref(mapping)
-        block = mapping
-    try:
-        return deserialize(block)
-    except exceptions.RayError:  # of a tensor whose actor has died
-        raise
-    except Exception as error:
-        raise exceptions.RaySystemError(error, traceback.format_exc()) from error
-
-
 class _Countdown:
     """An event that is set when all of some entries are settled, or one has failed."""
 
-    def __init__(self, session: Session, entries: Iterable[Entry], *, enough: int | None) -> None:
+    def __init__(
+        self, session: Membership, entries: Iterable[Entry], *, enough: int | None
+    ) -> None:
         self._table = session.table
         self._event = threading.Event()
         self._lock = threading.Lock()
@@ -124,7 +82,11 @@ class _Countdown:
 
 
 def _wait_for(
-    session: Session, entries: Sequence[Entry], deadline: float | None, *, enough: int | None = None
+    session: Membership,
+    entries: Sequence[Entry],
+    deadline: float | None,
+    *,
+    enough: int | None = None,
 ) -> bool:
     """Wait until all entries are settled (or one failed), or `enough` are; False after the deadline."""
     session.flush()
@@ -155,9 +117,9 @@ def _read(entries: Sequence[Entry], is_over: Callable[[], bool], timeout_s: floa
     return channel is not None and channel.read_until(is_over, timeout_s, entries)
 
 
-def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
+def _common_channel(entries: Sequence[Entry]) -> AnswerReader | None:
     """Return the channel that brings all pending entries, if there is only one."""
-    channel: Channel | Lease | None = None
+    channel: AnswerReader | None = None
     for entry in entries:
         if entry.state is PENDING:
             if not entry.is_on_wire or channel not in (None, entry.channel):
@@ -169,7 +131,7 @@ def _common_channel(entries: Sequence[Entry]) -> Channel | Lease | None:
 class _AllSettled:
     """Return whether all entries are settled, or one has failed; each is checked about once."""
 
-    def __init__(self, session: Session, entries: Sequence[Entry]) -> None:
+    def __init__(self, session: Membership, entries: Sequence[Entry]) -> None:
         self._table = session.table
         self._entries = entries
         self._position = 0
@@ -202,7 +164,7 @@ def _left_s(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - clock.monotonic())
 
 
-def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | None) -> bool:
+def _read_quickly(session: Membership, entries: Sequence[Entry], deadline: float | None) -> bool:
     """Read pending entries in this thread, if one channel brings them soon."""
     if deadline is not None and deadline <= clock.monotonic() + _BRIEF_S:
         return False
@@ -210,7 +172,7 @@ def _read_quickly(session: Session, entries: Sequence[Entry], deadline: float | 
     return _read(entries, _AllSettled(session, entries), _BRIEF_S)
 
 
-def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | None) -> list[Any]:
+def get(session: Membership, refs: Sequence[ObjectRef[Any]], timeout_s: float | None) -> list[Any]:
     """Return the values of `refs`, or raise the first error that is known.
 
     Raises
@@ -243,12 +205,13 @@ def get(session: Session, refs: Sequence[ObjectRef[Any]], timeout_s: float | Non
             raise exceptions.GetTimeoutError(
                 f"Get timed out: some object(s) could not be fetched within {timeout_s} s."
             )
-        values = _read_all(session, entries)
-        if values is not None:
+        values = read_all(entries)
+        if not isinstance(values, Missing):
             return values
+        recover(session, values)
 
 
-def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -> bool:
+def _fetch(session: Membership, entries: Iterable[Entry], deadline: float | None) -> bool:
     absent = {e.key: e for e in entries if e.state is READY and e.value is None}
     if not absent:
         return True
@@ -262,31 +225,15 @@ def _fetch(session: Session, entries: Iterable[Entry], deadline: float | None) -
     return True
 
 
-def _error_of_fetch(session: Session, error: BaseException) -> BaseException:
+def _error_of_fetch(session: Membership, error: BaseException) -> BaseException:
     """Return the error for code that waits for a value: at the end of the session, not Dask's error."""
     if not session.closed:
         return error
     return session.error_of_end("The session was shut down while this object was being fetched.")
 
 
-def _read_all(session: Session, entries: Iterable[Entry]) -> list[Any] | None:
-    """Return the values; None when one has moved and must be fetched again."""
-    values = []
-    for entry in entries:
-        if entry.state is FAILED:
-            raise error_of(entry)
-        if not entry.is_here:
-            return None
-        try:
-            values.append(read(entry))
-        except FileNotFoundError as error:  # the node spilled or lost it
-            session.lose_value(entry, error.filename)
-            return None
-    return values
-
-
 def wait(
-    session: Session, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
+    session: Membership, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled, and the rest, in their order."""
     deadline = _deadline(timeout_s)
@@ -305,7 +252,7 @@ def wait(
             in_time = _wait_for(session, [r._entry for r in rest], deadline, enough=missing)
 
 
-def _wait_for_any(session: Session, number: int, deadline: float | None) -> bool:
+def _wait_for_any(session: Membership, number: int, deadline: float | None) -> bool:
     """Wait until `number` objects of any kind have ended; False after the deadline."""
     session.flush()
     table = session.table
@@ -415,7 +362,7 @@ class _Awaited:
                 return
             self.future.set_result(read(entry))
         except FileNotFoundError as error:  # the node spilled or lost it
-            session.lose_value(entry, error.filename)
+            recover(session, Missing(entry, error.filename))
             self._look(entry)
         except Exception as error:
             self._fail(error)
@@ -458,12 +405,13 @@ def _when_settled(
     future.add_done_callback(forget_if_cancelled)
 
 
-def _value_here(session: Session, entry: Entry) -> Any:
+def _value_here(session: Membership, entry: Entry) -> Any:
     """Return a settled object's value, or raise its error; fetch the value if necessary."""
     while True:
         if entry.state is FAILED:
             raise error_of(entry)
         if _fetch(session, [entry], None):
-            values = _read_all(session, [entry])
-            if values is not None:
+            values = read_all([entry])
+            if not isinstance(values, Missing):
                 return values[0]
+            recover(session, values)

@@ -6,16 +6,13 @@ The Dask client's event loop handles all of them, in the order in which the sche
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from raycompat._caller import placement_groups
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
 from raycompat._messages.actors import ActorBuilt, ActorState
 from raycompat._messages.base import FromCaller, Handler, handled
 from raycompat._messages.calls import CancelByLease, Done, Item, Submit
-from raycompat._messages.groups import GroupReady
 from raycompat._messages.jobs import Detached, HomeMoved
 from raycompat._messages.leases import LeaseGranted, LeaseOver, Pressure
 from raycompat._messages.objects import GiveAgain, ReleaseKeys
@@ -24,7 +21,6 @@ from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
 
 if TYPE_CHECKING:
-    from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
@@ -37,7 +33,7 @@ class SchedulerMessages:
         self._session = session
         #: Calls that have answered, until Dask has reported their end. Releasing a key earlier would
         #: look like a cancellation.
-        self._ending: dict[str, ObjectRef[Any]] = {}
+        self._ending: dict[str, object] = {}
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handler of each kind of message, of raycompat's and of Dask's own."""
@@ -52,7 +48,6 @@ class SchedulerMessages:
             handled(Detached, lambda message: session.lose_cluster(message.text)),
             handled(GiveAgain, lambda message: session.sharing.give_again(message.key)),
             handled(ActorState, self._on_actor_state),
-            handled(GroupReady, partial(placement_groups.on_ready, session)),
             handled(RelayAnswer, self._on_relay_answer),
             handled(CancelByLease, self._on_cancel_by_lease),
             handled(Item, self._on_item),
@@ -144,9 +139,9 @@ class SchedulerMessages:
             channel.on_report(message)
 
     def _on_relay_answer(self, message: RelayAnswer) -> None:
-        connection = self._session.relays.get(message.relay)
-        if connection is not None:
-            connection.on_data(message.data)
+        receive = self._session.relays.get(message.relay)
+        if receive is not None:
+            receive(message.data)
 
     def _on_cancel_by_lease(self, message: CancelByLease) -> None:
         call = self._session.calls.get(call_of(message.key))
@@ -205,4 +200,4 @@ class SchedulerMessages:
         with session.lock:
             entry = session.table.get(key)
             if entry is not None and entry.state is READY and entry.value is None:
-                entry.state = PENDING
+                session.table.await_again(entry)

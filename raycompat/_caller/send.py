@@ -8,14 +8,15 @@ from raycompat._caller import call_sites
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import is_near
 from raycompat._caller.calls import Call
-from raycompat._caller.generator import Stream
-from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
+from raycompat._caller.generator import ObjectRefGenerator, Stream
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, PENDING
 from raycompat._host import interrupts
 from raycompat._protocol import ids
 from raycompat._protocol.strategy import InGroup
 
 if TYPE_CHECKING:
+    from raycompat._caller.membership import Membership
     from raycompat._caller.sender import Sender
     from raycompat._caller.session import Session
     from raycompat._protocol.resource_set import LeaseKind
@@ -97,7 +98,7 @@ def _arguments_come_here(session: Session, call: Call) -> bool:
     return True
 
 
-def cancel(session: Session, ref: ObjectRef[Any], *, force: bool, recursive: bool) -> None:
+def cancel(session: Membership, ref: ObjectRef[Any], *, force: bool, recursive: bool) -> None:
     """Request the end of the call that makes an object, a call of this process or of another.
 
     Raises

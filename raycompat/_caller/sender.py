@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from raycompat._caller.calls import ENDED, Call
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 
 class Sender:
@@ -17,7 +17,7 @@ class Sender:
     on it, moves to the scheduler's sender.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Membership) -> None:
         self._session = session
 
     def submit(self, call: Call) -> None:

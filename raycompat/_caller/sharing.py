@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._caller.calls import ENDED, Call
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, PENDING, Entry
 from raycompat._host import interrupts, segment
 from raycompat._messages.objects import (
@@ -30,14 +31,26 @@ from raycompat._protocol import failures
 from raycompat._protocol.values import SegmentLink, Wire, to_wire
 
 if TYPE_CHECKING:
-    from raycompat._caller.object_ref import ObjectRef
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
+
+
+class Announcer(Protocol):
+    """What objects need of the sender of calls by the scheduler (`by_scheduler.SchedulerSender`)."""
+
+    def announce(self, call: Call) -> None:
+        """Announce to Dask a call that this process runs by a lease."""
+
+    def report_end(self, call: Call) -> None:
+        """Report how an announced call ended."""
+
+    def resubmit(self, call: Call) -> None:
+        """Submit a call again, because its result was lost."""
 
 
 class Sharing:
     """The messages of a session about references, and how many the scheduler has handled."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Membership) -> None:
         self._session = session
         #: The number of messages about references that were queued.
         self._num_sent = 0
@@ -80,7 +93,6 @@ class Sharing:
         """Keep objects alive that a value of this process contains."""
         if not keys:
             return ()
-        from raycompat._caller.object_ref import ObjectRef
 
         held = []
         for key in keys:

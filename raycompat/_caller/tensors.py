@@ -1,7 +1,7 @@
 """Tensors that stay in the actor that made them (`tensor_transport`), and how readers get them.
 
 1. A method with a tensor transport returns a value with tensors. The value is pickled without their
-   bytes: each becomes its number in a `Parcel`. The tensors stay here, in `_kept`.
+   bytes: each becomes its number in a `Parcel`. The tensors stay here, in `kept_tensors`.
 2. The parcel refers to a *token*, an object without content that exists for its lifetime only. So the
    cluster keeps the token as long as any process may still read the value.
 3. A reader unpickles the value. If it is the same process, it gets the tensors themselves. If it can
@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from raycompat import exceptions
-from raycompat._caller import resolve, send, this_process
+from raycompat._caller import kept_tensors, resolve, send, this_process
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
+from raycompat._caller.kept_tensors import Kept
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._host import processes
-from raycompat._messages.objects import ObjectFreed, WatchObject
+from raycompat._messages.objects import WatchObject
 from raycompat._pickling import tensor_bytes
 from raycompat._pickling.serialization import serialize
 from raycompat._protocol import failures, gpu_memory, ids
@@ -39,33 +38,6 @@ from raycompat._protocol.values import InlineValue, to_wire
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
-
-
-@dataclass(slots=True)
-class _Kept:
-    """The tensors of one value that this process keeps."""
-
-    tensors: list[Any] = field(default_factory=list)
-    #: What must be released with them.
-    releases: list[Callable[[], object]] = field(default_factory=list)
-
-
-#: The tensors that this process keeps for readers, by the keys of their tokens.
-_kept: dict[str, _Kept] = {}
-#: Called when this process has kept tensors. An actor then reads callers' messages during calls too.
-when_kept: Callable[[], object] = lambda: None  # noqa: E731  (replaced by the actor)
-#: Notified when tensors are dropped.
-_dropped = threading.Condition()
-
-
-def _reset_in_child() -> None:
-    """Forget the tensors of the parent, in a forked process."""
-    global _dropped
-    _kept.clear()
-    _dropped = threading.Condition()
-
-
-os.register_at_fork(after_in_child=_reset_in_child)
 
 
 # --- in the actor that makes the tensors ------------------------------------------------------------
@@ -79,7 +51,7 @@ class Keeper(tensor_bytes.Reducer):
         self._session = session
         self._actor = (key, about)
         self._parcel: Parcel | None = None
-        self._holding = _Kept()
+        self._holding = Kept()
 
     def reduce(self, tensor: Any, library: str) -> Any:
         """Keep a tensor; pickle its number instead.
@@ -121,8 +93,7 @@ class Keeper(tensor_bytes.Reducer):
         """Keep the tensors until the token is gone: the value has been pickled."""
         if self._parcel is not None:
             key = self._parcel.token._key
-            _kept[key] = self._holding
-            when_kept()
+            kept_tensors.keep(key, self._holding)
             self._session.send(WatchObject(key))
 
 
@@ -148,32 +119,6 @@ def keeper(session: Session) -> Keeper | None:
     return Keeper(session, executor.actor.key, executor.actor.spec["about"])
 
 
-def on_freed(message: ObjectFreed) -> None:
-    """Drop the tensors of a token that no process needs any more."""
-    holding = _kept.pop(message.key, None)
-    if holding is None:
-        return
-    for release in holding.releases:
-        release()
-    with _dropped:
-        _dropped.notify_all()
-
-
-def wait_until_freed(tensor: Any, timeout_s: float | None) -> bool:
-    """Wait until no value that keeps the memory of `tensor` is needed; False after the time."""
-
-    def is_free() -> bool:
-        address = tensor.untyped_storage().data_ptr()
-        return not any(
-            each.untyped_storage().data_ptr() == address
-            for holding in list(_kept.values())
-            for each in holding.tensors
-        )
-
-    with _dropped:
-        return _dropped.wait_for(is_free, timeout_s)
-
-
 class _Copies:
     """Copies of tensors, whose bytes travel outside of the pickle, also those of CPU tensors."""
 
@@ -192,7 +137,7 @@ def _unpacked(parts: list[Any]) -> list[Any]:
 
 def _send_copies(_: Any, key: str) -> _Copies:
     """Return copies of the tensors of a token. Runs in the actor that keeps them."""
-    holding = _kept.get(key)
+    holding = kept_tensors.get(key)
     if holding is None:  # the actor was restarted
         raise exceptions.loads_error(failures.object_lost(key))
     return _Copies(holding.tensors)
@@ -224,7 +169,7 @@ class Parcel:
 
     def tensor(self, number: int, memory: GpuMemory | None) -> Any:
         """Return one of the tensors: itself, its memory opened, or a copy."""
-        holding = _kept.get(self.token._key)
+        holding = kept_tensors.get(self.token._key)
         if holding is not None:
             return holding.tensors[number]
         if memory is not None and (device := self._device(memory)) is not None:
@@ -235,7 +180,7 @@ class Parcel:
 
     def _fetch(self) -> Any:
         """Return copies of all tensors of the value, from the actor."""
-        session = self.token._session
+        session = cast("Session", self.token._session)
         call = Call(ids.call_key("tensors", ids.new_task_id()), "__ray_call__", "tensors")
         call.group = SYSTEM_GROUP
         call.take_arguments(Arguments(session, [_send_copies, self.token._key], {}, call.name))

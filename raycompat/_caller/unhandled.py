@@ -7,14 +7,14 @@ import logging
 import os
 import re
 import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Protocol
 
 from raycompat import exceptions
-from raycompat._caller.resolve import error_of
+from raycompat._caller.reading import error_of
 
 if TYPE_CHECKING:
     from raycompat._caller.object_table import Entry
-    from raycompat._caller.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +25,23 @@ _COUNTED_FOR_S = 5.0
 _HAS_DIGIT = re.compile(r"\d").search
 
 
+class SessionWithErrors(Protocol):
+    """What this needs of its session: whether it has ended, and a thread for user code."""
+
+    closed: bool
+
+    @property
+    def callbacks(self) -> Executor:
+        """The thread that runs user code."""
+
+
 class Unhandled:
     """The unhandled errors of a session: of equal ones, the first is logged and the others are counted.
 
     As with lines of output, errors are equal when they differ only in words with digits.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionWithErrors) -> None:
         self._session = session
         #: Guards the counts: errors that are not counted yet, by their words, and one of their texts.
         self._lock = threading.Lock()

@@ -29,6 +29,7 @@ from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, first_uses, look, this_process
 from raycompat._caller import session as sessions
 from raycompat._caller.home import Home
+from raycompat._caller.setup import Setup
 from raycompat._executor import (
     debugger,
     exit_work,
@@ -154,7 +155,7 @@ class Executor:
     def _make_session(self) -> sessions.Session:
         setup = self.setup
         session = sessions.Session(
-            sessions.Setup(
+            Setup(
                 job=setup["job"],
                 namespace=setup["namespace"],
                 home=Home(

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from raycompat._caller import tensors, this_process
+from raycompat._caller import kept_tensors, this_process
 from raycompat._executor import lanes, stray, title
 from raycompat._executor.answers import Answers
 from raycompat._executor.mailbox import Caller, Mailbox
@@ -119,7 +119,7 @@ class Actor:
             lanes.serve_in_threads(self.mailbox, self._run_in_thread, self._leaves, sizes)
         else:
             self.executor.on_cancel = self._cancel_queued
-            tensors.when_kept = partial(
+            kept_tensors.when_kept = partial(
                 self.mailbox.read_during_calls, partial(lanes.start_beside, self._run_in_thread)
             )
             lanes.serve_in_order(self.mailbox, self._run, self._run_in_thread, self._leaves)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from raycompat import _remote_traceback, exceptions
 from raycompat._caller import resolve, tensors, tracing
-from raycompat._caller.object_ref import DynamicObjectRefGenerator, ObjectRef
+from raycompat._caller.generator import DynamicObjectRefGenerator
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._host import segment

@@ -18,7 +18,7 @@ from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raycompat._caller import current_session
+from raycompat._caller import session as sessions
 from raycompat._messages.base import ask
 from raycompat._messages.jobs import AskJobs
 from raycompat._protocol import shared_secret
@@ -60,7 +60,7 @@ class SchedulerConnection:
     """Requests over Dask's connection to the scheduler: that of the session, or a new one."""
 
     def __init__(self, address: str | None) -> None:
-        session = current_session.get()
+        session = sessions.current()
         if address in (None, "local") and session is not None:  # `init` has started it
             self.address = session.setup.scheduler
             self._client: Client = session.client
@@ -214,7 +214,7 @@ def connection(
 
 def _is_of_session(url: str) -> bool:
     """Return whether an address is that of the dashboard of this process's session."""
-    session = current_session.get()
+    session = sessions.current()
     if session is None or not session.dashboard_url:
         return False
     own = urllib.parse.urlsplit(with_scheme(session.dashboard_url))

@@ -19,14 +19,14 @@ from raycompat._protocol.strategy import InGroup, without_selectors
 from raycompat._protocol.values import ErrorValue, SegmentLink, Wire, from_wire, to_wire
 
 if TYPE_CHECKING:
+    from raycompat._caller.membership import Membership
     from raycompat._caller.object_table import Entry
-    from raycompat._caller.session import Session
 
 
 class LocalSender(Sender):
     """What the senders of tasks and of methods have in common."""
 
-    def __init__(self, session: Session, runner: LocalRunner) -> None:
+    def __init__(self, session: Membership, runner: LocalRunner) -> None:
         super().__init__(session)
         self._runner = runner
 
@@ -77,7 +77,7 @@ class LocalSender(Sender):
 class _Items(Sink):
     """The items of a generator, which enter the caller's table at once."""
 
-    def __init__(self, session: Session, call: Call) -> None:
+    def __init__(self, session: Membership, call: Call) -> None:
         self._session = session
         self._call = call
         self._window = ItemWindow()
@@ -106,7 +106,7 @@ class _Items(Sink):
         """Do nothing: there is no connection."""
 
 
-def enter(session: Session, entry: Entry, wire: Wire) -> None:
+def enter(session: Membership, entry: Entry, wire: Wire) -> None:
     """Enter a value or an error into the table."""
     value = from_wire(wire)
     if isinstance(value, ErrorValue):

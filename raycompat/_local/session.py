@@ -12,10 +12,11 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from raycompat._caller import placement_groups, this_process
+from raycompat._caller import this_process
 from raycompat._caller.home import Home, own_place
 from raycompat._caller.object_table import Entry
-from raycompat._caller.session import Session, Setup
+from raycompat._caller.session import Session
+from raycompat._caller.setup import Setup
 from raycompat._caller.sharing import Sharing
 from raycompat._host import segment
 from raycompat._local.actors import LocalActors
@@ -205,7 +206,7 @@ class LocalSession(Session):
     def _settle_group(self, message: AwaitGroup) -> None:
         group = message.group
         error = failures.group_removed() if self.groups.is_removed(group) else None
-        placement_groups.on_ready(self, GroupReady(group, error))
+        self.placement_groups.on_ready(GroupReady(group, error))
 
     def _state(self) -> dict[str, Any]:
         home = self.home

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._caller import tensors
+from raycompat._caller import kept_tensors
 
 
 def wait_tensor_freed(tensor: Any, timeout: float | None = None) -> None:
@@ -29,7 +29,7 @@ def wait_tensor_freed(tensor: Any, timeout: float | None = None) -> None:
     -----
     Ray source: ``ray.experimental.wait_tensor_freed``, 2.60.0. No known difference.
     """
-    if not tensors.wait_until_freed(tensor, timeout):
+    if not kept_tensors.wait_until_freed(tensor, timeout):
         raise TimeoutError(
             f"A tensor of shape {tuple(tensor.shape)} is still needed after {timeout} s: references to "
             "a value that contains it exist. Drop them, or wait longer."

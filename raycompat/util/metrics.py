@@ -11,7 +11,7 @@ import re
 import warnings
 from typing import Any, TypeVar
 
-from raycompat._caller import current_session
+from raycompat._caller import session as sessions
 from raycompat._protocol.measurements import About, Kind
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.text import checked_text
@@ -91,7 +91,7 @@ class Metric:
         if missing:
             raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
         values = tuple(checked_text("A tag", final[key]) for key in self._tag_keys)
-        session = current_session.get()
+        session = sessions.current()
         if session is not None:
             session.measurements.record(self._about, values, float(value))
 

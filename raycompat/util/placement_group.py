@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from raycompat import _api, _driver
-from raycompat._caller import current_session, placement_groups, this_process
+from raycompat._caller import current_session, this_process
 from raycompat._host import interrupts
 from raycompat._messages.groups import DescribeGroups, FindGroup, GroupRow
 from raycompat._protocol import id_types, ids, label_selector
@@ -88,7 +88,7 @@ class PlacementGroup(GroupHandle):
         """
         if self.is_empty:
             return _api.put(self)
-        return placement_groups.when_ready(_driver.require_session(), self.id.hex(), _Pickled(self))
+        return _driver.require_session().placement_groups.when_ready(self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Wait until all bundles are reserved, for at most `timeout_seconds`; 0: only look.
@@ -132,7 +132,7 @@ class PlacementGroup(GroupHandle):
         """
         if not self.bundle_cache:
             session = _driver.require_session()
-            bundles = placement_groups.bundles_of(session, self.id.hex())
+            bundles = session.placement_groups.bundles_of(self.id.hex())
             self.bundle_cache = [bundle.amounts() for bundle in bundles]
         return self.bundle_cache
 
@@ -274,12 +274,12 @@ def placement_group(
     is_made = False
 
     def undo() -> None:
-        placement_groups.remove(session, group)
+        session.placement_groups.remove(group)
 
     try:
         with interrupts.deferred():
-            is_made = placement_groups.create(session, spec, undo)
-            placement_groups.keep_bundles(session, group, sets)
+            is_made = session.placement_groups.create(spec, undo)
+            session.placement_groups.keep_bundles(group, sets)
         if is_made:
             return PlacementGroup(id_types.PlacementGroupID.from_hex(group), amounts)
     except KeyboardInterrupt:
@@ -380,7 +380,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     calls, fail too; in Ray they wait without limit.
     """
     assert placement_group is not None
-    placement_groups.remove(_driver.require_session(), placement_group.id.hex())
+    _driver.require_session().placement_groups.remove(placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:

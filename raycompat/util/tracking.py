@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
-from raycompat._caller import current_session
+from raycompat._caller import session as sessions
 from raycompat._protocol import tracked
 from raycompat._protocol.plain import plain
 from raycompat._protocol.text import LARGEST_INTEGER, is_key_of_dask
@@ -76,14 +76,14 @@ class Experiment:
         if mode not in ("max", "min"):
             raise ValueError(f"mode={mode!r}: expected 'max' or 'min'.")
         self._id = secrets.token_hex(8)
-        session = current_session.get()
+        session = sessions.current()
         if session is not None:
             job = session.setup.job
             self._note(tracked.EXPERIMENT, str(name), str(kind), metric or "", mode, job)
             session.tracker.flush()  # before the reports of tasks and actors that get this object
 
     def _note(self, kind: str, *rest: Any) -> None:
-        session = current_session.get()
+        session = sessions.current()
         if session is not None:
             session.tracker.note(kind, self._id, *rest)
 

@@ -43,7 +43,7 @@ def everywhere(session):
     return {
         "scheduler": client.run_on_scheduler(of_scheduler),
         "nodes": list(client.run(of_node).values()),
-        "driver": (len(session.exported), len(session.own_exports)),
+        "driver": (len(session.exports.codes), len(session.exports.own_ids)),
     }
 
 

@@ -130,4 +130,4 @@ def test_a_caller_forgets_the_bundles_of_old_groups(session, monkeypatch):
         group = ray.util.placement_group([{"CPU": 1}])
         assert ray.get(one.options(scheduling_strategy=InGroup(group)).remote()) == 1
         ray.util.remove_placement_group(group)
-    assert len(session.group_bundles) <= 4
+    assert len(session.placement_groups.bundles) <= 4

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import raycompat as ray
-from raycompat._caller import tensors
+from raycompat._caller import kept_tensors
 from raycompat.experimental import collective, wait_tensor_freed
 
 torch = pytest.importorskip("torch")
@@ -43,7 +43,7 @@ def classes():
             return [ray.put(self.weights, _tensor_transport="nixl")]
 
         def num_kept(self):
-            return sum(len(each.tensors) for each in tensors._kept.values())
+            return sum(len(each.tensors) for each in kept_tensors._kept.values())
 
         def wait_until_free(self, timeout):
             try:

@@ -24,11 +24,13 @@ from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_lease import LeasePool
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import Call
+from raycompat._caller.generator import ObjectRefGenerator
 from raycompat._caller.home import Home
-from raycompat._caller.object_ref import ObjectRef, ObjectRefGenerator
+from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import FAILED, PENDING, Entry
 from raycompat._caller.sender import Sender
-from raycompat._caller.session import Session, Setup
+from raycompat._caller.session import Session
+from raycompat._caller.setup import Setup
 from raycompat._host import clock, segment
 from raycompat._messages.actors import ActorBuilt, ActorState, KillActor
 from raycompat._messages.groups import GroupReady

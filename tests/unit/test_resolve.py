@@ -16,6 +16,7 @@ from raycompat import exceptions
 from raycompat._caller import resolve
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.object_table import READY, Entry, ObjectTable
+from raycompat._caller.reading import read
 from raycompat._protocol import failures
 
 
@@ -25,6 +26,7 @@ def session():
     made = SimpleNamespace(
         table=table, flush=lambda: None, wake=lambda: None, closed=False, lost=None
     )
+    made.as_asyncio_future = resolve.as_asyncio_future
     made.error_of_end = lambda text: exceptions.RaySystemError(made.lost or text)
     return made
 
@@ -38,7 +40,7 @@ def ref(session):
 def test_a_value_that_another_thread_has_just_given_to_a_node_must_be_fetched():
     entry = Entry("key")
     with pytest.raises(FileNotFoundError):
-        resolve.read(entry)
+        read(entry)
 
 
 def test_a_cancelled_future_is_not_kept(ref):

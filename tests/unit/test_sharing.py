@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from raycompat._caller.home import Home
-from raycompat._caller.session import Session, Setup
+from raycompat._caller.session import Session
+from raycompat._caller.setup import Setup
 from raycompat._messages.base import FromCaller
 from raycompat._messages.objects import Fulfil, Sync, Synced
 from raycompat.exceptions import ObjectLostError, loads_error
