@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.env.runner import POLICY_ID
@@ -36,6 +36,8 @@ class OfflineAlgorithm(ReplayAlgorithm):
     ValueError
         When the recorded steps cannot be used.
     """
+
+    learns_from_samples: ClassVar[bool] = False
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the policy, and read the recorded steps."""

@@ -22,6 +22,7 @@ from raycompat.rllib.algorithms import (
     IMPALAConfig,
     PPOConfig,
 )
+from raycompat.rllib.algorithms.algorithm_config import NotProvided
 from raycompat.rllib.algorithms.registry import ALGORITHMS, get_algorithm_class
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
@@ -570,6 +571,18 @@ def test_policies_without_a_space_or_with_two_are_named():
     config.multi_agent(policy_mapping_fn=lambda agent, episode, **kwargs: "both")
     with pytest.raises(ValueError, match="different observation_spaces"):
         config.get_multi_agent_setup(policies={"both"}, env=_Pair())
+
+
+def test_an_option_that_is_not_provided_stays_as_it_is():
+    class Mine(PPOConfig):
+        def training(self, *, more=NotProvided, **options):
+            super().training(**options)
+            if more is not NotProvided:
+                self.more = more
+            return self
+
+    config = Mine().training(lr=0.1).training(lr=NotProvided)
+    assert (config.lr, hasattr(config, "more"), repr(NotProvided)) == (0.1, False, "NotProvided")
 
 
 def test_a_function_of_policies_that_learn_is_returned_as_it_is():

@@ -15,14 +15,15 @@ from raycompat.rllib.connectors.env_to_module.observation_preprocessor import (
 from raycompat.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms import BCConfig, PPOConfig
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module import (
     FlattenObservations,
     MeanStdFilter,
     PrevActionsPrevRewards,
-    refuse_learner_connectors,
 )
+from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -246,15 +247,126 @@ def test_connectors_are_called_with_episodes_of_a_program():
 
 
 def test_what_is_no_connector_is_refused():
-    class OfBatches(ConnectorV2):
-        def __call__(self, *, rl_module, batch, episodes, **kwargs):
-            return batch
+    class Plain(ConnectorV2):
+        pass
 
     with pytest.raises(UnsupportedRayFeatureError, match="env_to_module_connector: 3"):
         around(Count(), 3)
-    refuse_learner_connectors(FrameStackingLearner(num_frames=2))
-    with pytest.raises(UnsupportedRayFeatureError, match="OfBatches"):
-        refuse_learner_connectors([OfBatches()])
+    assert LearnerConnectors.of(FrameStackingLearner(num_frames=2)) is None
+    with pytest.raises(UnsupportedRayFeatureError, match="Plain"):
+        LearnerConnectors.of([Plain()])
+
+
+class Curious(ConnectorV2):
+    """Adds 10 to the reward of each observation that is seen for the first time."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+        self.parts = []
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            self.parts.append((episode.get_observations(), episode.is_terminated))
+            for index, observation in enumerate(episode.get_observations(slice(None, -1))):
+                if observation not in self.seen:
+                    self.seen.add(observation)
+                    reward = episode.get_rewards(index)
+                    episode.set_rewards(new_data=reward + 10, at_indices=index)
+        return batch
+
+
+def played():
+    """Return five steps in one place: an episode of two, a broken step, and a part of one."""
+    rows = np.eye(4, dtype=np.float32)
+    return {
+        "observations": rows[[0, 1, 3, 0, 2]][:, None],
+        "next_observations": rows[[1, 2, 3, 2, 0]][:, None],
+        "actions": np.zeros((5, 1), np.int32),
+        "rewards": np.arange(5, dtype=np.float32)[:, None],
+        "terminateds": np.array([0, 1, 0, 0, 0], bool)[:, None],
+        "truncateds": np.array([0, 0, 0, 0, 1], bool)[:, None],
+        "valid": np.array([1, 1, 0, 1, 1], bool)[:, None],
+    }
+
+
+def test_a_learner_connector_changes_rewards_of_parts_of_episodes():
+    curious = Curious()
+    connectors = LearnerConnectors.of([curious])
+    given = spaces.Discrete(4), spaces.Discrete(2)
+    columns = played()
+    found = connectors("policy", columns, given)
+    assert curious.parts == [([0, 1, 2], True), ([0, 2, 0], False)]
+    assert found["rewards"][:, 0].tolist() == [10, 11, 2, 3, 14]
+    assert columns["rewards"][:, 0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_learner_connector_that_changes_what_was_played_is_refused():
+    class Changes(ConnectorV2):
+        def __call__(self, *, rl_module, batch, episodes, **kwargs):
+            episodes[0].set_observations(new_data=3, at_indices=0)
+            return batch
+
+    class Adds(ConnectorV2):
+        def __call__(self, *, rl_module, batch, episodes, **kwargs):
+            return {"new_obs": []}
+
+    given = spaces.Discrete(4), spaces.Discrete(2)
+    with pytest.raises(UnsupportedRayFeatureError, match="Changes, which changes observations"):
+        LearnerConnectors.of(Changes())("policy", played(), given)
+    with pytest.raises(UnsupportedRayFeatureError, match=r"adds the columns \['new_obs'\]"):
+        LearnerConnectors.of(Adds())("policy", played(), given)
+
+
+class Corridor(gymnasium.Env):
+    """A walk of six steps to the right, after which there is a reward; the left ends it."""
+
+    observation_space = spaces.Discrete(7)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        self.place = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.place = 0
+        return 0, {}
+
+    def step(self, action):
+        self.place = self.place + 1 if action else 0
+        return self.place, float(self.place == 6), self.place in (0, 6), False, {}
+
+
+def test_ppo_learns_by_the_rewards_of_a_learner_connector():
+    class ToTheLeft(ConnectorV2):
+        def __call__(self, *, rl_module, batch, episodes, **kwargs):
+            for episode in episodes:
+                left = [float(action == 0) for action in episode.get_actions()]
+                episode.set_rewards(new_data=left)
+            return batch
+
+    algorithm = (
+        PPOConfig()
+        .environment(Corridor)
+        .env_runners(num_env_runners=0)
+        .training(
+            lr=0.02,
+            train_batch_size=128,
+            minibatch_size=64,
+            num_epochs=4,
+            model={"fcnet_hiddens": [16]},
+            learner_connector=lambda observed, acted: ToTheLeft(),
+        )
+        .debugging(seed=1)
+        .build_algo()
+    )
+    for _ in range(5):
+        algorithm.train()
+    assert algorithm.compute_single_action(0, explore=False) == 0
+    algorithm.stop()
+    config = BCConfig().environment(Corridor).offline_data(input_="nowhere")
+    config.training(learner_connector=lambda observed, acted: ToTheLeft())
+    with pytest.raises(UnsupportedRayFeatureError, match="learner_connector in BC"):
+        config.build_algo()
 
 
 def test_filters_of_users_and_limits():

@@ -284,6 +284,7 @@ class A3C(Algorithm):
 
     config_class: ClassVar[type[AlgorithmConfig]] = A3CConfig
     learner_class: ClassVar[Any] = ActorCriticLearner
+    learns_from_samples: ClassVar[bool] = False
     runner_class: ClassVar[type[Runner]] = EnvGradientRunner
     multi_agent_runner_class: ClassVar[type[Runner]] = MultiAgentGradientRunner
 
@@ -329,6 +330,7 @@ class A2C(A3C):
     """
 
     config_class = A2CConfig
+    learns_from_samples: ClassVar[bool] = True
     runner_class = EnvRunner
     multi_agent_runner_class = MultiAgentEnvRunner
 

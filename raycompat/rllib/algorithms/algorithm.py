@@ -24,6 +24,7 @@ from raycompat._old_forms.gym.adapters import of_today
 from raycompat._storage import Folder
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
@@ -31,7 +32,7 @@ from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.callbacks.callbacks import overridden
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
-from raycompat.rllib.connectors.env_to_module import refuse_learner_connectors
+from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.env.construction import SpacesAlone, env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
@@ -120,6 +121,8 @@ class Algorithm(Trainable):
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
     #: The class of what learns for a policy, see `PolicyLearner`.
     learner_class: ClassVar[Any]
+    #: Whether it learns from samples of env runners, see `to_learn`.
+    learns_from_samples: ClassVar[bool] = True
     runner_class: ClassVar[type[Any]] = EnvRunner
     multi_agent_runner_class: ClassVar[type[Any]] = MultiAgentEnvRunner
     #: Options in place of those of `config_class`; for classes of earlier Rays.
@@ -221,9 +224,7 @@ class Algorithm(Trainable):
                 probe.action_space,
             )
             self._filter = _filter_of(probe, settings.observation_filter)
-            if settings.learner_connector is not None:
-                spaces_of_env = self.observation_space, self.action_space
-                refuse_learner_connectors(settings.learner_connector(*spaces_of_env))
+            self._learner_connectors = self._made_learner_connectors()
             specs = specs_of(settings.policies)
             if not self.is_multi_agent and list(specs) != [POLICY_ID]:
                 raise ValueError(
@@ -241,6 +242,19 @@ class Algorithm(Trainable):
             close = getattr(probe, "close", None)
             if close is not None:
                 close()
+
+    def _made_learner_connectors(self) -> LearnerConnectors | None:
+        function = self.config.learner_connector
+        if function is None:
+            return None
+        made = LearnerConnectors.of(function(self.observation_space, self.action_space))
+        if made is not None and not self.learns_from_samples:
+            raise UnsupportedRayFeatureError(
+                f"learner_connector in {type(self).__name__}",
+                "The steps that it learns from are not samples of env runners",
+                "use PPO, IMPALA, APPO, DQN or SAC",
+            )
+        return made
 
     def _plan(self, name: str, spec: PolicySpec, observation_space: Any, action_space: Any) -> None:
         """Plan one policy: one that learns, or the rule of a user."""
@@ -294,7 +308,7 @@ class Algorithm(Trainable):
         for sample in samples:
             for name, columns in sample.policies.items():
                 if name in self._trained:
-                    found.setdefault(name, []).append(columns)
+                    found.setdefault(name, []).append(self._connected(name, columns))
         if self._shows_batches:
             for name, parts in found.items():
                 result = self._of_batches.setdefault(name, {})
@@ -305,6 +319,14 @@ class Algorithm(Trainable):
                     result=result,
                 )
         return found
+
+    def _connected(self, name: str, columns: Columns) -> Columns:
+        """Return the columns of a policy as the connectors of its learner leave them."""
+        if self._learner_connectors is None:
+            return columns
+        plan = self._plans[name]
+        spaces = plan.observation_space, plan.action_space
+        return self._learner_connectors(name, columns, spaces)
 
     def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
         """Let each policy learn from its part of samples; return what it has to say.
@@ -368,6 +390,7 @@ class Algorithm(Trainable):
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
             horizon=settings.horizon,
+            keeps_next_observations=self._learner_connectors is not None,
             shows_handles=bool(settings.remote_worker_envs),
             for_programs={
                 "explores": bool(settings.explore),

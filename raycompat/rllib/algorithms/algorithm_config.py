@@ -42,6 +42,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+class _NotProvided:
+    """What stands for an option that a call leaves out."""
+
+    def __repr__(self) -> str:
+        return "NotProvided"
+
+
+#: An option with this value is left as it is; programs' configs have it as a default.
+NotProvided = _NotProvided()
+
 #: The options that all algorithms have, by the method that sets them, with their defaults.
 GROUPS: dict[str, dict[str, Any]] = {
     "environment": {
@@ -371,7 +382,9 @@ class AlgorithmConfig:
             (``lstm_use_prev_action``, ``lstm_use_prev_reward``). ``use_attention`` (bool): a gated
             transformer in its place, which attends to ``attention_memory_inference`` (int, default 50)
             steps. Networks with a memory learn from sequences of ``max_seq_len`` (int, default 20)
-            steps. ``learner_class`` (subclass of `PPOTorchLearner` or `TorchLearner`): a loss of a
+            steps. ``learner_connector`` (function of the spaces of observations and actions): returns
+            connectors that change the rewards that are learned, in episodes of what was played.
+            ``learner_class`` (subclass of `PPOTorchLearner` or `TorchLearner`): a loss of a
             program in PyTorch, for PPO; ``learner_config_dict`` (dict): options that it reads.
         """
         return self._set("training", options)
@@ -615,6 +628,7 @@ class AlgorithmConfig:
         return self._set("python_environment", options)
 
     def _set(self, group: str, options: dict[str, Any]) -> Self:
+        options = {name: each for name, each in options.items() if each is not NotProvided}
         groups = (group, *_ALSO.get(group, ()))
         known = [name for each in groups for name in GROUPS[each]]
         known += self.TRAINING if group == "training" else ()

@@ -255,6 +255,7 @@ class ES(Algorithm):
 
     config_class = ESConfig
     learner_class: ClassVar[Any] = ESLearner
+    learns_from_samples: ClassVar[bool] = False
     runner_class = EvolutionRunner
 
     def _plan_policies(self) -> None:

@@ -382,25 +382,6 @@ def filter_of(connectors: list[ConnectorV2]) -> MeanStdFilter | None:
     return None
 
 
-def refuse_learner_connectors(found: Any) -> None:
-    """Raise for a connector of the learner that is more than one of the env runners again.
-
-    Raises
-    ------
-    UnsupportedRayFeatureError
-        Names it.
-    """
-    for each in connectors_of(found, "learner_connector"):
-        if not isinstance(
-            each, FrameStackingLearner | FlattenObservations | PrevActionsPrevRewards
-        ):
-            raise UnsupportedRayFeatureError(
-                f"learner_connector: {type(each).__name__}",
-                "The steps that are learned are those that were played",
-                "change rewards and observations by wrapping the environment",
-            )
-
-
 #: Ray has modules below this one, so it is a package for the import system.
 __path__: list[str] = []
 __getattr__ = names_of(__name__)

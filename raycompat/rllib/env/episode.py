@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from raycompat._upper import upper
@@ -175,8 +176,8 @@ def _objects(values: list[Any]) -> Any:
     return found
 
 
-class Environments:
-    """The environments of a runner, for callbacks.
+class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """The environments of a runner, for callbacks; the runner alone resets and steps them.
 
     Parameters
     ----------
@@ -186,6 +187,10 @@ class Environments:
     def __init__(self, envs: list[Any]) -> None:
         self.envs = envs
         self.num_envs = len(envs)
+
+    def render(self) -> tuple[Any, ...]:
+        """Return the picture of each environment."""
+        return tuple(env.render() for env in self.envs)
 
     @property
     def unwrapped(self) -> Environments:

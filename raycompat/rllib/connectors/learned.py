@@ -1,0 +1,151 @@
+"""`LearnerConnectors`: connectors of programs between the steps that were played and the learners.
+
+They see the steps of a sample as episodes, and may change rewards: what a program adds for new
+observations, for example, is learned as any reward is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.connectors.env_to_module import (
+    FlattenObservations,
+    FrameStackingLearner,
+    PrevActionsPrevRewards,
+    connectors_of,
+)
+from raycompat.rllib.env.runner import Columns
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
+
+#: What the env runners have done to observations before: it is not done again.
+_DONE_BEFORE = FrameStackingLearner | FlattenObservations | PrevActionsPrevRewards
+
+
+class LearnerConnectors:
+    """The connectors of ``config.training(learner_connector=...)`` that change rewards.
+
+    Parameters
+    ----------
+    connectors : list of ConnectorV2
+    """
+
+    def __init__(self, connectors: list[ConnectorV2]) -> None:
+        self._connectors = connectors
+
+    @classmethod
+    def of(cls, found: Any) -> LearnerConnectors | None:
+        """Return the connectors that a program's function has returned; None where none is left.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            For one whose class has no ``__call__`` of its own.
+        """
+        connectors = [
+            each
+            for each in connectors_of(found, "learner_connector")
+            if not isinstance(each, _DONE_BEFORE)
+        ]
+        for each in connectors:
+            if not each.changes_batches:
+                raise UnsupportedRayFeatureError(
+                    f"learner_connector: {type(each).__name__}",
+                    "Observations are learned as they were played",
+                    "give it as env_to_module_connector, or write its __call__, which changes rewards",
+                )
+        return cls(connectors) if connectors else None
+
+    def __call__(self, name: str, columns: Columns, spaces: tuple[Any, Any]) -> Columns:
+        """Return the columns of a sample with the rewards that the connectors leave.
+
+        Parameters
+        ----------
+        name : str
+            Of the policy.
+        columns : dict of arrays, of shape (steps, places, ...)
+        spaces : tuple of gymnasium.Space
+            Of observations and actions.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When a connector changes observations, or adds columns.
+        """
+        parts = list(_parts(columns))
+        episodes = [_episode(name, columns, each, place, spaces) for each, place in parts]
+        seen = [list(each.observations) for each in episodes]
+        batch: Any = {}
+        shared: dict[str, Any] = {}
+        for each in self._connectors:
+            batch = each(
+                rl_module=None,
+                batch=batch,
+                episodes=episodes,
+                explore=False,
+                shared_data=shared,
+                metrics=None,
+            )
+            self._check(each, batch, episodes, seen)
+        rewards = columns["rewards"].copy()
+        for episode, (steps, place) in zip(episodes, parts, strict=True):
+            rewards[steps, place] = episode.get_rewards()
+        return {**columns, "rewards": rewards}
+
+    @staticmethod
+    def _check(connector: ConnectorV2, batch: Any, episodes: list[Any], seen: list[Any]) -> None:
+        name = type(connector).__name__
+        are_same = all(
+            new is old
+            for episode, own in zip(episodes, seen, strict=True)
+            for new, old in zip(episode.observations, own, strict=True)
+        )
+        if batch or not are_same:
+            what = f"adds the columns {sorted(batch)}" if batch else "changes observations"
+            raise UnsupportedRayFeatureError(
+                f"The learner connector {name}, which {what},",
+                "Learners see the steps that were played, with other rewards",
+                "let it change rewards, and change observations by env_to_module_connector",
+            )
+
+
+def _parts(columns: Columns) -> Iterator[tuple[NDArray[Any], int]]:
+    """Yield the numbers of the steps of each part of an episode, and their place."""
+    ends = columns["terminateds"] | columns["truncateds"]
+    valid = columns["valid"]
+    for place in range(valid.shape[1]):
+        breaks = np.flatnonzero(ends[:, place] | ~valid[:, place]) + 1
+        for steps in np.split(np.arange(len(valid)), breaks):
+            own = steps[valid[steps, place]]
+            if len(own):
+                yield own, place
+
+
+def _episode(
+    name: str, columns: Columns, steps: NDArray[Any], place: int, spaces: tuple[Any, Any]
+) -> SingleAgentEpisode:
+    rows = [columns["observations"][steps, place], columns["next_observations"][steps[-1:], place]]
+    return SingleAgentEpisode(
+        observations=[_as_seen(spaces[0], row) for row in np.concatenate(rows)],
+        observation_space=spaces[0],
+        actions=list(columns["actions"][steps, place]),
+        action_space=spaces[1],
+        rewards=[float(each) for each in columns["rewards"][steps, place]],
+        terminated=bool(columns["terminateds"][steps[-1], place]),
+        truncated=bool(columns["truncateds"][steps[-1], place]),
+        module_id=name,
+        len_lookback_buffer=0,
+    )
+
+
+def _as_seen(space: Any, row: NDArray[Any]) -> Any:
+    """Return an encoded observation as the environment has given it."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return row.reshape(space.shape) if row.ndim == 1 else row
+    return gymnasium.spaces.unflatten(space, row)
