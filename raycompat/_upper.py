@@ -21,6 +21,8 @@ Upper: TypeAlias = Literal[
     "rllib.models.catalog",
     # The device of the worker of Train in which a data set is read.
     "train.torch",
+    # The former names of errors.
+    "_surface.modules",
     # What only programs of older Rays come to.
     "_old.checkpoints",
     "_old.data.keys",

@@ -54,6 +54,7 @@ from raycompat._protocol.options import (
 )
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
+from raycompat._surface.modules import names_of
 from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.dag.bound import Kept
 from raycompat.dag.remote_nodes import ClassMethodNode, ClassNode, outputs
@@ -900,3 +901,7 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     channel = session.channels.get(key)
     if no_restart and channel is not None:
         channel.kill()  # later calls must not overtake the kill
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

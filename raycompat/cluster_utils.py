@@ -16,6 +16,7 @@ from raycompat._launch.node_options import node_options
 from raycompat._messages.base import ask
 from raycompat._messages.nodes import AwaitNodes, NodeAt
 from raycompat._protocol import current_cluster
+from raycompat._surface.modules import names_of
 
 #: The default bytes of a node's object store, as in Ray.
 _OBJECT_STORE_BYTES = 150 * 1024 * 1024
@@ -548,3 +549,7 @@ def _check(node_args: dict[str, Any], *, is_head: bool) -> None:
 
 def _known(honoured: tuple[str, ...]) -> str:
     return f"a node takes {', '.join(honoured)}"
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

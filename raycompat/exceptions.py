@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
 from raycompat import _dual_error, _exception_chain, _exception_group, _remote_traceback
+from raycompat._upper import upper
 
 __all__ = [
     "RAY_EXCEPTION_TYPES",
@@ -1043,3 +1044,10 @@ class AuthenticationError(RayError):
 RAY_EXCEPTION_TYPES: list[type[RayError]] = [
     each for each in vars().values() if isinstance(each, type) and issubclass(each, RayError)
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return names of older Rays. The rows' module imports this one, so it is imported here."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return upper("_surface.modules").names_of(__name__)(name)

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from raycompat._logging_config import LoggingConfig
+from raycompat._surface import forms
 from raycompat.runtime_env import RuntimeEnv
 
 __all__ = ["JobConfig"]
 
 
+@forms.takes_old_options_in_constructor("ray.job_config.JobConfig")
 class JobConfig:
     """The settings of a job, for ``init(job_config=...)``.
 

@@ -21,6 +21,7 @@ from raycompat._protocol.actor_about import Decorator, check_arguments
 from raycompat._protocol.options import TaskOptions, limit_of_items, task_options
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text, name_of
+from raycompat._surface.modules import names_of
 from raycompat._typing import P, Remote, Returned_co
 from raycompat.dag.bound import Kept
 from raycompat.dag.remote_nodes import FunctionNode
@@ -302,3 +303,7 @@ def pickled_exceptions(wanted: Any) -> bool | bytes:
     if isinstance(wanted, bool) or wanted is None:
         return bool(wanted)
     return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

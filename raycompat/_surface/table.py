@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ FOLDER = Path(__file__).parent
 
 #: Libraries with a file; other names are in ``core.toml``.
 LIBRARIES = ("air", "data", "ml", "rllib", "train", "tune")
+
+#: Why raycompat does without most of what is refused: rows write ``without = "machinery"``.
+MACHINERY = "It is a part of Ray's own machinery, which raycompat has built in another way"
 
 
 @dataclass(frozen=True)
@@ -106,16 +109,30 @@ def rows(library: str) -> Rows:
     read = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     of_all: dict[str, dict[str, Any]] = read.get("options", {})
     return Rows(
-        {name: Row(name, **fields) for name, fields in read.get("modules", {}).items()},
-        {name: Row(name, **fields) for name, fields in read.get("names", {}).items()},
+        {name: _row(name, fields) for name, fields in read.get("modules", {}).items()},
         {
-            name: {
-                option: Row(f"{name}({option}=)", **fields) for option, fields in options.items()
-            }
+            **{name: _row(name, fields) for name, fields in read.get("names", {}).items()},
+            **{row.name: row for row in _machinery(read.get("machinery", []))},
+        },
+        {
+            name: {option: _row(f"{name}({option}=)", fields) for option, fields in options.items()}
             for name, options in of_all.items()
         },
-        {words: Row(words, **fields) for words, fields in read.get("uses", {}).items()},
+        {words: _row(words, fields) for words, fields in read.get("uses", {}).items()},
     )
+
+
+def _row(name: str, fields: dict[str, Any]) -> Row:
+    row = Row(name, **fields)
+    return replace(row, without=MACHINERY) if row.without == "machinery" else row
+
+
+def _machinery(groups: list[dict[str, Any]]) -> Iterator[Row]:
+    """Yield the rows of names that have one module, one last version and one reason."""
+    for group in groups:
+        fields = {key: value for key, value in group.items() if key not in ("module", "names")}
+        for each in group["names"].split():
+            yield Row(f"{group['module']}.{each}", **{"without": MACHINERY, **fields})
 
 
 def module(name: str) -> Row | None:

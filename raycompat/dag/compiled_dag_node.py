@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import raycompat as ray
+from raycompat._surface.modules import names_of
 from raycompat.dag import plan as plans
 from raycompat.dag import seat
 from raycompat.dag.bound import BoundActor
@@ -577,3 +578,7 @@ def _or(given: Any, default: Any) -> Any:
 def _call(actor: Any, function: Any, *args: Any) -> ray.ObjectRef[Any]:
     ref: ray.ObjectRef[Any] = actor.__ray_call__.options(**_CALL).remote(function, *args)
     return ref
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raycompat._surface import forms
 from raycompat.data import block, tensor
 from raycompat.data.aggregation import (
     Aggregation,
@@ -389,6 +390,7 @@ class Std(Aggregation):
         return pa.array(np.where(enough, result, np.nan), mask=(counts == 0) | (nulls > 0))
 
 
+@forms.takes_old_options_in_constructor("ray.data.aggregate.AggregateFn")
 class AggregateFn(PythonAggregation):
     """A user's aggregation, made of functions.
 

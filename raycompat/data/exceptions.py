@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import RayTaskError, UserCodeException
 
 __all__ = ["UserCodeException"]
@@ -25,3 +26,7 @@ def _class_of(kind: type) -> Any:
         "__doc__": kind.__doc__,
     }
     return type(kind.__name__, (kind, UserCodeException), body)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -253,6 +253,7 @@ def read_json(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_text")
 def read_text(
     paths: str | list[str],
     *,
@@ -360,6 +361,7 @@ def read_text(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_binary_files")
 def read_binary_files(
     paths: str | list[str],
     *,
@@ -551,6 +553,7 @@ def read_numpy(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_images")
 def read_images(
     paths: str | list[str],
     *,
@@ -661,6 +664,7 @@ def read_images(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_tfrecords")
 def read_tfrecords(
     paths: str | list[str],
     *,
@@ -1119,6 +1123,7 @@ def read_parquet(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_avro")
 def read_avro(
     paths: str | list[str],
     *,

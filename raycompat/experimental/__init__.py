@@ -6,6 +6,8 @@ Each is imported at its first use, so that ``import raycompat`` stays fast and n
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
+
 if TYPE_CHECKING:
     from raycompat.experimental import shuffle, tf_utils, tqdm_ray
     from raycompat.experimental.locations import get_local_object_locations, get_object_locations
@@ -47,7 +49,11 @@ def __getattr__(name: str) -> Any:
         value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _name_of_old(name)
+
+
+#: Names of older Rays.
+_name_of_old = names_of(__name__)
 
 
 def __dir__() -> list[str]:

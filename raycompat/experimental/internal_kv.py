@@ -16,6 +16,7 @@ from typing import TypeVar
 from raycompat import _driver
 from raycompat._messages.base import Request
 from raycompat._messages.key_values import DeleteValues, GetValue, ListKeys, PutValue
+from raycompat._surface.modules import names_of
 
 __all__ = [
     "_internal_kv_del",
@@ -81,3 +82,7 @@ def _bytes(name: str, value: _Text) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError(f"{name} is a {type(value).__name__}: expected str or bytes.")
     return value
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from raycompat._surface.modules import names_of
+
 __all__ = ["TensorFlowVariables"]
 
 #: Operations that own a variable: TF1's two kinds of reference variable, and resource variables.
@@ -481,3 +483,7 @@ def _find_variable_ops(parts: list[Any]) -> set[Any]:
                 seen.add(earlier)
                 queue.append(earlier)
     return {op for op in seen if op.type in _VARIABLE_OPS}
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

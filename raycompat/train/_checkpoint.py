@@ -16,6 +16,7 @@ from raycompat._surface import forms
 _METADATA = ".metadata.json"
 
 
+@forms.takes_old_options_in_constructor("ray.train.Checkpoint")
 class Checkpoint(OldForms):
     """A folder with the data from which training is resumed.
 

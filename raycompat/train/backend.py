@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
+from raycompat._surface.modules import names_of
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.util._shown import as_table
 
@@ -150,3 +151,7 @@ class Backend:
 
 
 BackendConfig.__module__ = "raycompat.train"
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

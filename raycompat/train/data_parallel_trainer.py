@@ -12,6 +12,7 @@ import cloudpickle
 
 from raycompat import _storage
 from raycompat._old_forms.train import options
+from raycompat._surface import forms
 from raycompat._upper import upper
 from raycompat.train import _data_config, _session
 from raycompat.train._callback import UserCallback
@@ -34,6 +35,7 @@ __all__ = ["DataParallelTrainer"]
 TRAINER_FILE = "trainer.pkl"
 
 
+@forms.takes_old_options_in_constructor("ray.train.DataParallelTrainer")
 class DataParallelTrainer:
     """Runs a function on many workers, each a new process with its part of the data.
 

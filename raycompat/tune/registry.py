@@ -67,7 +67,7 @@ def is_trainable_like(cls: type) -> bool:
     return all(callable(getattr(cls, name, None)) for name in ("train", "save", "restore", "stop"))
 
 
-def get_trainable_cls(name: str) -> type[Trainable]:
+def get_trainable_cls(trainable_name: str) -> type[Trainable]:
     """Return the trainable of a name; the algorithms of `raycompat.rllib` have theirs.
 
     Raises
@@ -75,21 +75,21 @@ def get_trainable_cls(name: str) -> type[Trainable]:
     TuneError
         When there is none.
     """
-    if name not in _trainables:
+    if trainable_name not in _trainables:
         algorithms = upper("rllib.algorithms.registry")
-        if name in algorithms.ALGORITHMS or name in algorithms.REMOVED:
-            found: type[Trainable] = algorithms.get_algorithm_class(name)
+        if trainable_name in algorithms.ALGORITHMS or trainable_name in algorithms.REMOVED:
+            found: type[Trainable] = algorithms.get_algorithm_class(trainable_name)
             return found
-        algorithms.refuse_if_lacking(name)
+        algorithms.refuse_if_lacking(trainable_name)
         names = [*_trainables, *algorithms.ALGORITHMS]
-        near = difflib.get_close_matches(name, names) or sorted(_trainables)
-        hint = f"The names are {near}." if near else "No name is registered."
+        near = difflib.get_close_matches(trainable_name, names) or sorted(_trainables)
+        hint = f"The names are {near}." if near else "No trainable_name is registered."
         raise TuneError(
-            f"Unknown trainable {name!r}. {hint} Register it with "
-            f"tune.register_trainable({name!r}, f), or "
+            f"Unknown trainable {trainable_name!r}. {hint} Register it with "
+            f"tune.register_trainable({trainable_name!r}, f), or "
             "pass the function or class itself."
         )
-    return _trainables[name]
+    return _trainables[trainable_name]
 
 
 def register_env(name: str, env_creator: Callable[..., Any]) -> None:

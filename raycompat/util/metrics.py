@@ -15,6 +15,8 @@ from raycompat._caller import session as sessions
 from raycompat._protocol.measurements import About, Kind
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.text import checked_text
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 
 Self = TypeVar("Self", bound="Metric")
 
@@ -80,6 +82,19 @@ class Metric:
             _check_value(value)
         self._default_tags = default_tags
         return self
+
+    def record(self, value: float, tags: dict[str, str] | None = None) -> None:
+        """Record a value, as Ray 1.0 to 1.13 named it for metrics of all kinds.
+
+        Parameters
+        ----------
+        value : float
+            What `inc`, `set` and `observe` of today take.
+        tags : dict, optional
+            A value for each tag that has no default.
+        """
+        forms.used("ray.util.metrics.Metric.record", refusal=AttributeError)
+        self._record(value, tags)
 
     def _record(self, value: float, tags: dict[str, str] | None) -> None:
         if self._is_discarded:
@@ -292,3 +307,7 @@ class Histogram(Metric):
 
 
 __all__ = ["Counter", "Gauge", "Histogram"]
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -17,6 +17,7 @@ from raycompat._protocol.plain import plain
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import GroupHandle
 from raycompat._protocol.text import checked_text
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import RaySystemError, UnsupportedRayFeatureError
 from raycompat.object_ref import ObjectRef
 
@@ -509,3 +510,7 @@ def get_current_placement_group() -> PlacementGroup | None:
     if call is None or call.group is None:
         return None
     return PlacementGroup(id_types.PlacementGroupID.from_hex(call.group.group))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: cloudpickle's own reducers of the classes that have a serializer; None: cloudpickle has none.
@@ -224,3 +225,7 @@ def _from_dict(cls: Any, fields: dict[str, Any]) -> Any:
     instance = cls.__new__(cls)
     instance.__dict__.update(fields)
     return instance
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raycompat._surface import forms, table
+from raycompat._surface import forms, modules, table
 from raycompat._surface.missing import MissingName, _MissingModule
-from raycompat._surface.modules import _OldModule
 
 #: Folders of a release that are not for programs.
 NOT_PUBLIC = ("tests", "examples", "benchmarks", "test_utils", "thirdparty_files", "core", "jars")
@@ -127,7 +126,8 @@ def parameters(node: ast.AST | None) -> tuple[str, ...] | None:
 def state_of(found: Found) -> tuple[str, list[str]]:
     """Return how raycompat has a name, and which parameters are not known.
 
-    The states are "has", "reason" (a row says why not) and "missing".
+    The states are "has", "reason" (a row says why not, or an error says which package to install) and
+    "missing".
     """
     dotted = f"{found.module}.{found.name}"
     today = TODAY.get(dotted)
@@ -135,7 +135,9 @@ def state_of(found: Found) -> tuple[str, list[str]]:
         return "reason", []
     try:
         value = forms.find("raycompat" + dotted.removeprefix("ray"))
-    except (AttributeError, ImportError):
+    except ImportError as error:
+        return ("reason" if "pip install" in str(error) else "missing"), []
+    except AttributeError:
         return "missing", []
     if is_refused(value):
         return "reason", []
@@ -145,9 +147,10 @@ def state_of(found: Found) -> tuple[str, list[str]]:
 def is_refused(value: Any) -> bool:
     """Return whether a value stands for something that raycompat does without, under any name."""
     if isinstance(value, types.ModuleType):
-        row = table.module(f"ray{value.__name__.removeprefix('raycompat')}")
-        is_without = isinstance(value, _OldModule) and row is not None and bool(row.without)
-        return isinstance(value, _MissingModule) or is_without
+        if not isinstance(value, modules._OldModule):
+            return isinstance(value, _MissingModule)
+        row = modules._row_of(modules.of_ray(value.__name__))
+        return row is not None and bool(row.without) and not row.place
     return isinstance(value, MissingName) or id(value) in refused_values()
 
 
@@ -176,16 +179,22 @@ def unknown_parameters(dotted: str, value: Any, given: tuple[str, ...] | None) -
         return []
     if any(each.kind is each.VAR_KEYWORD for each in today.values()):
         return []
-    known = {*today, *old_options(value)}
+    known = {
+        *today,
+        *old_options(getattr(value, "__name__", "")),
+        *old_options(dotted.rpartition(".")[2]),
+    }
+    if "*" in known:  # the row says how programs get such an object
+        return []
     return [each for each in given if each not in known]
 
 
-def old_options(value: Any) -> set[str]:
-    """Return the old options in the table of a function or class, under any of its names in Ray."""
+def old_options(name: str) -> set[str]:
+    """Return the old options in the table of a function or class of this name, in any module."""
     found: set[str] = set()
     for library in ("core", *table.LIBRARIES):
         for owner, options in table.rows(library).options.items():
-            if owner.rpartition(".")[2] == getattr(value, "__name__", ""):
+            if owner.rpartition(".")[2] == name:
                 found.update(options)
     return found
 

@@ -10,7 +10,7 @@ from raycompat.train.data_parallel_trainer import DataParallelTrainer
 def test_trainers_take_a_dict_as_scaling_config(monkeypatch):
     monkeypatch.setattr(forms, "_seen", set())
     monkeypatch.delenv(era.VARIABLE, raising=False)
-    with pytest.warns(OldFormWarning, match=r"ScalingConfig as a dict.*1\.12 to 1\.13"):
+    with pytest.warns(OldFormWarning, match=r"ScalingConfig as a dict.*1\.12 to 2\.40"):
         trainer = DataParallelTrainer(print, scaling_config={"num_workers": 2})
     assert trainer.scaling_config.num_workers == 2
     monkeypatch.setenv(era.VARIABLE, "2.60")

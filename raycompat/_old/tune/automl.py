@@ -81,12 +81,12 @@ class SearchSpace:
 
     Parameters
     ----------
-    params : iterable of ParameterSpace
+    param_list : iterable of ParameterSpace
         The parameters.
     """
 
-    def __init__(self, params: Iterable[ParameterSpace]) -> None:
-        self.params = sorted(params, key=lambda each: each.name)
+    def __init__(self, param_list: Iterable[ParameterSpace]) -> None:
+        self.params = sorted(param_list, key=lambda each: each.name)
 
     def values_at(self, positions: Iterable[int]) -> dict[str, Any]:
         """Return the values at positions in the lists of choices, nested by the dots of names."""

@@ -90,3 +90,11 @@ def checkpoint_score_attr(given: Given, value: str | None) -> None:
         _checkpoint_option(given, "checkpoint_score_attribute", value.removeprefix("min-"))
         order = "min" if value.startswith("min-") else "max"
         _checkpoint_option(given, "checkpoint_score_order", order)
+
+
+def shuffle(given: Given, value: bool) -> None:
+    """Refuse to mix the order of trials, which are made when they are asked for."""
+    if value:
+        raise UnsupportedRayFeatureError(
+            "BasicVariantGenerator(shuffle=True)", "Ray has removed it", "leave it out"
+        )

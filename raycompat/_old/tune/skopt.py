@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
@@ -13,6 +14,7 @@ from raycompat.tune.search.sample import Categorical, Domain
 __all__ = ["SkOptSearch"]
 
 
+@forms.takes_old_options_in_constructor("ray.tune.search.skopt.SkOptSearch")
 class SkOptSearch(LibrarySearcher):
     """Let scikit-optimize suggest configs.
 

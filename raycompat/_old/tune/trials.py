@@ -53,9 +53,9 @@ def trial_dir() -> str | None:
     return get_trial_dir()
 
 
-def function(function: Any) -> Any:
+def function(func: Any) -> Any:
     """Return the function itself: until 2019, Tune called functions that were not wrapped."""
-    return function
+    return func
 
 
 def durable(trainable: Any) -> Any:

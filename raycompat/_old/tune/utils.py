@@ -6,17 +6,18 @@ import time
 from typing import Any
 
 import raycompat as ray
+from raycompat._surface.forms import takes_old_options
 from raycompat.tune.trainable.nested import flatten_dict
 
 
-def pin_in_object_store(value: Any) -> Any:
+def pin_in_object_store(obj: Any) -> Any:
     """Return a reference to a value that many trials need."""
-    return ray.put(value)
+    return ray.put(obj)
 
 
-def get_pinned_object(pinned: Any) -> Any:
+def get_pinned_object(pinned_id: Any) -> Any:
     """Return the value of a reference of `pin_in_object_store`."""
-    return ray.get(pinned)
+    return ray.get(pinned_id)
 
 
 def unflattened_lookup(
@@ -126,6 +127,7 @@ def diagnose_serialization(trainable: Any) -> bool | set[Any]:
     return can_be_pickled or failures
 
 
+@takes_old_options("ray.tune.utils.validate_save_restore")
 def validate_save_restore(
     trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0
 ) -> bool:

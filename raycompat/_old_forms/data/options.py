@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from raycompat.exceptions import UnsupportedRayFeatureError
+
 
 class Chosen(list[str]):
     """Columns in the order of the data set, as ``Concatenator(include=, exclude=)`` took them."""
@@ -42,3 +44,21 @@ def exclude(given: dict[str, Any], value: Any) -> None:
 
 def _names(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value or ())
+
+
+def ddof(given: dict[str, Any], value: int) -> None:
+    """Refuse another standard deviation than that of all values."""
+    if value != 0:
+        raise UnsupportedRayFeatureError(
+            f"StandardScaler(ddof={value!r})", "Ray has removed it", "leave it out: it is 0"
+        )
+
+
+def errors(given: dict[str, Any], value: str) -> None:
+    """Refuse to leave bytes out that are not text."""
+    if value != "strict":
+        raise UnsupportedRayFeatureError(
+            f"read_text(errors={value!r})",
+            "Bytes that are not text are an error",
+            "use ray.data.read_binary_files, and decode in Dataset.map",
+        )

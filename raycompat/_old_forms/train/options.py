@@ -19,3 +19,13 @@ def scaling_config(given: Any) -> Any:
         return given
     forms.used("ray.train.ScalingConfig as a dict", refusal=ValueError)
     return upper("train").ScalingConfig(**given)
+
+
+def preprocessor(given: dict[str, Any], value: Any) -> None:
+    """Fit a preprocessor on the data set of the training, and transform all data sets with it."""
+    if value is None:
+        return
+    datasets = dict(given.get("datasets") or {})
+    if "train" in datasets:
+        value.fit(datasets["train"])
+    given["datasets"] = {name: value.transform(each) for name, each in datasets.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from raycompat._surface import forms
 from raycompat.data import aggregate
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.preprocessors.columns import outputs
@@ -41,6 +42,7 @@ class _Scaler(Preprocessor):
         return df.assign(**scaled)
 
 
+@forms.takes_old_options_in_constructor("ray.data.preprocessors.StandardScaler")
 class StandardScaler(_Scaler):
     """Subtract the mean of a column, and divide by its standard deviation (of all values: ddof 0).
 

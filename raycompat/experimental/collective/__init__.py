@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat import _api
 from raycompat._protocol.actor_about import SYSTEM_GROUP
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import ActorDiedError
 from raycompat.util import collective
 from raycompat.util.collective.types import Backend
@@ -171,3 +172,7 @@ def destroy_all_collective_groups() -> None:
     """
     for name in list(_made):
         destroy_collective_group(name)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Self
 
+from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._configs import RunConfig, ScalingConfig
 from raycompat.train._data_config import DataConfig
@@ -15,6 +16,7 @@ from raycompat.train.tensorflow.config import TensorflowConfig
 __all__ = ["TensorflowTrainer"]
 
 
+@forms.takes_old_options_in_constructor("ray.train.tensorflow.TensorflowTrainer")
 class TensorflowTrainer(DataParallelTrainer):
     """Runs a training function with TensorFlow on many workers, which are connected to each other.
 

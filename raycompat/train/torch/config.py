@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import raycompat as ray
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import RayError
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
@@ -155,3 +156,7 @@ def _check_one_gpu_each(worker_group: WorkerGroup) -> None:
             f"The backend nccl needs one GPU for each worker, and the workers {shared[0]} have the "
             "same one. Give each worker a whole GPU, or choose gloo: TorchConfig(backend='gloo')."
         )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from raycompat._pytorch import imported
 from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _session
 from raycompat.train.torch import _process_group
@@ -344,3 +345,7 @@ def backward(tensor: Any) -> None:
 
 def _note_old(name: str) -> None:
     forms.used(f"ray.train.torch.{name}()", refusal=DeprecationWarning)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.tune.analysis import OldForms, as_of_the_time
 from raycompat._storage import Folder
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
@@ -40,6 +41,7 @@ def no_best(trials: list[Trial], metric: str | None) -> str:
 SCOPES = ("last", "avg", "last-5-avg", "last-10-avg", "all")
 
 
+@forms.takes_old_options_in_constructor("ray.tune.ExperimentAnalysis")
 class ExperimentAnalysis(OldForms):
     """The results of an experiment.
 

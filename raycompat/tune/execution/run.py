@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import raycompat as ray
+from raycompat._old_forms.tune import searchers
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
 from raycompat.tune.callback import Callback
 from raycompat.tune.config import ResumeConfig
@@ -171,8 +172,8 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
         given = create_searcher(given)
     if given is None:
         given = BasicVariantGenerator(max_concurrent=settings.max_concurrent_trials or 0)
-    elif settings.max_concurrent_trials:
-        given = _limited(given, settings.max_concurrent_trials)
+    elif limit := settings.max_concurrent_trials or searchers.limit_of(given):
+        given = _limited(given, limit)
     search_alg = SearchGenerator(given) if isinstance(given, Searcher) else given
     if not isinstance(search_alg, SearchAlgorithm):
         raise TypeError(

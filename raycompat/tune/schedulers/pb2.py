@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raycompat._surface import forms
+from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.schedulers.pbt import PopulationBasedTraining
 from raycompat.tune.schedulers.trial_scheduler import Controller, Result
@@ -113,6 +115,7 @@ def best_point(
     return best
 
 
+@forms.takes_old_options_in_constructor("ray.tune.schedulers.PB2")
 class PB2(PopulationBasedTraining):
     """Population based training whose new hyperparameters come from a model of the population.
 
@@ -234,3 +237,7 @@ class PB2(PopulationBasedTraining):
 
 def _drawing(random: np.random.Generator, low: float, high: float) -> Callable[[], float]:
     return lambda: float(random.uniform(low, high))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

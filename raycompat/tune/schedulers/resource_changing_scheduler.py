@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.execution.ledger import ROUNDING
 from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 from raycompat.tune.schedulers.trial_scheduler import (
@@ -423,3 +424,7 @@ class ResourceChangingScheduler(TrialScheduler):
     def restore(self, checkpoint_path: str) -> None:
         """Continue from a file of `save`, which must come from a trusted source: it is unpickled."""
         self._base_scheduler.restore(checkpoint_path)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

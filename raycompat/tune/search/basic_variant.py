@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface import forms
 from raycompat.tune.search.sample import Categorical, Domain, NumpyRandom, Seed
 from raycompat.tune.search.search_algorithm import SearchAlgorithm, experiment_list
 from raycompat.tune.search.variant_generator import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@forms.takes_old_options_in_constructor("ray.tune.search.basic_variant.BasicVariantGenerator")
 class BasicVariantGenerator(SearchAlgorithm):
     """Combine the grids of a search space, and draw the rest at random.
 

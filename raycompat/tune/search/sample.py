@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 
 #: What may seed the draws of a search space.
@@ -426,6 +427,7 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     return Float(lower, upper).uniform().quantized(q)
 
 
+@forms.takes_old_options("ray.tune.loguniform")
 def loguniform(lower: float, upper: float, base: object = None) -> Float:
     """Draw a float between the bounds, all orders of magnitude equally likely.
 

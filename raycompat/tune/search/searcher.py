@@ -8,6 +8,7 @@ from typing import Any
 
 import cloudpickle
 
+from raycompat._old_forms.tune import searchers
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.search.variant_generator import parse_spec_vars
@@ -16,6 +17,7 @@ from raycompat.tune.search.variant_generator import parse_spec_vars
 Names = str | list[str] | None
 
 
+@searchers.takes_old_options("ray.tune.search.Searcher")
 class Searcher:
     """Suggests configs one by one, and learns from the reports of the trials.
 

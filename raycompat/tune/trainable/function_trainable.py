@@ -117,7 +117,10 @@ class Reporter:
         report(metrics)
 
 
-def wrap_function(function: Callable[..., Any], name: str | None = None) -> type[FunctionTrainable]:
+@forms.takes_old_options("ray.tune.trainable.wrap_function")
+def wrap_function(
+    train_func: Callable[..., Any], name: str | None = None
+) -> type[FunctionTrainable]:
     """Return a trainable that calls the function.
 
     Raises
@@ -125,24 +128,24 @@ def wrap_function(function: Callable[..., Any], name: str | None = None) -> type
     ValueError
         When it does not take a config, or a config and a reporter.
     """
-    takes_folder = takes_checkpoint_dir(function)
-    takes_reporter = not takes_folder and _takes_reporter(function)
+    takes_folder = takes_checkpoint_dir(train_func)
+    takes_reporter = not takes_folder and _takes_reporter(train_func)
 
     class ImplicitFunc(FunctionTrainable):
-        _name = str(name or getattr(function, "__name__", "func"))
+        _name = str(name or getattr(train_func, "__name__", "func"))
 
         def _trainable_func(self, config: dict[str, Any]) -> Any:
             if takes_folder:
                 forms.used("ray.tune: a function with checkpoint_dir")
-                return function(config, checkpoint_dir=self._session.folder_to_begin_with())
+                return train_func(config, checkpoint_dir=self._session.folder_to_begin_with())
             if takes_reporter:
                 forms.used("ray.tune: a function with a reporter")
-                return function(config, Reporter())
-            return function(config)
+                return train_func(config, Reporter())
+            return train_func(config)
 
         @classmethod
         def default_resource_request(cls, config: dict[str, Any]) -> Any:
-            resources: Any = getattr(function, "_resources", None)
+            resources: Any = getattr(train_func, "_resources", None)
             is_function = callable(resources) and not hasattr(resources, "bundles")
             return resources(config) if is_function else resources
 

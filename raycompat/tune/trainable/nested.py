@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flatten_dict(
-    nested: Mapping[Any, Any],
+    dt: Mapping[Any, Any],
     delimiter: str = "/",
     prevent_delimiter: bool = False,
     flatten_list: bool = False,
@@ -22,7 +22,7 @@ def flatten_dict(
         With `prevent_delimiter`, when a key contains the delimiter already.
     """
     flat: dict[str, Any] = {}
-    for key, value in nested.items():
+    for key, value in dt.items():
         if prevent_delimiter and isinstance(key, str) and delimiter in key:
             raise ValueError(f"The key {key!r} contains {delimiter!r}, which is to join keys.")
         inner = dict(enumerate(value)) if flatten_list and isinstance(value, list) else value
@@ -34,10 +34,10 @@ def flatten_dict(
     return flat
 
 
-def unflatten_dict(flat: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
     """Return the nested form of what `flatten_dict` returned."""
     nested: dict[str, Any] = {}
-    for name, value in flat.items():
+    for name, value in dt.items():
         *parents, key = str(name).split(delimiter)
         inner = nested
         for parent in parents:
@@ -62,10 +62,10 @@ def _with_lists(nested: Any) -> Any:
     return list(inner.values()) if is_list else inner
 
 
-def merge_dicts(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy of the first with the second's values, level by level."""
-    merged = dict(first)
-    for key, value in second.items():
+    merged = dict(d1)
+    for key, value in d2.items():
         inner = merged.get(key)
         if isinstance(value, Mapping) and isinstance(inner, Mapping):
             merged[key] = merge_dicts(inner, value)

@@ -1,5 +1,6 @@
 """Operations in which all members of a group take part: in CPU memory, or on GPUs by NCCL."""
 
+from raycompat._surface.modules import names_of
 from raycompat.util.collective.backend_registry import register_collective_backend
 from raycompat.util.collective.collective import (
     allgather,
@@ -64,3 +65,7 @@ __all__ = [
     "register_collective_backend",
     "send",
 ]
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

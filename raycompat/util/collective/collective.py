@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Never
 
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.collective import _groups, _meeting, _tensors, types
 from raycompat.util.collective.backend_registry import _global_registry
@@ -773,3 +774,7 @@ def _check_length(group: BaseGroup, tensors: list[Any]) -> None:
             f"The list must have as many tensors as the group {group.group_name!r} has members, "
             f"{group.world_size}: got {len(tensors)}."
         )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -7,6 +7,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
+from raycompat._surface.modules import names_of
+
 __all__ = ["Backend", "CollectiveError", "CollectiveTimeoutError", "ReduceOp"]
 
 
@@ -195,3 +197,7 @@ class RecvOptions:
     src_gpu_index: int = 0
     n_elements: int = 0
     unset_timeout_ms: ClassVar[timedelta] = unset_timeout_ms
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

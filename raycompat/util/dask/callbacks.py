@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import raycompat as ray
 from raycompat._internal_actors import internal_actor
+from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 _NAMES = (
@@ -263,3 +264,7 @@ class ProgressBarCallback(RayDaskCallback):
 
     def _ray_posttask(self, key: Any, result: Any, pre_state: Any) -> None:
         ray.get(self.pb.note.remote(key, "finished", time.time()))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

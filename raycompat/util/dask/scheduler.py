@@ -12,6 +12,7 @@ import raycompat as ray
 from raycompat import _driver
 from raycompat._caller import dask_values
 from raycompat._dask import graphs as adapter
+from raycompat._surface.modules import names_of
 from raycompat.object_ref import ObjectRef
 from raycompat.util.dask.callbacks import RayDaskCallback, local_ray_callbacks
 
@@ -270,3 +271,7 @@ def ray_dask_persist(*args: Any, **kwargs: Any) -> Any:
 
 
 adapter.let_dask_persist_by(ray_dask_get, ray_dask_get_sync)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

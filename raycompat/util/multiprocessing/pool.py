@@ -14,6 +14,7 @@ from typing import Any
 
 from raycompat import _api, _driver
 from raycompat._internal_actors import internal_actor
+from raycompat._surface.modules import names_of
 from raycompat.actor import ActorClass, kill
 from raycompat.object_ref import ObjectRef
 from raycompat.util.multiprocessing.pool_process import (
@@ -597,3 +598,7 @@ def _connect(processes: int | None, address: str | None) -> int:
             "processes than that."
         )
     return processes
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from raycompat._surface.modules import names_of
 from raycompat.object_ref import ObjectRef
 from raycompat.util.state.client import StateApiClient
 from raycompat.util.state.common import (
@@ -622,3 +623,7 @@ def _summarize(
         raise_on_missing_output=raise_on_missing_output,
         _explain=explain,
     )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

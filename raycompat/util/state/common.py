@@ -25,6 +25,7 @@ from raycompat._messages.state import (
     TaskState,
     WorkerState,
 )
+from raycompat._surface.modules import names_of
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -207,3 +208,7 @@ def check_filter(given: Any) -> None:
         raise ValueError(
             f"The filter {given!r} has an unknown predicate. Available predicates: =, !=."
         )
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

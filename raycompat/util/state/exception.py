@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from raycompat._surface.modules import names_of
+
 
 class RayStateApiException(Exception):
     """Say why the state of the cluster could not be told.
@@ -19,3 +21,7 @@ class ServerUnavailable(RayStateApiException):
     -----
     Ray source: ``ray.util.state.exception.ServerUnavailable``, 2.60.0.
     """
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old_forms.tune import searchers
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
@@ -11,6 +12,7 @@ from raycompat.tune.search.sample import Categorical, Domain
 __all__ = ["AxSearch"]
 
 
+@searchers.takes_old_options("ray.tune.search.ax.AxSearch")
 class AxSearch(LibrarySearcher):
     """Let Ax suggest configs.
 

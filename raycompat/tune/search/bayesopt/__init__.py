@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.tune import searchers
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import Domain, Float, Uniform
@@ -13,6 +14,7 @@ from raycompat.tune.search.sample import Domain, Float, Uniform
 __all__ = ["BayesOptSearch"]
 
 
+@searchers.takes_old_options("ray.tune.search.bayesopt.BayesOptSearch")
 class BayesOptSearch(LibrarySearcher):
     """Let a Gaussian process suggest configs, over the package bayesian-optimization.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._surface.modules import names_of
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
@@ -171,3 +172,7 @@ def _parameter(name: str, domain: Domain) -> Any:
     if isinstance(domain, Integer):
         return space.UniformIntegerHyperparameter(name, domain.lower, domain.upper - 1, log=is_log)
     return space.UniformFloatHyperparameter(name, domain.lower, domain.upper, log=is_log)
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.tune import searchers
 from raycompat._surface import forms
 from raycompat.tune.result import DEFAULT_METRIC
 from raycompat.tune.search.extras import require
@@ -26,6 +27,7 @@ from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
 
 
+@searchers.takes_old_options("ray.tune.search.hyperopt.HyperOptSearch")
 class HyperOptSearch(Searcher):
     """Let HyperOpt suggest configs; spaces may be conditional.
 

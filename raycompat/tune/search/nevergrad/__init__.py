@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old_forms.tune import searchers
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
@@ -18,6 +19,7 @@ from raycompat.tune.search.sample import (
 __all__ = ["NevergradSearch"]
 
 
+@searchers.takes_old_options("ray.tune.search.nevergrad.NevergradSearch")
 class NevergradSearch(LibrarySearcher):
     """Let Nevergrad suggest configs.
 

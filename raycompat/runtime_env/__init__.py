@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from raycompat._protocol import runtime_env as fields
+from raycompat._surface.modules import names_of
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 
@@ -175,3 +176,7 @@ class RuntimeEnv(dict[str, Any]):
     def pip_config(self) -> dict[str, Any]:
         """Return the packages and options for pip."""
         return dict(self.get("pip", {}))
+
+
+#: Names of older Rays.
+__getattr__ = names_of(__name__)
