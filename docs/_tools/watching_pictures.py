@@ -60,7 +60,7 @@ MARK_JS = """((x, y, width, height, number) => {{
     left: ${{x - 2}}px; top: ${{y - 2}}px; width: ${{width}}px; height: ${{height}}px;`;
   const label = document.createElement("div");
   label.textContent = number;
-  label.style = `position: absolute; left: 4px; top: 2px; width: 20px; height: 20px;
+  label.style = `position: absolute; {side}: 4px; top: 2px; width: 20px; height: 20px;
     border-radius: 10px; background: #c2185b; color: white; font: bold 13px/20px sans-serif;
     text-align: center;`;
   frame.append(label);
@@ -112,11 +112,11 @@ async def row(browser: Chromium, name: str) -> list[str]:
     return next((cells for cells in found if cells and cells[0] == name), [])
 
 
-async def mark(browser: Chromium, boxes: Iterable[str]) -> None:
-    """Draw a frame with a number around what expressions give the rectangles of."""
+async def mark(browser: Chromium, boxes: Iterable[str], side: str = "left") -> None:
+    """Draw a frame around what expressions give the rectangles of, with a number on a side."""
     for number, expression in enumerate(boxes, 1):
         box = await browser.evaluate(expression)
-        await browser.evaluate(MARK_JS.format(box=box, number=number))
+        await browser.evaluate(MARK_JS.format(box=box, number=number, side=side))
 
 
 async def open_page(browser: Chromium, url: str) -> None:
@@ -190,7 +190,8 @@ async def take_experiments(url: str, file: Path) -> None:
         boxes = await drawings(browser)
         _, top, _, height = boxes[0]
         await browser.resize(WIDTH, int(top + height) + 230)
-        await mark(browser, map(repr, await drawings(browser)))
+        # The titles of the drawings are on the left.
+        await mark(browser, map(repr, await drawings(browser)), side="right")
         await browser.picture(file)
         experiment.end()
 
