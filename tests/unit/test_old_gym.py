@@ -222,3 +222,15 @@ def test_an_environment_that_cannot_be_closed_is_left(gym, caplog):
     of_today(Mine()).close()
     assert "could not be closed" in caplog.text
     assert "screen" in caplog.text
+
+
+def test_a_list_of_spaces_is_a_space_of_tuples(gym):
+    class Pair(corridor(gym)):
+        def __init__(self, config=None):
+            super().__init__()
+            self.action_space = [self.action_space] * 2
+            self.observation_space = [self.observation_space] * 2
+
+    env = make_env(env_creator(Pair), EnvContext({}, 0), "Pair")
+    assert env.action_space == gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)] * 2)
+    assert [each.shape for each in env.observation_space] == [(1,), (1,)]

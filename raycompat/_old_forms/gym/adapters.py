@@ -30,8 +30,8 @@ class OfToday(gymnasium.Env[Any, Any]):
 
     def __init__(self, env: Any) -> None:
         self.env = env
-        self.observation_space = env.observation_space
-        self.action_space = env.action_space
+        self.observation_space = _as_tuple(env.observation_space)
+        self.action_space = _as_tuple(env.action_space)
         self._takes_seed = "seed" in inspect.signature(env.reset).parameters
 
     def __getattr__(self, name: str) -> Any:
@@ -76,6 +76,11 @@ class OfToday(gymnasium.Env[Any, Any]):
             close()
         except Exception:
             logger.warning("The environment %r could not be closed.", self.env, exc_info=True)
+
+
+def _as_tuple(space: Any) -> Any:
+    """Return a list of spaces, one for each agent until Ray 0.6, as one space of tuples."""
+    return gymnasium.spaces.Tuple(space) if isinstance(space, list) else space
 
 
 class OfItsTime(Env):
