@@ -531,6 +531,9 @@ class LeasePool(DirectSender):
                     lease.units = units
                     self._advance()
             case (direct.BYE,):
+                # The process has answered what it had begun, and begins nothing any more.
+                left = [(call.key, call.attempt) for call in list(lease.unanswered.values())]
+                self._take_returned(lease, left)
                 self._close_when_synced(lease)
             case (direct.UNREADABLE, error):
                 self._fail_all(list(lease.unanswered.values()), error)
