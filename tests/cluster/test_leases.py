@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -365,16 +364,6 @@ def test_a_call_is_cancelled_wherever_it_is(cluster, tmp_path, force, wait_until
     assert sorted(map(int, lines_of(log))) == [0, 1, 2, 3, 4]
 
 
-def test_a_call_that_waits_for_its_argument_is_cancelled(cluster, tmp_path):
-    gate = wait_for.remote(str(tmp_path / "go"), 1)
-    waiting = number.remote(gate)
-    ray.cancel(waiting)
-    with pytest.raises(ray.exceptions.TaskCancelledError):
-        ray.get(waiting, timeout=60)
-    (tmp_path / "go").touch()
-    assert ray.get(gate) == 1
-
-
 # --- results for others ---------------------------------------------------------------------------
 
 
@@ -446,26 +435,6 @@ def test_an_error_is_passed_on_before_it_is_there(cluster, tmp_path):
             ray.get(ref, timeout=60)
 
 
-def test_references_that_are_dropped_leave_their_calls_running(cluster, tmp_path, wait_until):
-    log, go = tmp_path / "log", tmp_path / "go"
-    go.touch()
-    for each in range(20):
-        log_and_wait.remote(str(log), str(go), each)
-    wait_until(lambda: len(lines_of(log)) == 20)
-
-
-def test_a_task_that_ends_before_what_it_has_called(cluster, tmp_path, wait_until):
-    log, go = tmp_path / "log", tmp_path / "go"
-
-    @ray.remote
-    def parent():
-        return [log_and_wait.remote(str(log), str(go), each) for each in range(3)]
-
-    refs = ray.get(parent.remote(), timeout=60)
-    go.touch()
-    assert ray.get(refs, timeout=60) == [0, 1, 2]
-
-
 # --- on separate clusters --------------------------------------------------------------------------
 
 
@@ -517,31 +486,6 @@ def test_what_was_sent_behind_a_call_that_waits_for_an_object_is_run_elsewhere(
         assert ray.get(behind, timeout=60) == list(range(100))
         (tmp_path / "go").touch()
         assert ray.get(waiting, timeout=60) == 7
-
-
-def test_calls_of_all_lengths_are_done_while_one_runs_on(cluster, tmp_path):
-    """Whatever their lengths, and wherever among them the one is that does not end."""
-    go = tmp_path / "go"
-
-    @ray.remote
-    def last(seconds, path=None):
-        time.sleep(seconds)
-        while path and not os.path.exists(path):
-            time.sleep(0.001)
-        return seconds
-
-    lengths = [0.0001] * 500 + [0.001] * 200 + [0.01] * 40 + [0.1] * 8 + [0.5] * 2
-    order = random.Random(5)
-    for _ in range(4):
-        go.unlink(missing_ok=True)
-        order.shuffle(lengths)
-        position = order.randrange(len(lengths))
-        before = [last.remote(each) for each in lengths[:position]]
-        endless = last.remote(0, str(go))
-        after = [last.remote(each) for each in lengths[position:]]
-        assert ray.get(before + after, timeout=60) == lengths
-        go.touch()
-        assert ray.get(endless, timeout=60) == 0
 
 
 def test_calls_within_calls_need_one_cpu(no_cluster):

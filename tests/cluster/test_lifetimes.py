@@ -58,11 +58,10 @@ def test_a_large_array_is_not_copied_on_its_way(cluster):
     assert not first.flags.writeable
 
 
-@pytest.mark.parametrize("round_", range(20))
-def test_a_nested_reference_survives_its_owner_letting_go_at_once(cluster, round_):
+def test_a_nested_reference_survives_its_owner_letting_go_at_once(cluster):
     @ray.remote
     def make():
-        return np.full(LARGE, round_)
+        return np.ones(LARGE)
 
     @ray.remote
     def read(box):
@@ -72,23 +71,22 @@ def test_a_nested_reference_survives_its_owner_letting_go_at_once(cluster, round
     result = read.remote({"ref": ref})
     del ref
     gc.collect()
-    assert ray.get(result) == LARGE * round_
+    assert ray.get(result) == LARGE
 
 
-@pytest.mark.parametrize("round_", range(10))
-def test_references_made_by_a_task_outlive_it(cluster, round_):
+def test_references_made_by_a_task_outlive_it(cluster):
     @ray.remote
     def inner(x):
         return x + 1
 
     @ray.remote
     def outer():
-        return [ray.put(np.full(LARGE, round_)), inner.remote(round_), ray.put(round_)]
+        return [ray.put(np.ones(LARGE)), inner.remote(1), ray.put(1)]
 
     large, pending, small = ray.get(outer.remote())
-    assert ray.get(large).sum() == LARGE * round_
-    assert ray.get(pending) == round_ + 1
-    assert ray.get(small) == round_
+    assert ray.get(large).sum() == LARGE
+    assert ray.get(pending) == 2
+    assert ray.get(small) == 1
 
 
 def test_references_inside_of_references(cluster):
@@ -128,16 +126,6 @@ def test_an_actor_keeps_what_it_was_given(cluster, inventory, wait_until):
         assert ray.get(keeper.total.remote()) == LARGE
     ray.get(keeper.drop.remote())
     wait_until(lambda: not [key for key in inventory("tasks") if key.startswith("put-")])
-
-
-def test_a_call_whose_reference_is_dropped_still_runs(cluster, tmp_path, wait_until):
-    @ray.remote
-    def touch(path):
-        Path(path).touch()
-
-    touch.remote(str(tmp_path / "done"))
-    gc.collect()
-    wait_until((tmp_path / "done").exists)
 
 
 def test_a_pickled_reference_keeps_its_object(cluster, session):

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from _dask_cluster import DaskCluster
 from distributed import Status
 
 import raycompat as ray
@@ -391,28 +390,6 @@ def lengths(refs):
     return [len(value) for value in ray.get(refs)]
 
 
-def give_to_paused_home(
-    cluster: DaskCluster, wait_until, folder: Path, size: int, max_retries: int
-):
-    """Let a call of a lease end whose result other processes need, while the driver's home is paused.
-
-    Return references to the result and to calls that need it.
-    """
-    for _ in range(2):
-        cluster.add_worker()
-    cluster.connect()
-    session = sys.modules["raycompat._caller.current_session"].get()
-    set_status(session.home.address, "paused", wait_until)
-    lines, go = folder / "lines", folder / "go"
-    ref = once.options(max_retries=max_retries).remote(lines, go, size)
-    strategies = ("DEFAULT", "SPREAD")
-    readers = [lengths.options(scheduling_strategy=how).remote([ref]) for how in strategies]
-    wait_until(lines.exists)
-    go.touch()
-    ray.get(ref)
-    return ref, readers
-
-
 def transitions_of(ref) -> int:
     """Return the number of steps of a call that Dask's scheduler has recorded."""
     key = ref._entry.key
@@ -423,21 +400,20 @@ def transitions_of(ref) -> int:
     return dask.client().run_on_scheduler(look)
 
 
-@pytest.mark.parametrize(("size", "max_retries", "num_calls"), [(10, 0, 1), (LARGE, 1, 2)])
-def test_a_result_is_not_lost_when_the_paused_node_that_got_it_leaves(
-    dask_cluster, wait_until, tmp_path, size, max_retries, num_calls
-):
-    _, readers = give_to_paused_home(dask_cluster, wait_until, tmp_path, size, max_retries)
-    dask_cluster.workers[dask_cluster.home].kill()
-    assert ray.get(readers, timeout=60) == [[size]] * 2
-    assert (tmp_path / "lines").read_text() == "called\n" * num_calls
-
-
 def test_a_large_result_waits_for_the_paused_node_that_got_it(
     dask_cluster, wait_until, session_of_driver, tmp_path
 ):
-    ref, readers = give_to_paused_home(dask_cluster, wait_until, tmp_path, LARGE, 0)
-    home, key = session_of_driver().home.address, ref._entry.key
+    for _ in range(2):
+        dask_cluster.add_worker()
+    dask_cluster.connect()
+    home, lines, go = session_of_driver().home.address, tmp_path / "lines", tmp_path / "go"
+    set_status(home, "paused", wait_until)
+    ref = once.options(max_retries=0).remote(lines, go, LARGE)
+    key, strategies = ref._entry.key, ("DEFAULT", "SPREAD")
+    readers = [lengths.options(scheduling_strategy=how).remote([ref]) for how in strategies]
+    wait_until(lines.exists)
+    go.touch()
+    ray.get(ref)
 
     def is_given(dask_scheduler):
         parts = dask_scheduler.plugins["raycompat"].parts
@@ -449,4 +425,4 @@ def test_a_large_result_waits_for_the_paused_node_that_got_it(
     assert transitions_of(ref) == before
     set_status(home, "running", wait_until)
     assert ray.get(readers, timeout=60) == [[LARGE]] * 2
-    assert (tmp_path / "lines").read_text() == "called\n"
+    assert lines.read_text() == "called\n"

@@ -14,7 +14,6 @@ import pytest
 import raycompat as ray
 from raycompat import _driver
 from raycompat.cluster_utils import Cluster
-from raycompat.util import dask as of_dask
 
 #: Seconds for everything to end; what is lost is noticed within a second, what is stopped within three.
 TIMEOUT_S = 60
@@ -166,52 +165,3 @@ def test_a_second_node_of_the_cluster_takes_over(wait_until):
     _kill_node()
     assert ray.get(ray.remote(lambda: "other node").remote(), timeout=TIMEOUT_S) == "other node"
     ray.shutdown()
-
-
-def test_a_call_whose_owner_has_its_result_does_not_run_again(dask_cluster, tmp_path, wait_until):
-    """Its node dies before Dask hears that the task has ended."""
-
-    died, ran, seen = tmp_path / "died", tmp_path / "ran", tmp_path / "seen"
-
-    def die_after_calls(dask_worker):
-        from raycompat._node import tasks
-
-        run = tasks.Tasks.run
-
-        async def run_and_die(self, key, payload, values):
-            result = await run(self, key, payload, values)
-            if not died.exists():
-                died.touch()
-                while not seen.exists():  # the driver has the result
-                    await asyncio.sleep(0.01)
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        tasks.Tasks.run = run_and_die
-
-    workers = [dask_cluster.add_worker() for _ in range(2)]
-    dask_cluster.connect()
-    of_dask.client().run(die_after_calls)
-
-    @ray.remote(scheduling_strategy="SPREAD")
-    def call():
-        with ran.open("a") as file:
-            file.write("ran ")
-        return 5
-
-    @ray.remote
-    def double(number):
-        return 2 * number
-
-    ref = call.remote()
-    assert ray.get(ref) == 5
-    seen.touch()
-    wait_until(lambda: any(each.poll() is not None for each in workers))
-    key = ref._key
-
-    def is_stored_or_gone(dask_scheduler):
-        return key not in dask_scheduler.tasks or dask_scheduler.tasks[key].state == "memory"
-
-    wait_until(lambda: of_dask.client().run_on_scheduler(is_stored_or_gone))
-    assert ray.get(double.remote(ref), timeout=TIMEOUT_S) == 10
-    assert ran.read_text() == "ran "

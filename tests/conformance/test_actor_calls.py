@@ -545,3 +545,41 @@ def test_a_running_sync_call_is_not_interrupted_and_its_result_is_lost(ray, tmp_
     with pytest.raises(ray.exceptions.TaskCancelledError):
         ray.get(ref)
     wait_for_files(done)
+
+
+def test_endless_workers_of_a_parameter_server_do_not_starve_other_calls(fresh):
+    ray = fresh(num_cpus=2)
+
+    @ray.remote
+    class Parameters:
+        def __init__(self):
+            self.weights, self.pushes = [0.0] * 100, 0
+
+        def pull(self):
+            return self.weights
+
+        def push(self, gradient):
+            self.weights = [w + g for w, g in zip(self.weights, gradient, strict=True)]
+            self.pushes += 1
+
+        def count(self):
+            return self.pushes
+
+    @ray.remote(num_cpus=0.25)
+    def work(parameters):
+        while True:
+            weights = ray.get(parameters.pull.remote())
+            ray.get(parameters.push.remote([0.001] * len(weights)))
+
+    @ray.remote
+    def square(number):
+        return number * number
+
+    parameters = Parameters.remote()
+    workers = [work.remote(parameters) for _ in range(4)]
+    wait_until(lambda: ray.get(parameters.count.remote()) >= 40)
+    assert ray.get([square.remote(number) for number in range(20)]) == [n * n for n in range(20)]
+    before = ray.get(parameters.count.remote())
+    wait_until(lambda: ray.get(parameters.count.remote()) >= before + 40)
+    assert ray.wait(workers, timeout=0)[0] == []
+    ray.shutdown()

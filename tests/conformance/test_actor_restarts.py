@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from _polling import is_running, wait_for_files, wait_until
+from _polling import is_running, wait_until
 
 pytestmark = pytest.mark.usefixtures("cluster")
 
@@ -882,23 +882,6 @@ def test_no_call_of_many_without_retries_runs_twice(ray, Mortal, revived, tmp_pa
     revived(mortal, before)
     ray.get(mortal.log.remote("after"))
     assert lines(tmp_path) == [*map(str, range(20)), "hold", "after"]
-
-
-def test_of_many_calls_killed_at_any_point_none_without_retries_runs_twice(
-    ray, Mortal, revived, tmp_path
-):
-    mortal = Mortal.options(max_restarts=1).remote(tmp_path)
-    before = ray.get(mortal.pid.remote())
-    refs = [mortal.log.remote(number) for number in range(200)]
-    wait_for_files(tmp_path / "log")
-    os.kill(before, signal.SIGKILL)
-    got = outcomes(ray, refs)
-    revived(mortal, before)
-    ran = lines(tmp_path)
-    assert len(ran) == len(set(ran))
-    for number, value in enumerate(got):
-        assert value in (number, ray.exceptions.ActorUnavailableError)
-        assert value != number or str(number) in ran
 
 
 def test_every_call_of_many_with_retries_gives_its_result(ray, Mortal, tmp_path):
