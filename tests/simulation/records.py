@@ -23,9 +23,20 @@ Event = dict[str, Any]
 
 
 def read(path: Path) -> tuple[Event, list[Event]]:
-    """Return the header and the events of a record. A record of a killed scheduler may be cut."""
-    with path.open("rb") as file:
-        events = list(msgpack.Unpacker(file, use_list=False, strict_map_key=False))
+    """Return the header and the events of a record. A record of a killed scheduler may be cut.
+
+    Raises
+    ------
+    SystemExit
+        When the file cannot be read, or is not a record.
+    """
+    try:
+        with path.open("rb") as file:
+            events = list(msgpack.Unpacker(file, use_list=False, strict_map_key=False))
+    except OSError as error:
+        raise SystemExit(
+            f"{path} cannot be read: {error.strerror}. Give the file of a record."
+        ) from error
     if not events or not isinstance(events[0], dict) or events[0].get("format") != 1:
         raise SystemExit(
             f"{path} is no record of a scheduler. Expected a file that was written "

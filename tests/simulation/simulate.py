@@ -64,14 +64,14 @@ def _run_all(seeds: range) -> int:
     return 0
 
 
-def _replay(seed: str) -> int:
-    plan = plan_of(seed)
+def _replay(seed: int) -> int:
+    plan = plan_of(str(seed))
     outcome = run(plan)
     print("\n".join(outcome.history))
     if not outcome.error:
         print("All invariants hold.")
         return 0
-    print(_explain(int(seed), plan, outcome))
+    print(_explain(seed, plan, outcome))
     return 1
 
 
@@ -127,7 +127,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("last", type=int, nargs="?", default=200)
-    parser.add_argument("--replay", metavar="SEED")
+    parser.add_argument("--replay", metavar="SEED", type=int)
     parser.add_argument("--record", metavar="FILE", type=Path)
     parser.add_argument("--mutations", action="store_true")
     parser.add_argument("--races", action="store_true", help="put the races of the past back")
