@@ -51,6 +51,9 @@ def names_of(module: str) -> Callable[[str], Any]:
                 return value_of(row)
             if _is_there(f"{theirs}.{name}"):
                 return importlib.import_module(f"{module}.{name}")
+        is_asked = theirs != _THEIRS and not name.startswith("_")
+        if is_asked and (reason := table.refused(f"{theirs}.{name}")):
+            return _without(f"{theirs}.{name}", Row(name, without=reason.removesuffix(".")))
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__

@@ -185,6 +185,19 @@ def every() -> Iterator[Row]:
         yield from found.uses.values()
 
 
+def refused(dotted: str) -> str:
+    """Return why raycompat does without a name of today's Ray; an empty text for other names."""
+    return _refused().get(dotted, "")
+
+
+@functools.cache
+def _refused() -> dict[str, str]:
+    """Read the reasons once, when a program asks a module for a name that is not there."""
+    names = tomllib.loads((FOLDER / "names.toml").read_text(encoding="utf-8"))
+    rows = {name: row for name, row in names.items() if name != "additions"}
+    return {name: row["reason"] for name, row in rows.items() if row["status"] == "refused"}
+
+
 @functools.cache
 def missing() -> dict[str, Any]:
     """Read ``missing.toml``."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 from typing import Any, Generic, TypeVar
 
+from raycompat._surface.modules import names_of
+
 #: The type of the batches that a function takes.
 DataBatchType = TypeVar("DataBatchType")
 
@@ -83,3 +85,7 @@ class PandasBatchCollateFn(CollateFn[Any]):
     -----
     Ray source: ``ray.data.collate_fn.PandasBatchCollateFn``, 2.60.0. No known difference.
     """
+
+
+#: Names that raycompat does without.
+__getattr__ = names_of(__name__)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import raycompat as ray
 from raycompat._internal_actors import internal_actor
+from raycompat._surface.modules import names_of
 from raycompat.object_ref import ObjectRef
 
 __all__ = [
@@ -246,3 +247,7 @@ def simple_shuffle(
         render_progress_bar(tracker, input_num_partitions, output_num_partitions)
     made: list[OutType] = ray.get(reduced)
     return made
+
+
+#: Names that raycompat does without.
+__getattr__ = names_of(__name__)

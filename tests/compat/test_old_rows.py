@@ -1,11 +1,12 @@
 """Each row of an old form leads somewhere: to something that exists, or to a reason."""
 
+import re
 import warnings
 
 import pytest
 
 from raycompat._surface import forms, table
-from raycompat.exceptions import OldFormWarning
+from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 
 ROWS = [(library, table.rows(library)) for library in ("core", *table.LIBRARIES)]
 MODULES = [row for _, rows in ROWS for row in rows.modules.values()]
@@ -58,6 +59,31 @@ def test_what_a_row_names_exists(row):
 @pytest.mark.parametrize("row", [r for r in OPTIONS if r.convert], ids=lambda row: row.name)
 def test_conversions_exist(row):
     assert callable(forms.find(row.convert))
+
+
+#: Functions and classes of today's Ray that raycompat does without, in modules that it has.
+REFUSED = [
+    "ray.data.read_snowflake",
+    "ray.data.KafkaAuthConfig",
+    "ray.data.collate_fn.DefaultCollateFn",
+    "ray.experimental.shuffle.build_cluster",
+    "ray.tune.search.UNRESOLVED_SEARCH_SPACE",
+    "ray.util.connect",
+    "ray.util.placement_group.check_placement_group_index",
+]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_name_that_is_refused_says_why_when_it_is_used(name):
+    reason = table.refused(name)
+    assert reason
+    with pytest.raises(UnsupportedRayFeatureError, match=re.escape(reason.rstrip("."))):
+        forms.find("raycompat" + name.removeprefix("ray"))()
+
+
+def test_other_names_are_still_unknown():
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        forms.find("raycompat.data.nonsense")
 
 
 @pytest.mark.parametrize("room", ["_old", "_old_forms"])
