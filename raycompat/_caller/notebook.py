@@ -12,6 +12,7 @@ from raycompat._messages.base import Request
 from raycompat._messages.groups import DescribeGroups
 from raycompat._messages.nodes import ClusterState
 from raycompat._messages.watching import CountCalls, ListRows
+from raycompat._protocol import failures
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -113,6 +114,8 @@ def of_object(object_id: str, task_id: str, entry: Entry | None) -> str:
     if entry is not None:
         rows += _call_of(task_id)
         rows.append(("State", _STATES[entry.state]))
+        if entry.error is not None:
+            rows.append(("Error", failures.last_line(failures.text_of(entry.error))))
         if isinstance(entry.value, SegmentLink):
             rows.append(("Bytes", f"{entry.value.size:,}"))
         elif entry.value is not None:

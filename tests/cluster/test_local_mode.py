@@ -383,6 +383,9 @@ def test_notebooks_show_functions_methods_and_references():
 
     adder = Adder.remote()
     assert "<td>State</td><td>ready</td>" in square.remote(2)._repr_html_()
+    failed = square.remote("<b>")._repr_html_()
+    assert "<td>State</td><td>failed</td>" in failed
+    assert "<td>Error</td><td>TypeError: can&#x27;t multiply sequence" in failed
     assert "<td>Signature</td><td>(number)</td>" in square._repr_html_()
     assert "<td>Signature</td><td>(amount)</td>" in adder.add._repr_html_()
     assert "Adder</td></tr><tr><td>Id</td>" in adder._repr_html_()
