@@ -11,7 +11,7 @@ import raycompat as ray
 from raycompat._old_forms.data import plain_rows, tf
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
-from raycompat.data.block import Bundle, RefBundle
+from raycompat.data.block import Block, Bundle, RefBundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
 from raycompat.data.plan import Node
@@ -618,7 +618,12 @@ class Consumption:
         """
         if column is None:
             return self._converted(block.to_numpy)
-        return self._converted(lambda table: tensor.to_numpy(table[column]))
+
+        def to_array(table: Block) -> Any:
+            block.require_columns([column], table.column_names, "to_numpy_refs")
+            return tensor.to_numpy(table[column])
+
+        return self._converted(to_array)
 
     def to_arrow_refs(self) -> list[Any]:
         """Return a reference to each block, a table.

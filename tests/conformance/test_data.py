@@ -876,6 +876,10 @@ def test_references_to_blocks(cluster, data):
     assert sum(len(cluster.get(ref)) for ref in dataset.to_pandas_refs()) == 4
     assert sum(len(cluster.get(ref)["id"]) for ref in dataset.to_numpy_refs()) == 4
     assert sum(cluster.get(ref).num_rows for ref in dataset.to_arrow_refs()) == 4
+    (column,) = data.range(2, override_num_blocks=1).to_numpy_refs(column="id")
+    assert cluster.get(column).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="zz"):
+        cluster.get(dataset.to_numpy_refs(column="zz"))
 
 
 def test_a_dask_data_frame_is_computed_where_the_blocks_are(data):
