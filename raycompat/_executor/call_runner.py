@@ -48,3 +48,16 @@ class CallRunner(Protocol):
 
     def is_cancelled(self, key: str) -> bool:
         """Return whether the cancellation of a call was requested."""
+
+
+class CallProcess(CallRunner, Protocol):
+    """A process that is there only for calls: it can be interrupted, and repaired after user code."""
+
+    def begin_user_code(self, key: str) -> None:
+        """Let a cancellation of the task `key` interrupt the main thread from now on."""
+
+    def end_user_code(self) -> None:
+        """Ignore later cancellations: the user's code has ended."""
+
+    def check_process(self) -> None:
+        """Correct what user code has done to this process, so that it can answer."""

@@ -31,9 +31,8 @@ from raycompat._protocol.values import ErrorValue, InlineValue, Wire, from_wire,
 
 if TYPE_CHECKING:
     from raycompat._caller.this_process import RunningCall
-    from raycompat._executor.call_runner import CallRunner
+    from raycompat._executor.call_runner import CallProcess, CallRunner
     from raycompat._executor.item_window import ItemWindow
-    from raycompat._executor.main import Executor
     from raycompat._messages.direct import CallMessage
 
 
@@ -207,7 +206,7 @@ async def user_coroutine(work: Awaitable[Any]) -> Any:
     return await work
 
 
-def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
+def run(executor: CallProcess, call: Call, sink: Sink) -> Outcome:
     """Run one call. Any error in it becomes the outcome, except the end of the process."""
     executor.environment.begin(call.message.environment)
     try:
@@ -224,7 +223,7 @@ def run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     return outcome
 
 
-def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
+def _run(executor: CallProcess, call: Call, sink: Sink) -> Outcome:
     work = prepare(executor, call)
     if isinstance(work, Outcome):
         return work
@@ -241,14 +240,14 @@ def _run(executor: Executor, call: Call, sink: Sink) -> Outcome:
     return lay_out(executor, call, result)
 
 
-async def run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
+async def run_async(executor: CallProcess, call: Call, sink: Sink) -> Outcome:
     """Run one call that may be a coroutine, as `run` does."""
     outcome = await _run_async(executor, call, sink)
     outcome.marks = (call.loaded, call.executed)
     return outcome
 
 
-async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
+async def _run_async(executor: CallProcess, call: Call, sink: Sink) -> Outcome:
     executor.environment.begin(call.message.environment)
     # After the user's code this may be a forked child, in which no loop runs.
     task = asyncio.current_task()
@@ -276,7 +275,7 @@ async def _run_async(executor: Executor, call: Call, sink: Sink) -> Outcome:
         return _outcome_of(executor, call, error)
 
 
-def _outcome_of(executor: Executor, call: Call, error: BaseException) -> Outcome:
+def _outcome_of(executor: CallRunner, call: Call, error: BaseException) -> Outcome:
     exit_error = executor.actor.exit_error if executor.actor is not None else None
     kind = type(error)  # `isinstance` reads ``__class__``, which user code may compute
     if exit_error is not None and issubclass(kind, (SystemExit, exceptions.AsyncioActorExit)):

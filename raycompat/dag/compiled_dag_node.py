@@ -27,6 +27,7 @@ from raycompat.dag.exchange import EndedError, Exchange, Frame, Link, value_of
 from raycompat.dag.input_node import DAGInputData
 from raycompat.dag.node import DAGNode
 from raycompat.dag.packing import ERROR, Failure, Packed, pack
+from raycompat.dag.schedule import DRIVER
 from raycompat.dag.tensors import Sender
 from raycompat.exceptions import (
     GetTimeoutError,
@@ -146,9 +147,7 @@ class CompiledDAG:
                 self._runs.append(_call(actor, seat.run, *given))
             neighbours = list(range(1, num_processes))
             return Exchange(
-                seat.connect(
-                    door, token, plans.DRIVER, addresses, neighbours, meanwhile=self._check_runs
-                )
+                seat.connect(door, token, DRIVER, addresses, neighbours, meanwhile=self._check_runs)
             )
         except BaseException:
             if not self._runs:

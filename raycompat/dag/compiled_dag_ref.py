@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any, Never, Protocol
 
-if TYPE_CHECKING:
-    from raycompat.dag.compiled_dag_node import CompiledDAG
+
+class Graph(Protocol):
+    """What a result needs of its graph (`compiled_dag_node.CompiledDAG`)."""
+
+    def get_id(self) -> str:
+        """Return the id of the graph."""
+
+    def _fetch(self, execution: int, output: int | None, timeout: float | None) -> Any:
+        """Wait for an output, and return its value."""
+
+    def _taken(self, execution: int, output: int | None) -> Any:
+        """Return the value of an output whose execution has ended."""
+
+    def _note_dropped(self, execution: int, output: int | None) -> None:
+        """Forget an output that is not needed."""
 
 
 class _Result:
     """One result of one execution. It can be fetched once, in the process that has the graph."""
 
-    def __init__(self, dag: CompiledDAG, execution_index: int, channel_index: int | None) -> None:
+    def __init__(self, dag: Graph, execution_index: int, channel_index: int | None) -> None:
         self._dag = dag
         self._execution_index = execution_index
         self._channel_index = channel_index
@@ -97,7 +110,7 @@ class CompiledDAGFuture(_Result):
 
     def __init__(
         self,
-        dag: CompiledDAG,
+        dag: Graph,
         execution_index: int,
         future: asyncio.Future[None],
         channel_index: int | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat.dag.plan import Plan, Slot
+from raycompat.dag.schedule import Plan, Slot
 
 
 def as_text(plan: Plan) -> str:

@@ -18,7 +18,7 @@ from raycompat._host import clock, mesh
 from raycompat._protocol import gpu_memory
 from raycompat.dag.exchange import EndedError, Exchange, Link, value_of
 from raycompat.dag.packing import Failure, Packed, pack
-from raycompat.dag.plan import Output, Slot, Step
+from raycompat.dag.schedule import Output, Slot, Step
 from raycompat.dag.tensors import Checks, Sender
 from raycompat.exceptions import RayChannelError
 
