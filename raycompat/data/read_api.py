@@ -771,6 +771,7 @@ def read_tfrecords(
     return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
+@forms.takes_old_options("ray.data.read_webdataset")
 def read_webdataset(
     paths: str | list[str],
     *,

@@ -133,7 +133,7 @@ with open("lines.txt", "w") as file:
 lines = ray.data.read_text("lines.txt", errors="strict", meta_provider=None)
 print("Lines:", lines.count())
 print("Bytes:", ray.data.read_binary_files("lines.txt", meta_provider=None).count())
-for name in ("read_images", "read_tfrecords", "read_avro"):
+for name in ("read_images", "read_tfrecords", "read_webdataset", "read_avro"):
     try:
         getattr(ray.data, name)(
             "none", meta_provider=None, **({"tfx_read_options": 1} if "tf" in name else {})
