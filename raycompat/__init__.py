@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
 @atexit.register
 def _leave() -> None:
     """End the session. Handlers that a program registers after this import run before."""
-    driver = sys.modules.get(f"{__name__}._driver")
+    driver = sys.modules.get(f"{__name__}._launch.driver")
     if driver is not None:
         driver.shutdown(_exiting_interpreter=True)
 

@@ -33,10 +33,10 @@ from raycompat._api import remote as remote
 from raycompat._api import timeline as timeline
 from raycompat._api import wait as wait
 from raycompat._as_ray import install_as_ray as install_as_ray
-from raycompat._driver import init as init
-from raycompat._driver import is_initialized as is_initialized
-from raycompat._driver import shutdown as shutdown
-from raycompat._logging_config import LoggingConfig as LoggingConfig
+from raycompat._caller.environment_variables import env as env
+from raycompat._launch.driver import init as init
+from raycompat._launch.driver import is_initialized as is_initialized
+from raycompat._launch.driver import shutdown as shutdown
 from raycompat._protocol.environment import EnvironmentVariable as EnvironmentVariable
 from raycompat._protocol.id_types import ActorClassID as ActorClassID
 from raycompat._protocol.id_types import ActorID as ActorID
@@ -47,10 +47,10 @@ from raycompat._protocol.id_types import PlacementGroupID as PlacementGroupID
 from raycompat._protocol.id_types import TaskID as TaskID
 from raycompat._protocol.id_types import UniqueID as UniqueID
 from raycompat._protocol.id_types import WorkerID as WorkerID
+from raycompat._protocol.logging_config import LoggingConfig as LoggingConfig
 from raycompat.actor import get_actor as get_actor
 from raycompat.actor import kill as kill
 from raycompat.actor import method as method
-from raycompat.environment_variables import env as env
 from raycompat.object_ref import DynamicObjectRefGenerator as DynamicObjectRefGenerator
 from raycompat.object_ref import ObjectID as ObjectID
 from raycompat.object_ref import ObjectRef as ObjectRef

@@ -1,6 +1,6 @@
 """``python -m raycompat``: the command line."""
 
-from raycompat.cli import main
+from raycompat._cli.commands import main
 
 if __name__ == "__main__":
     main()

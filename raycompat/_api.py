@@ -9,16 +9,16 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any, Protocol, overload
 
-from raycompat import _driver
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors, trace_events
+from raycompat._caller import session as sessions
 from raycompat._caller.generator import ObjectRefGenerator
 from raycompat._caller.object_ref import ObjectRef
+from raycompat._caller.remote_types import P, R, T
 from raycompat._messages.nodes import ClusterState, Resources
 from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
-from raycompat._typing import P, R, T
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.remote_function import RemoteFunction
 
@@ -172,7 +172,7 @@ def put(value: T, *, _tensor_transport: str | None = None) -> ObjectRef[T]:
             "Calling 'put' on an ray.ObjectRef stores nothing: its value is in the store already. "
             "Use the reference itself, or store a list that contains it: ray.put([ref])."
         )
-    session = _driver.require_session()
+    session = sessions.require()
     keeper = None
     if _tensor_transport is not None:
         checked_transport("_tensor_transport", _tensor_transport)
@@ -264,7 +264,7 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     -----
     Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
-    session = _driver.any_session()
+    session = sessions.connected_or_not()
     if _has_compiled(object_refs):
         return _get_compiled(object_refs, timeout)
     if timeout == -1:
@@ -362,7 +362,7 @@ def wait(
     -----
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
-    session = _driver.any_session()
+    session = sessions.connected_or_not()
     _check_waitables(ray_waitables, session)
     if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(
@@ -465,7 +465,7 @@ def nodes() -> list[dict[str, Any]]:
     Ray source: ``ray.nodes``, 2.60.0. The last 1,000 nodes that have left follow the others; their
     `Alive` is false.
     """
-    state = _driver.connected_session("nodes").rpc(ClusterState())
+    state = sessions.connected("nodes").rpc(ClusterState())
     return [_describe(node, is_alive=True) for node in state["nodes"]] + [
         _describe({**node, "resources": {}}, is_alive=False) for node in state["departed"]
     ]
@@ -504,7 +504,7 @@ def cluster_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
-    session = _driver.connected_session("cluster_resources")
+    session = sessions.connected("cluster_resources")
     return session.rpc(Resources())["total"]
 
 
@@ -522,7 +522,7 @@ def available_resources() -> dict[str, float]:
     -----
     Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
-    session = _driver.connected_session("available_resources")
+    session = sessions.connected("available_resources")
     return session.rpc(Resources())["available"]
 
 
@@ -564,7 +564,7 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     Ray source: ``ray.timeline``, 2.60.0. Differs from Ray: there are no events for the submission of
     calls; the name of a function has no module. Calls appear up to a second after their end.
     """
-    session = _driver.connected_session("timeline")
+    session = sessions.connected("timeline")
     found = trace_events.events(session.rpc(ClusterState()), session.rpc(Timeline()))
     if filename is None:
         return found
@@ -587,7 +587,7 @@ def get_gpu_ids() -> list[int] | list[str]:
     """
     from raycompat._caller import this_process
 
-    _driver.require_session()
+    sessions.require()
     call, executor = this_process.current(), this_process.executor()
     if call is None or executor is None:
         return []

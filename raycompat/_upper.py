@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 #: The upper modules, without the package's name.
 Upper: TypeAlias = Literal[
+    # A program without `init` starts its session at its first call.
+    "_launch.driver",
     # Functions of Train that a trial of Tune calls, and a trainer that is for Tune.
     "tune",
     # The resources of a trial that trains.
@@ -19,6 +21,8 @@ Upper: TypeAlias = Literal[
     # Algorithms and networks that a program names in a text.
     "rllib.algorithms.registry",
     "rllib.models.catalog",
+    # The command ``raycompat rllib evaluate``.
+    "rllib.rollout",
     # The device of the worker of Train in which a data set is read.
     "train.torch",
     # The former names of errors.
@@ -27,6 +31,7 @@ Upper: TypeAlias = Literal[
     "_old.checkpoints",
     "_old.data.keys",
     "_old.data.pipeline",
+    "_old.program",
     "_old.rllib.action_distributions",
     "_old.rllib.batch_builder",
     "_old.rllib.builders",

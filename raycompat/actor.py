@@ -26,12 +26,15 @@ from typing import (
     overload,
 )
 
-from raycompat import _driver, environment_variables, exceptions
-from raycompat._caller import placement, send, tracing
+from raycompat import exceptions
+from raycompat._caller import environment_variables, placement, send, tracing
+from raycompat._caller import session as sessions
 from raycompat._caller.arguments import CHANNEL_LIMIT_BYTES, Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds
 from raycompat._caller.object_ref import UnboundObjectRef, WeakObjectRef
+from raycompat._caller.remote_types import MethodDecorator, P, R, RemoteMethod
+from raycompat._caller.shown_parameters import show_parameters, without_remote
 from raycompat._host import interrupts
 from raycompat._messages.actors import FindActor, FreeName, KillActor, ReserveActor
 from raycompat._protocol import id_types, ids
@@ -51,14 +54,13 @@ from raycompat._protocol.options import (
     actor_options,
     limit_of_items,
     method_options,
+    pickled_exceptions,
 )
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
 from raycompat._surface.modules import names_of
-from raycompat._typing import MethodDecorator, P, R, RemoteMethod
 from raycompat.dag.bound import Kept
 from raycompat.dag.remote_nodes import ClassMethodNode, ClassNode, outputs
-from raycompat.remote_function import pickled_exceptions, show_parameters, without_remote
 
 if TYPE_CHECKING:
     from raycompat._caller.by_channel import Channel
@@ -284,7 +286,7 @@ class ActorClass(Kept, Generic[T]):
     def _create(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: ActorOptions
     ) -> ActorProxy[T]:
-        session = _driver.require_session()
+        session = sessions.require()
         if self._signature is not None:
             check_arguments(self._signature, args, kwargs, self._name)
         name = self._name
@@ -811,7 +813,7 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
     if not isinstance(name, str):
         raise TypeError(f"The name of an actor is a string, not {name!r}.")
     name = checked_text("The name of an actor", name)
-    session = _driver.require_session()
+    session = sessions.require()
     space = _namespace(session, namespace)
     found = session.rpc(FindActor(name, space))
     if found is None:

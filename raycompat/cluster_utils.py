@@ -7,15 +7,16 @@ import difflib
 import os
 from typing import Any
 
-from raycompat import _driver, exceptions
+from raycompat import exceptions
 from raycompat._caller import session as sessions
-from raycompat._launch import addresses, connect, prepare
+from raycompat._connect import addresses, connect
+from raycompat._launch import driver, prepare
 from raycompat._launch.launch import LocalNode
 from raycompat._launch.local_cluster import LocalCluster
 from raycompat._launch.node_options import node_options
-from raycompat._messages.base import ask
 from raycompat._messages.nodes import AwaitNodes, NodeAt
 from raycompat._protocol import current_cluster
+from raycompat._protocol.message import ask
 from raycompat._surface.modules import names_of
 
 #: The default bytes of a node's object store, as in Ray.
@@ -293,7 +294,7 @@ class Cluster:
     @property
     def webui_url(self) -> str | None:
         """Host, port and path of the dashboard, if there is one; the path has its token."""
-        from raycompat._launch.dashboard_link import dashboard_link
+        from raycompat._connect.dashboard_link import dashboard_link
 
         return dashboard_link(self._local.dashboard_url) if self._local is not None else None
 
@@ -316,7 +317,7 @@ class Cluster:
         """
         assert self.address is not None, "The cluster has no head yet: call add_node() first."
         assert not self.connected, "connect() was called already."
-        _driver.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
+        driver.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
         self.connected = True
 
     def add_node(self, wait: bool = True, **node_args: Any) -> ClusterNode:
@@ -387,7 +388,7 @@ class Cluster:
     def _start_scheduler(self, node_args: dict[str, Any]) -> LocalCluster:
         given = {"include_dashboard": False, "dashboard_host": "127.0.0.1", "dashboard_port": None}
         self._local = LocalCluster(
-            dashboard_address=_driver.dashboard_address({**given, **node_args}),
+            dashboard_address=driver.dashboard_address({**given, **node_args}),
             temp_dir=node_args.get("temp_dir"),
         )
         atexit.register(self.shutdown)
@@ -419,7 +420,7 @@ class Cluster:
         if node not in self.list_all_nodes():
             raise KeyError(f"{node!r} is not a node of this cluster, or was removed already.")
         if self._is_home(node):
-            _driver.shutdown()
+            driver.shutdown()
             raise ValueError(
                 f"{node!r} is the node that this driver uses as its home (the head, or the first "
                 "node). The driver has been disconnected, and the node stays. Remove another node, or "
@@ -509,7 +510,7 @@ class Cluster:
             return  # forked: the cluster belongs to the parent
         atexit.unregister(self.shutdown)
         if self._driver_here() is not None:
-            _driver.shutdown()
+            driver.shutdown()
         self._end_all()
 
     def __enter__(self) -> Cluster:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
-from raycompat import _dual_error, _exception_chain, _exception_group, _remote_traceback
+from raycompat._pickling import dual_error, exception_chain, exception_group, remote_traceback
 from raycompat._upper import upper
 
 __all__ = [
@@ -123,7 +123,7 @@ class RayError(Exception):
         try:
             blob = _dumps(self)
         except Exception as error:
-            reason = f"{_class_name(self)} isn't serializable: {_remote_traceback.said(error)}"
+            reason = f"{_class_name(self)} isn't serializable: {remote_traceback.said(error)}"
             blob = pickle.dumps(UnserializableException(f"{reason}.\n{text}"))
         return pickle.dumps((blob, text))
 
@@ -134,7 +134,7 @@ class RayError(Exception):
         try:
             return cast("RayError", pickle.loads(blob))
         except Exception as error:
-            reason = f"{type(error).__name__}: {_remote_traceback.said(error)}"
+            reason = f"{type(error).__name__}: {remote_traceback.said(error)}"
             return UnserializableException(f"{text}\nUnpickling failed: {reason}")
 
 
@@ -286,8 +286,8 @@ class RayTaskError(RayError):
         RayTaskError
             Never a dual instance; send it with `dumps_error`.
         """
-        hidden = hide_frame or _remote_traceback.is_framework_file
-        return cls(function_name, _remote_traceback.text_of(exc, hidden), _user_cause(exc), **place)
+        hidden = hide_frame or remote_traceback.is_framework_file
+        return cls(function_name, remote_traceback.text_of(exc, hidden), _user_cause(exc), **place)
 
     @classmethod
     def from_dependency(
@@ -310,7 +310,7 @@ class RayTaskError(RayError):
         text = (
             f"{_TRACEBACK_LINE}\n"
             "  The task did not run: an argument could not be computed:\n"
-            f"{_class_name(error)}: {_remote_traceback.said(error)}"
+            f"{_class_name(error)}: {remote_traceback.said(error)}"
         )
         return cls(function_name, text, _user_cause(error), **place)
 
@@ -320,7 +320,7 @@ class RayTaskError(RayError):
         state = dict(self.__dict__)
         cause = state.pop("cause")
         try:
-            links = _exception_chain.dump_chain(cause, _dumps)
+            links = exception_chain.dump_chain(cause, _dumps)
         except Exception:  # the class of the cause computes them, and fails
             links = ()
         return _restore_task_error, (
@@ -344,7 +344,7 @@ class RayTaskError(RayError):
         TypeError
             If the class of the cause cannot be subclassed.
         """
-        dual: RayTaskError = _dual_error.of(self, RayTaskError)
+        dual: RayTaskError = dual_error.of(self, RayTaskError)
         return dual
 
     def as_instanceof_cause(self) -> RayTaskError:
@@ -365,7 +365,7 @@ class RayTaskError(RayError):
                 "%s, the class of a task's error, in RayTaskError can't be subclassed. The error is "
                 "raised as RayTaskError only; see its `cause`. Reason: %s",
                 type(self.cause),
-                _remote_traceback.said(
+                remote_traceback.said(
                     error
                 ),  # not the exception: it would keep its frames alive in the log record
             )
@@ -405,11 +405,11 @@ def _dumps(error: BaseException) -> bytes:
 
 def _dump_cause(cause: BaseException, text: str) -> bytes:
     try:
-        if _exception_group.has_parts(cause):
-            return _exception_group.dump(cause, _dumps, _dump_member)
+        if exception_group.has_parts(cause):
+            return exception_group.dump(cause, _dumps, _dump_member)
         return _dumps(cause)
     except Exception as error:
-        name, reason = _class_name(cause), _remote_traceback.said(error)
+        name, reason = _class_name(cause), remote_traceback.said(error)
         logger.warning(
             "The original cause of the RayTaskError (%s) isn't serializable: %s", name, reason
         )
@@ -421,14 +421,14 @@ def _dump_cause(cause: BaseException, text: str) -> bytes:
 
 def _dump_member(member: BaseException) -> bytes:
     """Return a member of a group as bytes, with its text in case it cannot be unpickled."""
-    text = _remote_traceback.text_of(member, _remote_traceback.is_framework_file)
+    text = remote_traceback.text_of(member, remote_traceback.is_framework_file)
     return pickle.dumps((_dump_cause(member, text), text))
 
 
 def _load_cause(data: bytes) -> BaseException:
     cause = pickle.loads(data)
-    if isinstance(cause, _exception_group.Parts):
-        return _exception_group.load(cause, _load_member)
+    if isinstance(cause, exception_group.Parts):
+        return exception_group.load(cause, _load_member)
     return cast("BaseException", cause)
 
 
@@ -441,7 +441,7 @@ def _load_member(data: bytes) -> BaseException:
 
 
 def _unreadable(text: str, error: Exception) -> str:
-    reason = f"{type(error).__name__}: {_remote_traceback.said(error)}"
+    reason = f"{type(error).__name__}: {remote_traceback.said(error)}"
     return f"{text.strip()}\nThis exception isn't serializable: {reason}"
 
 
@@ -449,11 +449,11 @@ def _restore_task_error(
     cls: type[RayTaskError],
     state: dict[str, Any],
     cause_pickle: bytes,
-    links: tuple[_exception_chain.Link, ...] = (),
+    links: tuple[exception_chain.Link, ...] = (),
 ) -> RayTaskError:
     try:
         cause = _load_cause(cause_pickle)
-        _exception_chain.restore_chain(cause, links)
+        exception_chain.restore_chain(cause, links)
     except Exception as error:
         cause = UnserializableException(_unreadable(state["traceback_str"], error))
         state = {**state, "traceback_str": str(cause)}

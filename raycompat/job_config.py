@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from raycompat._logging_config import LoggingConfig
+from raycompat._protocol.logging_config import LoggingConfig
 from raycompat._surface import forms
 from raycompat.runtime_env import RuntimeEnv
 

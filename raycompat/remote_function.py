@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import functools
 import inspect
-import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-import cloudpickle
-
-from raycompat import _driver, environment_variables
-from raycompat._caller import placement, send, tracing
+from raycompat._caller import environment_variables, placement, send, tracing
+from raycompat._caller import session as sessions
 from raycompat._caller.arguments import Arguments
 from raycompat._caller.calls import Call
 from raycompat._caller.exports import KnownIds
+from raycompat._caller.remote_types import P, Remote, Returned_co
 from raycompat._caller.session import Session
+from raycompat._caller.shown_parameters import show_parameters, without_remote
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import Decorator, check_arguments
-from raycompat._protocol.options import TaskOptions, limit_of_items, task_options
+from raycompat._protocol.options import (
+    TaskOptions,
+    limit_of_items,
+    pickled_exceptions,
+    task_options,
+)
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_text, name_of
 from raycompat._surface.modules import names_of
-from raycompat._typing import P, Remote, Returned_co
 from raycompat.dag.bound import Kept
 from raycompat.dag.remote_nodes import FunctionNode
-
-#: The method that `show_parameters` hides.
-_REMOTE = "remote"
 
 
 class RemoteFunction(Kept, Generic[P, Returned_co]):
@@ -152,7 +152,7 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
         return self._decorator.around(invoke)(args, kwargs)
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskOptions) -> Any:
-        session = _driver.require_session()
+        session = sessions.require()
         if self._signature is not None and (kwargs or len(args) not in self._fitting):
             check_arguments(self._signature, args, kwargs, self._name)
         name = self._name
@@ -242,38 +242,6 @@ def _bind(
     return FunctionNode(function, args, kwargs, options)
 
 
-class _CalledByRemote(Protocol):
-    """What has a method `remote`."""
-
-    def _call_as_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Do what `remote` does."""
-
-
-def show_parameters(
-    owner: _CalledByRemote, called: Callable[..., Any], signature: inspect.Signature | None
-) -> None:
-    """Give an object a function `remote` of its own, which shows the parameters of what it calls.
-
-    The function refers to a twin, which shares what the object has. With a reference to the object, a
-    cycle would keep alive what is gone, and its code in the cluster.
-    """
-    twin = object.__new__(type(owner))
-    twin.__dict__.update(owner.__dict__)
-
-    def remote(*args: Any, **kwargs: Any) -> Any:
-        return twin._call_as_given(args, kwargs)
-
-    functools.update_wrapper(remote, called, updated=())
-    if signature is not None:
-        remote.__signature__ = signature  # type: ignore[attr-defined]
-    owner.__dict__[_REMOTE] = remote
-
-
-def without_remote(owner: object) -> dict[str, Any]:
-    """Return the attributes of an object without the function of `show_parameters`."""
-    return {name: value for name, value in owner.__dict__.items() if name != _REMOTE}
-
-
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)
@@ -296,13 +264,6 @@ def _check_num_returns(function: Any, num_returns: Any, is_generator: bool) -> N
             f"num_returns={num_returns!r} can only be used with generator functions, and "
             f"{function.__name__} is not one: it has no yield. Remove num_returns, or yield the items."
         )
-
-
-def pickled_exceptions(wanted: Any) -> bool | bytes:
-    """Return the option `retry_exceptions` in the form for messages."""
-    if isinstance(wanted, bool) or wanted is None:
-        return bool(wanted)
-    return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))
 
 
 #: Names of older Rays.

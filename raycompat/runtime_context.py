@@ -6,7 +6,7 @@ import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 from raycompat._caller import this_process
 from raycompat._messages.nodes import SessionName
 from raycompat._protocol import id_types, ids
@@ -37,7 +37,7 @@ class RuntimeContext:
     """
 
     def __init__(self) -> None:
-        self._session = _driver.require_session()
+        self._session = sessions.require()
 
     def get(self) -> dict[str, Any]:
         """Return ids as a dictionary: job_id, node_id, namespace, and task_id, actor_id in calls.

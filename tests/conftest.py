@@ -191,7 +191,7 @@ def _state_of_process() -> dict[str, object]:
 
 def _sessions_made() -> int:
     """Return how many clusters this process has started."""
-    module = sys.modules.get("raycompat._driver")
+    module = sys.modules.get("raycompat._launch.driver")
     return module.num_started if module is not None else 0
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import current_session
 from raycompat._caller.object_ref import ObjectRef
-from raycompat._messages.base import ask
 from raycompat._messages.objects import StoreDaskValue
 from raycompat._protocol import ids
+from raycompat._protocol.message import ask
 
 if TYPE_CHECKING:
     from raycompat._caller.membership import Membership

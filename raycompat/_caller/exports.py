@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from raycompat._caller import tensorflow_mode
 from raycompat._host import interrupts
 from raycompat._messages.jobs import Export, ForgetCode, NamesFramework
 from raycompat._pickling.serialization import collecting_refs, dumps, unpicklable
-from raycompat._protocol import frameworks, tensorflow_mode
+from raycompat._protocol import frameworks
 
 if TYPE_CHECKING:
     from raycompat._caller.membership import Membership

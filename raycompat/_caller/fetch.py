@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._host import segment
-from raycompat._messages.base import ask
 from raycompat._messages.objects import Fetch, Locate
 from raycompat._protocol import failures
+from raycompat._protocol.message import ask
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from raycompat._caller.sharing import Announcer, Sharing
 from raycompat._caller.unhandled import Unhandled
 from raycompat._host import interrupts, open_files
 from raycompat._messages import direct
-from raycompat._messages.base import FromCaller, Request, ask
 from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.objects import ReleaseKeys
 from raycompat._protocol import ids
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.connection import Pump
+from raycompat._protocol.message import FromCaller, Request, ask
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
-from raycompat._messages.base import Request
 from raycompat._messages.groups import DescribeGroups
 from raycompat._messages.nodes import ClusterState
 from raycompat._messages.watching import CountCalls, ListRows
 from raycompat._protocol import failures
+from raycompat._protocol.message import Request
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 from raycompat.exceptions import UnsupportedRayFeatureError

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from raycompat._messages.base import ask
 from raycompat._messages.packages import BeginPackage, EndPackage, WritePackage
 from raycompat._protocol import runtime_env
+from raycompat._protocol.message import ask
 from raycompat.exceptions import RuntimeEnvSetupError
 
 #: Bytes of one piece.

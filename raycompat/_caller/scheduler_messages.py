@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
 from raycompat._messages.actors import ActorBuilt, ActorState
-from raycompat._messages.base import FromCaller, Handler, handled
 from raycompat._messages.calls import CancelByLease, Done, Item, Submit
 from raycompat._messages.jobs import Detached, HomeMoved
 from raycompat._messages.leases import LeaseGranted, LeaseOver, Pressure
@@ -19,6 +18,7 @@ from raycompat._messages.objects import GiveAgain, ReleaseKeys
 from raycompat._messages.relays import RelayAnswer
 from raycompat._protocol import failures
 from raycompat._protocol.ids import call_of, return_key
+from raycompat._protocol.message import FromCaller, Handler, handled
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session

@@ -25,7 +25,6 @@ from raycompat._caller.placement_groups import PlacementGroups
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._caller.setup import Setup
 from raycompat._host import clock, interrupts, segment, thread_stacks, warm_memory
-from raycompat._messages.base import handled
 from raycompat._messages.groups import GroupReady
 from raycompat._messages.logs import LogsAwaited, LogsFlushed, OutputPiece
 from raycompat._messages.objects import ObjectFreed, Synced
@@ -39,9 +38,11 @@ from raycompat._messages.watching import (
 )
 from raycompat._protocol import failures
 from raycompat._protocol.measurements import Measurements
+from raycompat._protocol.message import handled
 from raycompat._protocol.strategy import InGroup, LeaseStrategy
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import SegmentLink
+from raycompat._upper import upper
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -63,6 +64,70 @@ _CLOSE_S = 5.0
 
 #: Returns the session of this process, if it has one: it is the only membership that is set there.
 current = cast("Callable[[], Session | None]", current_session.get)
+
+#: In a forked process, the session that belongs to its parent.
+_of_parent: Session | None = None
+
+
+def require() -> Session:
+    """Return this process's session; start one, like `init` without arguments, if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        When the connection to the scheduler was lost.
+    """
+    session = connected_or_not()
+    session.check_connection()
+    return session
+
+
+def connected_or_not() -> Session:
+    """Return this process's session; start one if there is none.
+
+    Raises
+    ------
+    RaySystemError
+        In a process that was forked from one with a session: it must call `init` itself.
+    """
+    session = current()
+    if session is None:
+        if _of_parent is not None:
+            _of_parent.check_connection()
+        upper("_launch.driver").start_by_itself()
+        session = current()
+        assert session is not None
+    return session
+
+
+def connected(function: str) -> Session:
+    """Return this process's session, for functions that do not start one.
+
+    Raises
+    ------
+    RaySystemError
+        When there is no session, or its connection to the scheduler was lost.
+    """
+    session = current()
+    if session is None:
+        raise exceptions.RaySystemError(
+            f"Ray has not been started yet: call ray.init() before {function}()."
+        )
+    session.check_connection()
+    return session
+
+
+def _forget_in_fork() -> None:
+    """Leave the session to the parent: a forked child has no threads."""
+    global _of_parent
+    session = current()
+    if session is not None:
+        session.leave_to_parent()
+        _of_parent = session
+        current_session.set_to(None)
+
+
+os.register_at_fork(after_in_child=_forget_in_fork)
 
 
 class Session(Membership):

@@ -24,10 +24,9 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 from raycompat._as_ray import install_as_ray
-from raycompat._old import tensorflow_1
-from raycompat._old.train import keras_choice
 from raycompat._old_forms import packages
 from raycompat._protocol import import_paths
+from raycompat._upper import upper
 
 #: The program that Python reads from its standard input.
 _STANDARD_INPUT = "-"
@@ -50,8 +49,7 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
             code = _of_folder(program, main)
     except SyntaxError as error:
         _end_with(error, None)
-    keras_choice.choose_for(code)
-    tensorflow_1.choose_for(code)
+    upper("_old.program").prepare_for(code)
     try:
         exec(code, vars(main))
     except SystemExit:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from raycompat._upper import upper
+
 
 def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Return the object of an option's JSON."""
@@ -63,7 +65,8 @@ def train(**given: Any) -> None:
     Example: raycompat rllib train --run PPO --env CartPole-v1
     """
     import raycompat as ray
-    from raycompat import tune
+
+    tune = ray.tune
 
     experiments = _experiments(given)
     options = {name: given[name] for name in ("num_cpus", "num_gpus") if given[name] is not None}
@@ -122,15 +125,10 @@ def evaluate(checkpoint: str, **given: Any) -> None:
 
     Example: raycompat rllib evaluate CHECKPOINT --episodes 10
     """
-    from raycompat.rllib.algorithms import registry
-    from raycompat.rllib.algorithms.algorithm import Algorithm
-    from raycompat.rllib.rollout import Rollout
-
     try:
-        cls = Algorithm if given["run"] is None else registry.get_algorithm_class(given["run"])
-        changes = {} if given["env"] is None else {"env": given["env"]}
-        algorithm = cls.from_checkpoint(checkpoint, num_env_runners=0, **changes)
-        rollout = Rollout(algorithm, render=given["render"])
+        rollout = upper("rllib.rollout").of_checkpoint(
+            checkpoint, given["run"], given["env"], render=given["render"]
+        )
         for episode in rollout.episodes(given["steps"], given["episodes"]):
             click.echo(f"Episode reward: {episode}")
     except (ValueError, RuntimeError) as error:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from raycompat._cli import state_files
-from raycompat._launch import addresses
-from raycompat._launch.addresses import Destination
+from raycompat._connect import addresses
+from raycompat._connect.addresses import Destination
 from raycompat._launch.launch import Launch, Place
 from raycompat._launch.node_options import NodeOptions
 from raycompat._launch.process import Process
@@ -142,7 +142,7 @@ def start_node(
     RaySystemError
         When the node does not start; then it does not run.
     """
-    from raycompat._launch import connect
+    from raycompat._connect import connect
 
     connect.connect(to).close()
     started = StayingLaunch(temp_dir, authority)
@@ -157,7 +157,8 @@ def start_node(
 
 def _prepare(to: Destination) -> None:
     """Check that every worker of a Dask cluster is a raycompat node."""
-    from raycompat._launch import connect, prepare
+    from raycompat._connect import connect
+    from raycompat._launch import prepare
 
     with connect.connect(to) as client:
         prepare.prepare(client)

@@ -28,15 +28,15 @@ from tornado.ioloop import IOLoop
 
 from raycompat._dask import local_comm  # noqa: F401  (registers its addresses with Dask)
 from raycompat._dask.streams import guarded, send_at_once
-from raycompat._messages.base import Request, ask
 from raycompat._protocol import failures
+from raycompat._protocol.message import Request, ask
 from raycompat._protocol.text import encodable
 from raycompat._protocol.values import CallFailed
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from raycompat._messages.base import FromCaller
+    from raycompat._protocol.message import FromCaller
 
 _A = TypeVar("_A")
 

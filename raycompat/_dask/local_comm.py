@@ -29,7 +29,7 @@ from distributed.comm.registry import backends
 from distributed.comm.tcp import MAX_BUFFER_SIZE, TCP, BaseTCPBackend
 from tornado.iostream import IOStream
 
-from raycompat._accepting import add_accept_handler, identifying
+from raycompat._dask.accepting import add_accept_handler, identifying
 from raycompat._host import unix_socket
 from raycompat._protocol.local_address import SCHEME, socket_name
 

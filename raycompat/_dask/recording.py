@@ -16,7 +16,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,6 @@ import distributed
 import msgpack
 from distributed.scheduler import TaskState
 
-from raycompat._messages import logs, packages, watching
-from raycompat._messages.base import Message
-from raycompat._messages.calls import FailedCall
-from raycompat._messages.jobs import AskJobs
 from raycompat._protocol import failures, runtime_env
 
 if TYPE_CHECKING:
@@ -42,21 +38,8 @@ VARIABLE = "RAYCOMPAT_RECORD"
 #: Pickled graphs of Dask.
 _GRAPHS = "update-graph"
 
-#: What changes nothing but pages, logs and uploaded files, and may have values in it.
-_NOT_NEEDED = {
-    "keep-alive",
-    "log-event",
-    FailedCall.op,
-    AskJobs.op,
-    *(
-        each.op
-        for module in (watching, logs, packages)
-        for each in vars(module).values()
-        if isinstance(each, type)
-        and issubclass(each, Message)
-        and each.__module__ == module.__name__
-    ),
-}
+#: Messages of Dask that change nothing but pages.
+_NOT_NEEDED = frozenset({"keep-alive", "log-event"})
 
 #: The fields whose texts stay: names, ids and addresses. Others may have values in them.
 _NAMES = frozenset(
@@ -121,7 +104,8 @@ class Recorder(distributed.SchedulerPlugin):
 
     name = "raycompat-recorder"
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, unrecorded: Collection[str]) -> None:
+        self._unrecorded = _NOT_NEEDED.union(unrecorded)
         Path(folder).mkdir(parents=True, exist_ok=True)
         self.path = Path(folder) / f"scheduler-{time.time_ns()}-{os.getpid()}.record"
         # Only this user may read it: it has names.
@@ -212,7 +196,7 @@ class Recorder(distributed.SchedulerPlugin):
         Handlers of what changes no state of the scheduler stay as they are.
         """
         return {
-            op: each if op in _NOT_NEEDED else self._recorded(kind, op, each)
+            op: each if op in self._unrecorded else self._recorded(kind, op, each)
             for op, each in handlers.items()
         }
 
@@ -263,13 +247,13 @@ def _only_type(error: bytes) -> bytes:
     return pickle.dumps((b"", f"{kind}: (left out)"))
 
 
-def begin(scheduler: Scheduler) -> Recorder | None:
-    """Begin to record, if this process is to."""
+def begin(scheduler: Scheduler, unrecorded: Collection[str]) -> Recorder | None:
+    """Begin to record, if this process is to. `unrecorded` are the kinds of messages to leave out."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return None
     try:
-        recorder = Recorder(folder)
+        recorder = Recorder(folder, unrecorded)
     except OSError as error:
         logger.error("Nothing is recorded in %s: %s", folder, error)
         return None

@@ -24,12 +24,12 @@ from distributed.scheduler import TaskPrefix
 
 from raycompat._dask import servers, spilling
 from raycompat._dask.streams import TakeBack, send_at_once
-from raycompat._messages.base import Request, ask
+from raycompat._protocol.message import Request, ask
 
 if TYPE_CHECKING:
     import distributed
 
-    from raycompat._messages.base import ToCaller, ToNode
+    from raycompat._protocol.message import ToCaller, ToNode
     from raycompat._protocol.spans import Span
 
 logger = logging.getLogger(__name__)

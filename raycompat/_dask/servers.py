@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from distributed.comm.tcp import BaseTCPListener
 from tornado import tcpserver
 
-from raycompat import _accepting
-from raycompat._dask import local_comm  # noqa: F401  (registers its addresses with Dask)
+from raycompat._dask import (
+    accepting,
+    local_comm,  # noqa: F401  (registers its addresses with Dask)
+)
 
 if TYPE_CHECKING:
     from distributed import Scheduler, Worker
@@ -28,14 +30,14 @@ _IDLE_PAGE_S = 60
 
 
 def guard_listeners() -> None:
-    """Let the listeners of this process bear floods of connections (see `_accepting`)."""
+    """Let the listeners of this process bear floods of connections (see `accepting`)."""
 
     async def handle_stream(listener: Any, stream: Any, address: Any) -> None:
-        with _accepting.identifying(stream.close):
+        with accepting.identifying(stream.close):
             await _handle_stream(listener, stream, address)
 
     BaseTCPListener._handle_stream = handle_stream
-    tcpserver.add_accept_handler = _accepting.add_accept_handler  # type: ignore[attr-defined]
+    tcpserver.add_accept_handler = accepting.add_accept_handler  # type: ignore[attr-defined]
 
 
 def close_idle_pages(server: Any) -> None:

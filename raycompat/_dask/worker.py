@@ -24,13 +24,12 @@ from distributed.worker_state_machine import (
 )
 
 from raycompat._dask.streams import TakeBack, send_at_once
-from raycompat._messages.nodes import Pulse
 from raycompat._protocol.text import encodable
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from raycompat._messages.base import FromNode
+    from raycompat._protocol.message import FromNode, Request
 
 _order = itertools.count()
 
@@ -163,7 +162,7 @@ def send_batches_at_once(worker: Worker) -> TakeBack:
 
 
 async def send_pulses(
-    scheduler: str, security: dict[str, Any] | None, worker: str, period_s: float
+    scheduler: str, security: dict[str, Any] | None, pulse: Request[None], period_s: float
 ) -> None:
     """Report to a scheduler, regularly, that a worker is alive.
 
@@ -176,7 +175,7 @@ async def send_pulses(
     comm = await connect(scheduler, **arguments)
     try:
         while True:
-            await comm.write({**Pulse(worker).to_wire(), "reply": True})
+            await comm.write({**pulse.to_wire(), "reply": True})
             await comm.read()
             await asyncio.sleep(period_s)
     finally:

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from raycompat import _remote_traceback, exceptions
+from raycompat import exceptions
 from raycompat._as_ray import install_as_ray
 from raycompat._caller import current_session, first_uses, look, this_process
 from raycompat._caller import session as sessions
@@ -52,7 +52,6 @@ from raycompat._executor.run_call import Call, Outcome, Role, Sink, run
 from raycompat._executor.run_leased import Lease
 from raycompat._host import interrupts
 from raycompat._host.limits import Limits
-from raycompat._messages.base import FromExecutor, Handler, handled
 from raycompat._messages.calls import Blocked, Credit, Disown, Unblocked
 from raycompat._messages.direct import CallMessage
 from raycompat._messages.executors import (
@@ -84,8 +83,10 @@ from raycompat._messages.executors import (
 from raycompat._messages.jobs import ForgetFunctions
 from raycompat._messages.leases import Revoke
 from raycompat._messages.watching import Look, Measured, ShowStack, Spans, StackShown, Tracked
+from raycompat._pickling import remote_traceback
 from raycompat._protocol import failures, frames, ids, import_paths
 from raycompat._protocol.measurements import Measurements
+from raycompat._protocol.message import FromExecutor, Handler, handled
 from raycompat._protocol.spans import Span
 from raycompat._protocol.tracked import Tracker
 from raycompat._protocol.values import StorePlace, Wire
@@ -374,7 +375,7 @@ class Executor:
         try:
             text = stack.describe(names)
         except Exception as error:  # sources are read by loaders of user code
-            text = f"Its stack could not be read: {_remote_traceback.said(error)}"
+            text = f"Its stack could not be read: {remote_traceback.said(error)}"
         self.send(StackShown(text))
 
     def note_cancelled(self, key: str, *, recursive: bool = False) -> None:
@@ -739,7 +740,7 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
     debugger.install()
     if setup["logging"] is not None:
         from raycompat._caller.log_context import CoreContextFilter
-        from raycompat._logging_config import LoggingConfig
+        from raycompat._protocol.logging_config import LoggingConfig
 
         LoggingConfig.from_dict(setup["logging"])._apply(CoreContextFilter())
     return executor.serve()

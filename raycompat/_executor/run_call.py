@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from raycompat import _remote_traceback, exceptions
+from raycompat import exceptions
 from raycompat._caller import resolve, tensors, tracing
 from raycompat._caller.generator import DynamicObjectRefGenerator
 from raycompat._caller.object_ref import ObjectRef
@@ -22,6 +22,7 @@ from raycompat._caller.put import not_stored, put, put_error
 from raycompat._executor import debugger
 from raycompat._host import segment
 from raycompat._messages.executors import Failed, Succeeded
+from raycompat._pickling import remote_traceback
 from raycompat._pickling.serialization import deserialize, serialize, shortened, unpicklable
 from raycompat._protocol import failures, ids, item_credit
 from raycompat._protocol.actor_about import bound_method
@@ -113,7 +114,7 @@ class Outcome:
     @classmethod
     def of_indescribable(cls, executor: CallRunner, call: Call, error: BaseException) -> Outcome:
         """Return the outcome for an error that cannot be inspected: no code of its class runs."""
-        text = _remote_traceback.plain_text_of(error, _remote_traceback.is_framework_file)
+        text = remote_traceback.plain_text_of(error, remote_traceback.is_framework_file)
         why = (
             "The exception of the call can be neither shown nor pickled: its class raises. See the"
         )
@@ -551,7 +552,7 @@ def _safe_repr(instance: Any) -> str:
     try:
         return repr(instance)
     except Exception as error:
-        reason = _remote_traceback.said(error)
+        reason = remote_traceback.said(error)
         return f"<{type(instance).__name__} whose repr raises {type(error).__name__}: {reason}>"
 
 

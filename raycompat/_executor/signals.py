@@ -17,10 +17,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from raycompat import _remote_traceback
 from raycompat._executor import stray
 from raycompat._executor.run_call import user_code, user_coroutine
 from raycompat._host import interrupts
+from raycompat._pickling import remote_traceback
 
 #: User code runs below these functions.
 _CALLERS: frozenset[CodeType] = frozenset({user_code.__code__, user_coroutine.__code__})
@@ -72,7 +72,7 @@ def _runs_user_code(frame: FrameType | None) -> bool:
             return is_user_code
         file = frame.f_code.co_filename
         if not _is_standard(file):  # such as the loop's own handler of errors
-            is_user_code = not _remote_traceback.is_framework_file(file)
+            is_user_code = not remote_traceback.is_framework_file(file)
         frame = frame.f_back
     return False
 

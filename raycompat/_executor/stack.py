@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 from raycompat._executor import run_call, threads
-from raycompat._remote_traceback import is_framework_file
+from raycompat._pickling.remote_traceback import is_framework_file
 
 #: Functions that call user code, and the one that runs an event loop, its local variable ``self``.
 _CALLERS = (run_call.user_code, run_call.user_coroutine)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat._caller import session as sessions
-from raycompat._messages.base import ask
 from raycompat._messages.jobs import AskJobs
 from raycompat._protocol import shared_secret
+from raycompat._protocol.message import ask
 from raycompat._protocol.shared_secret import TOKEN_PARAMETER, Authority
 from raycompat._protocol.text import with_scheme
 
@@ -65,7 +65,8 @@ class SchedulerConnection:
             self.address = session.setup.scheduler
             self._client: Client = session.client
             return
-        from raycompat._launch import addresses, connect, prepare
+        from raycompat._connect import addresses, connect
+        from raycompat._launch import prepare
 
         destination = addresses.require(address or "auto", _authority())
         self.address = destination.address

@@ -15,10 +15,10 @@ from typing import Any
 from distributed import Client, Security
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat._job_submission.supervisor import JobSupervisor
 from raycompat._protocol import runtime_env, submission
 from raycompat._protocol.resource_set import HEAD_RESOURCE
+from raycompat.util._internal_actors import internal_actor
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import psutil
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 from raycompat._executor import rank
 from raycompat._host import memory_file
-from raycompat._messages.base import ask
 from raycompat._messages.jobs import AwaitStop, BeginSubmission, EndSubmission
 from raycompat._protocol import submission, threads
+from raycompat._protocol.message import ask
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class JobSupervisor:
 
     def __init__(self, submission_id: str) -> None:
         self._id = submission_id
-        self._session = _driver.require_session()
+        self._session = sessions.require()
         #: The credentials of the command, in memory, as long as this process lives.
         self._cluster_file: int | None = None
         #: Held while the command is stopped: the end of this actor, which follows the report, would

@@ -1,1 +1,1 @@
-"""Starting schedulers and nodes on this machine, and connecting to clusters."""
+"""Starting schedulers and nodes on this machine, and the session of a driver."""

@@ -13,9 +13,9 @@ import logging
 import pkgutil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from raycompat._messages.base import ask
 from raycompat._messages.nodes import AwaitReady, NodeAt
 from raycompat._node.door import node_plugin
+from raycompat._protocol.message import ask
 from raycompat._protocol.version import VERSION
 from raycompat._scheduler.plugin import SchedulerPlugin
 

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import AsyncIterator, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _remote_traceback
 from raycompat._executor.environment import Environment
 from raycompat._executor.run_call import (
     Call,
@@ -20,6 +19,7 @@ from raycompat._executor.run_call import (
     stream_in_loop,
 )
 from raycompat._host import interrupts
+from raycompat._pickling import remote_traceback
 
 if TYPE_CHECKING:
     from raycompat._caller.session import Session
@@ -113,7 +113,7 @@ class LocalRunner:
 def _without_our_frames(error: BaseException) -> BaseException:
     """Return an exception whose traceback begins in the user's code."""
     frames = error.__traceback__
-    while frames is not None and _remote_traceback.is_framework_file(
+    while frames is not None and remote_traceback.is_framework_file(
         frames.tb_frame.f_code.co_filename
     ):
         frames = frames.tb_next

@@ -25,7 +25,6 @@ from raycompat._local.code import Code
 from raycompat._local.groups import LocalGroups
 from raycompat._local.tasks import LocalTasks
 from raycompat._messages.actors import FindActor, FreeName, KillActor, NamedActors, ReserveActor
-from raycompat._messages.base import FromCaller, Request, handled
 from raycompat._messages.calls import Cancel
 from raycompat._messages.groups import (
     AwaitGroup,
@@ -41,6 +40,7 @@ from raycompat._messages.nodes import Amounts, ClusterState, Resources, SessionN
 from raycompat._messages.objects import Pin, ReleaseKeys, Sync
 from raycompat._messages.watching import Measured, Timeline, Tracked
 from raycompat._protocol import failures, ids
+from raycompat._protocol.message import FromCaller, Request, handled
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
 from raycompat._protocol.call_spec import ActorSpec
+from raycompat._protocol.message import FromCaller, FromNode, Request, ToCaller, ToNode
 
 
 class KillActor(FromCaller):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import (
+from raycompat._protocol.call_spec import CallSpec, Grant
+from raycompat._protocol.message import (
     FromCaller,
     FromExecutor,
     FromNode,
@@ -10,7 +11,6 @@ from raycompat._messages.base import (
     ToExecutor,
     ToNode,
 )
-from raycompat._protocol.call_spec import CallSpec, Grant
 from raycompat._protocol.values import Wire
 
 

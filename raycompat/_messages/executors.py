@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._messages.base import FromExecutor, ToExecutor
 from raycompat._messages.calls import Blocked, Unblocked
 from raycompat._messages.leases import LeaseTrimmed
 from raycompat._messages.watching import Measured, Spans, StackShown, Tracked
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec
+from raycompat._protocol.message import FromExecutor, ToExecutor
 from raycompat._protocol.values import Wire
 
 #: Seconds for the exit handlers of a process that ends by itself. Ray gives an actor as much.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from raycompat._messages.base import FromCaller, Request, ToCaller
 from raycompat._protocol.call_spec import GroupSpec
+from raycompat._protocol.message import FromCaller, Request, ToCaller
 
 
 class CreateGroup(FromCaller):

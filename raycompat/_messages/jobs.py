@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from raycompat._messages.base import FromCaller, Request, ToCaller, ToExecutor, ToNode
 from raycompat._messages.nodes import NodeAt
+from raycompat._protocol.message import FromCaller, Request, ToCaller, ToExecutor, ToNode
 
 
 class JobSetup(TypedDict):

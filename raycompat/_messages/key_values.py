@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import Request
+from raycompat._protocol.message import Request
 
 
 class GetValue(Request[bytes | None]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from raycompat._messages.base import FromExecutor, FromNode, ToCaller, ToExecutor, ToNode
+from raycompat._protocol.message import FromExecutor, FromNode, ToCaller, ToExecutor, ToNode
 
 
 class LeaseAlive(FromNode):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
+from raycompat._protocol.message import FromCaller, FromNode, Request, ToCaller, ToNode
 
 
 class OutputPiece(FromNode, ToCaller):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from raycompat._messages.base import FromNode, Request, ToNode
+from raycompat._protocol.message import FromNode, Request, ToNode
 
 
 class NodeInfo(TypedDict):

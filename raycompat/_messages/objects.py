@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
 
-from raycompat._messages.base import FromCaller, FromNode, Request, ToCaller, ToNode
+from raycompat._protocol.message import FromCaller, FromNode, Request, ToCaller, ToNode
 from raycompat._protocol.values import Wire
 
 

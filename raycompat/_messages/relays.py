@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raycompat._messages.base import FromCaller, FromNode, ToCaller, ToNode
+from raycompat._protocol.message import FromCaller, FromNode, ToCaller, ToNode
 
 
 class RelayOpen(FromCaller, ToNode):

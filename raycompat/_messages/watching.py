@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from raycompat._messages.base import (
+from raycompat._protocol.message import (
     FromCaller,
     FromExecutor,
     FromNode,

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raycompat._messages import executors
-from raycompat._messages.base import FromExecutor, ToExecutor
 from raycompat._messages.executors import (
     Answer,
     EndNow,
@@ -36,6 +35,7 @@ from raycompat._node.logs import ExecutorLogs, Logs
 from raycompat._node.process_use import ProcessUse
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import failures, frames, settings
+from raycompat._protocol.message import FromExecutor, ToExecutor
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._dask import worker as adapter
 from raycompat._host import segment
-from raycompat._messages.base import ask
 from raycompat._messages.objects import Locate, MissingValues
+from raycompat._protocol.message import ask
 from raycompat._protocol.values import ErrorValue, SegmentLink, SegmentValue, to_wire
 
 if TYPE_CHECKING:

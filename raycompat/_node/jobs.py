@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from raycompat._dask import servers as dask_servers
 from raycompat._dask import streams as adapter
 from raycompat._dask import worker as dask_worker
-from raycompat._messages.base import ask
 from raycompat._messages.executors import FunctionCode, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
 from raycompat._node import accelerators
@@ -20,6 +19,7 @@ from raycompat._node.executor_pool import Executor
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
 from raycompat._protocol import import_paths, runtime_env
 from raycompat._protocol.call_spec import Grant
+from raycompat._protocol.message import ask
 
 if TYPE_CHECKING:
     from raycompat._node.node import Node

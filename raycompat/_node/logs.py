@@ -21,11 +21,11 @@ from functools import partial
 from pathlib import Path
 
 from raycompat._host.poller import READABLE, Poller
-from raycompat._messages.base import FromNode
 from raycompat._messages.logs import FlushOutput, OutputFlushed, OutputPiece, OutputPrinted
 from raycompat._node.output import Output, Piece
 from raycompat._node.spool import Spool
 from raycompat._protocol import ids
+from raycompat._protocol.message import FromNode
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Any
 import dask
 from distributed import Worker
 
-from raycompat import _security
+from raycompat._dask import security
 from raycompat._dask import servers as adapter
 from raycompat._host import lifeline
 from raycompat._node import forkserver_client
@@ -28,7 +28,7 @@ class _NodeWorker(Worker):
         """Start listening. No request is handled before the guard is set: the loop runs later."""
         super().start_http_server(*args, **kwargs)
         if self.credentials is not None:
-            _security.guard(self.http_server, self.credentials)
+            security.guard(self.http_server, self.credentials)
 
 
 async def _serve(options: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ async def _serve_until_told(options: dict[str, Any]) -> bool:
         host=options.get("host", "127.0.0.1"),
         port=options.get("port", 0),
         dashboard_address="127.0.0.1:0",
-        security=_security.dask_security(credentials),
+        security=security.dask_security(credentials),
     )
     node.credentials = credentials
     told_to_end = asyncio.ensure_future(lifeline.told_to_end())

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from raycompat._dask import streams as dask_streams
 from raycompat._dask import worker as adapter
-from raycompat._messages.base import handled
 from raycompat._messages.nodes import Dismiss, Gone, NodeReady, Resign
 from raycompat._node.forkserver_client import ForkserverDied
 from raycompat._node.node import Node
 from raycompat._protocol import task_bodies
+from raycompat._protocol.message import handled
 
 if TYPE_CHECKING:
     from distributed import Worker

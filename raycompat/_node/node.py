@@ -25,7 +25,6 @@ from raycompat._dask import spilling as dask_spilling
 from raycompat._dask import transfer
 from raycompat._dask import worker as dask_worker
 from raycompat._messages.actors import RestartActor
-from raycompat._messages.base import FromExecutor, FromNode, Handler, ask, handled
 from raycompat._messages.calls import (
     CancelCall,
     CancelDirect,
@@ -70,6 +69,7 @@ from raycompat._node.stacks import Stacks
 from raycompat._node.tasks import Tasks
 from raycompat._pickling.serialization import serialize
 from raycompat._protocol import failures, ids, liveness
+from raycompat._protocol.message import FromExecutor, FromNode, Handler, ask, handled
 from raycompat._protocol.resource_set import TYPE_RESOURCE, ResourceSet
 from raycompat._protocol.strategy import NODE_ID_LABEL, TYPE_LABEL
 from raycompat._protocol.values import CallFailed

@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from raycompat._dask import worker as adapter
 from raycompat._host import processes
+from raycompat._messages.nodes import Pulse
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ async def _beat(about: dict[str, Any]) -> None:
     while True:
         try:
             await adapter.send_pulses(
-                about["scheduler"], about["security"], about["address"], PERIOD_S
+                about["scheduler"], about["security"], Pulse(about["address"]), PERIOD_S
             )
         except Exception as error:  # if the scheduler has ended, the node ends by itself
             logger.debug("no pulse could be sent: %r", error)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from types import CodeType
 
-from raycompat._protocol import tensorflow_mode
+from raycompat._caller import tensorflow_mode
 from raycompat._surface import forms
 
 #: Names that TensorFlow 2 lacks, and of which a program that builds graphs has at least one.

@@ -30,9 +30,9 @@ from typing import Any, ClassVar
 
 import cloudpickle
 
-from raycompat._dual_error import native_class
 from raycompat._host.mapping import Mapping, address
 from raycompat._pickling import deep_values
+from raycompat._pickling.dual_error import native_class
 from raycompat._pickling.tensor_bytes import (
     DeviceBytes,
     InBandReducer,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import cloudpickle
 
 from raycompat._protocol import accelerator_kinds
 from raycompat._protocol.option_rules import ACTOR, DEFAULT_MAX_RETRIES, METHOD, TASK, checked
@@ -239,3 +242,10 @@ def _held(cls: type[TaskOptions | ActorOptions | MethodOptions], values: dict[st
     names = {each.name for each in fields(cls)}
     named = {FIELDS.get(name, name): value for name, value in values.items()}
     return {name: value for name, value in named.items() if name in names}
+
+
+def pickled_exceptions(wanted: Any) -> bool | bytes:
+    """Return the option `retry_exceptions` in the form for messages."""
+    if isinstance(wanted, bool) or wanted is None:
+        return bool(wanted)
+    return bytes(cloudpickle.dumps(tuple(wanted), protocol=pickle.HIGHEST_PROTOCOL))

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tornado import web
 from tornado.httputil import HTTPMessageDelegate
 
-from raycompat import _security
 from raycompat._dask import pages as adapter
+from raycompat._dask import security
 from raycompat._dask.streams import TakeBack
 from raycompat._scheduler import job_requests
 
@@ -45,7 +45,7 @@ def link(scheduler: Scheduler) -> str | None:
     """Return the address of the scheduler's dashboard; None if it has no pages."""
     if _NAME not in scheduler.extensions and not scheduler.http_application.applications:
         return None
-    return _security.link(scheduler.http_server, adapter.place_of_dashboard(scheduler))
+    return security.link(scheduler.http_server, adapter.place_of_dashboard(scheduler))
 
 
 def when_imported(scheduler: Scheduler, add: Callable[[], TakeBack]) -> TakeBack:

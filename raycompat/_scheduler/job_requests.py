@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from tornado import web
 
-from raycompat import _security
+from raycompat._dask import security
 from raycompat._messages.jobs import AskJobs
 from raycompat._messages.logs import ReadLog
 from raycompat._protocol import submission
@@ -108,7 +108,7 @@ class JobRequests:
             return 400, str(error)
 
     def _why_not_trusted(self) -> str:
-        if _security.has_token(self._parts.dask.http_server):
+        if security.has_token(self._parts.dask.http_server):
             return (
                 "This request changes the cluster, so it needs the token of the cluster in its header "
                 "`Authorization: Bearer TOKEN`: a cookie or a token in the address is not enough."
@@ -148,7 +148,7 @@ class JobRequests:
             "session_name": self._parts.dask.id,
             # Of raycompat only: where a client connects that this server lets change nothing.
             "scheduler": self._parts.dask.address,
-            "changes_over_http": _security.has_token(self._parts.dask.http_server),
+            "changes_over_http": security.has_token(self._parts.dask.http_server),
         }
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ class _Handler(web.RequestHandler):
                 self.request.path,
                 {name: self.get_query_argument(name) for name in self.request.query_arguments},
                 self.request.body,
-                is_trusted=_security.has_bearer(server, self.request),
+                is_trusted=security.has_bearer(server, self.request),
             )
         )
         self.set_status(status)

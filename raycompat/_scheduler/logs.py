@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from raycompat._messages.base import Handler, handled_from
 from raycompat._messages.logs import (
     FlushLogs,
     FlushOutput,
@@ -20,6 +19,7 @@ from raycompat._messages.logs import (
     ReadLog,
 )
 from raycompat._messages.watching import ListStacks
+from raycompat._protocol.message import Handler, handled_from
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts

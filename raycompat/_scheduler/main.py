@@ -11,7 +11,7 @@ from typing import Any
 import dask
 from distributed import Scheduler
 
-from raycompat import _security
+from raycompat._dask import security
 from raycompat._dask import servers as adapter
 from raycompat._host import lifeline, open_files
 from raycompat._protocol import current_cluster
@@ -27,18 +27,18 @@ async def _serve(options: dict[str, Any], credentials: Token | Credentials | Non
         dashboard=False,
         dashboard_address=dashboard or "127.0.0.1:0",
         protocol=options.get("scheme"),
-        security=_security.dask_security(credentials),
+        security=security.dask_security(credentials),
     )
     if dashboard:
         serve_on_demand(scheduler)
     if credentials is not None:  # it listens, but answers no request before the next await
-        _security.guard(scheduler.http_server, credentials)
+        security.guard(scheduler.http_server, credentials)
     adapter.close_idle_pages(scheduler)
     async with scheduler:
         url = None
         if dashboard:
             host = dashboard.rpartition(":")[0]
-            url = _security.link(scheduler.http_server, f"{host}:{scheduler.http_server.port}")
+            url = security.link(scheduler.http_server, f"{host}:{scheduler.http_server.port}")
         lifeline.say({"address": scheduler.address, "dashboard": url})
         await lifeline.told_to_end()
 

@@ -21,7 +21,6 @@ from raycompat._messages.actors import (
     UnwatchActor,
     WatchActor,
 )
-from raycompat._messages.base import handled_from
 from raycompat._messages.calls import (
     Blocked,
     Cancel,
@@ -114,6 +113,7 @@ from raycompat._messages.watching import (
     Tracked,
 )
 from raycompat._protocol import failures
+from raycompat._protocol.message import handled_from
 from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls

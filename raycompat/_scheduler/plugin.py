@@ -22,6 +22,7 @@ from raycompat._dask import streams as dask_streams
 from raycompat._dask.scheduler import DaskScheduler
 from raycompat._dask.streams import TakeBack
 from raycompat._host import open_files
+from raycompat._messages import unrecorded
 from raycompat._protocol import task_bodies
 from raycompat._scheduler import dashboard, job_requests
 from raycompat._scheduler.parts import Parts
@@ -48,7 +49,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         undo_at_the_end(open_files.allow_many())
         handlers = dask_streams.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
         requests = self.parts.handlers()
-        if (recorder := recording.begin(scheduler)) is not None:
+        if (recorder := recording.begin(scheduler, unrecorded.KINDS)) is not None:
             handlers = recorder.recorded("message", handlers)
             requests = recorder.recorded("request", requests)
             undo_at_the_end(recorder.stop)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raycompat._messages.base import ToNode
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
+from raycompat._protocol.message import ToNode
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts

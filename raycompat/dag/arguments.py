@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+import raycompat as ray
 from raycompat.dag.bound import Kept
-from raycompat.object_ref import ObjectRef
 
 if TYPE_CHECKING:
     from raycompat.dag.node import DAGNode
-
-#: Objects that are not copied when the nodes in a value are replaced.
-_KEPT = (ObjectRef, Kept)
 
 #: Types without nodes inside.
 _PLAIN = (type(None), bool, int, float, str, bytes)
@@ -69,7 +66,7 @@ class _Dismantler(cloudpickle.Pickler):
     def persistent_id(self, obj: Any) -> int | None:
         from raycompat.dag.node import DAGNode
 
-        if not isinstance(obj, (DAGNode, *_KEPT)):
+        if not isinstance(obj, (DAGNode, Kept, ray.ObjectRef)):
             return None
         self.parts.append(obj)
         return len(self.parts) - 1

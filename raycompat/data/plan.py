@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat.data import options, tasks
 from raycompat.data.block import Bundle
 from raycompat.data.compute import (
@@ -36,6 +35,7 @@ from raycompat.data.operators import (
 )
 from raycompat.data.transform import Step, Transform
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.util._internal_actors import internal_actor
 
 _TASKS = TaskPoolStrategy()
 

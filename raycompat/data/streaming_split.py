@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat.data.block import Bundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator
 from raycompat.data.schema import Schema
+from raycompat.util._internal_actors import internal_actor
 
 if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset

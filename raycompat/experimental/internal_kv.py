@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from raycompat import _driver
-from raycompat._messages.base import Request
+from raycompat._caller import current_session
+from raycompat._caller import session as sessions
 from raycompat._messages.key_values import DeleteValues, GetValue, ListKeys, PutValue
+from raycompat._protocol.message import Request
 from raycompat._surface.modules import names_of
 
 __all__ = [
@@ -34,7 +35,7 @@ _A = TypeVar("_A")
 
 def _internal_kv_initialized() -> bool:
     """Return whether there is a session."""
-    return _driver.is_initialized()
+    return current_session.get() is not None
 
 
 def _internal_kv_get(key: _Text, *, namespace: _Text | None = None) -> bytes | None:
@@ -69,7 +70,7 @@ def _internal_kv_list(prefix: _Text, *, namespace: _Text | None = None) -> list[
 
 
 def _ask(request: Request[_A]) -> _A:
-    return _driver.require_session().rpc(request)
+    return sessions.require().rpc(request)
 
 
 def _space(namespace: _Text | None) -> bytes:

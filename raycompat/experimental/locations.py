@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat import _api, _driver
+from raycompat import _api
+from raycompat._caller import current_session
+from raycompat._caller import session as sessions
 from raycompat._caller.object_table import READY, Entry
 from raycompat._messages.nodes import ClusterState
 from raycompat._protocol.values import InlineValue
@@ -66,7 +68,7 @@ def get_local_object_locations(
 
 
 def _require_session() -> None:
-    if not _driver.is_initialized():
+    if current_session.get() is None:
         raise RuntimeError("Ray hasn't been initialized: call init() first.")
 
 
@@ -84,6 +86,6 @@ def _nodes_and_size(ref: ObjectRef[Any], entry: Entry) -> tuple[list[str], int |
     assert value is not None
     if isinstance(value, InlineValue):
         return [], len(value.block)
-    nodes = _driver.connected_session("get_object_locations").rpc(ClusterState())["nodes"]
+    nodes = sessions.connected("get_object_locations").rpc(ClusterState())["nodes"]
     # A segment is named after the store of its node.
     return [node["node_id"] for node in nodes if f"{node['place'][0]}-" in value.path], value.size

@@ -12,9 +12,9 @@ from itertools import chain, cycle
 from typing import Any, TypeAlias
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat._surface.modules import names_of
 from raycompat.object_ref import ObjectRef
+from raycompat.util._internal_actors import internal_actor
 
 __all__ = [
     "ObjectStoreWriter",

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib.algorithms import registry
+from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.env.construction import check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
 
@@ -70,6 +72,23 @@ class Rollout:
                 return steps, True
             observation = following
         return steps, False
+
+
+def of_checkpoint(checkpoint: str, run: str | None, env: str | None, *, render: bool) -> Rollout:
+    """Return the rollout of a checkpoint's algorithm.
+
+    Parameters
+    ----------
+    checkpoint : str
+        The folder.
+    run, env : str, optional
+        The algorithm and the environment, in place of those of the checkpoint.
+    render : bool
+        Show the environment, if it can.
+    """
+    cls = Algorithm if run is None else registry.get_algorithm_class(run)
+    changes = {} if env is None else {"env": env}
+    return Rollout(cls.from_checkpoint(checkpoint, num_env_runners=0, **changes), render)
 
 
 __getattr__ = names_of(__name__)

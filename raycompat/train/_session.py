@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from raycompat import _storage, cloudpickle
+import cloudpickle
+
+from raycompat import _storage
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._context import TrainContext

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat.exceptions import RayError
 from raycompat.train import _reservation
 from raycompat.train._configs import ScalingConfig
 from raycompat.train._worker import Place, RayTrainWorker
+from raycompat.util._internal_actors import internal_actor
 from raycompat.util.placement_group import (
     PlacementGroup,
     placement_group_table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 from raycompat._messages.actors import NamedActors
 
 
@@ -30,7 +30,7 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     -----
     Ray source: ``ray.util.list_named_actors``, 2.60.0. No known difference.
     """
-    session = _driver.require_session()
+    session = sessions.require()
     namespace = None if all_namespaces else session.setup.namespace
     rows = session.rpc(NamedActors(namespace))
     return [{**row} for row in rows] if all_namespaces else [row["name"] for row in rows]

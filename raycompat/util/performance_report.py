@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 from raycompat._caller.html_report import Report
 
 
@@ -50,7 +50,7 @@ def performance_report(
     Differs from Ray: Ray does not have this function. The counts of functions include the time before
     the block.
     """
-    report = Report(_driver.connected_session("performance_report"), filename)
+    report = Report(sessions.connected("performance_report"), filename)
     try:
         yield
     finally:

@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from raycompat import _api, _driver
+from raycompat import _api
 from raycompat._caller import current_session, this_process
+from raycompat._caller import session as sessions
 from raycompat._host import interrupts
 from raycompat._messages.groups import DescribeGroups, FindGroup, GroupRow
 from raycompat._protocol import id_types, ids, label_selector
@@ -89,7 +90,7 @@ class PlacementGroup(GroupHandle):
         """
         if self.is_empty:
             return _api.put(self)
-        return _driver.require_session().placement_groups.when_ready(self.id.hex(), _Pickled(self))
+        return sessions.require().placement_groups.when_ready(self.id.hex(), _Pickled(self))
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Wait until all bundles are reserved, for at most `timeout_seconds`; 0: only look.
@@ -132,7 +133,7 @@ class PlacementGroup(GroupHandle):
         [{'memory': 1000.0}, {'memory': 1000.0}]
         """
         if not self.bundle_cache:
-            session = _driver.require_session()
+            session = sessions.require()
             bundles = session.placement_groups.bundles_of(self.id.hex())
             self.bundle_cache = [bundle.amounts() for bundle in bundles]
         return self.bundle_cache
@@ -254,7 +255,7 @@ def placement_group(
     name = checked_text("The name of a placement group", name or "")
     sets = _checked_bundles(bundles)
     selectors = _checked_selectors(bundle_label_selector, len(sets))
-    session = _driver.require_session()
+    session = sessions.require()
     call = this_process.current()
     group = ids.new_placement_group_id()
     spec = GroupSpec(
@@ -381,7 +382,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
     calls, fail too; in Ray they wait without limit.
     """
     assert placement_group is not None
-    _driver.require_session().placement_groups.remove(placement_group.id.hex())
+    sessions.require().placement_groups.remove(placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
@@ -412,7 +413,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         raise ValueError(
             "get_placement_group('') needs a non-empty value: the name that the group was given."
         )
-    session = _driver.require_session()
+    session = sessions.require()
     found = session.rpc(FindGroup(placement_group_name, session.setup.namespace))
     if found is None:
         raise ValueError(
@@ -461,7 +462,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 def cpus_of_groups() -> dict[str, float]:
     """Return how many CPUs groups hold, by the ids of nodes."""
     held: defaultdict[str, float] = defaultdict(float)
-    for group in _driver.require_session().rpc(DescribeGroups(is_living=True)).values():
+    for group in sessions.require().rpc(DescribeGroups(is_living=True)).values():
         if group["state"] == "CREATED":
             for node, amounts in zip(group["nodes"], group["bundles"], strict=True):
                 held[node] += amounts.get("CPU", 0)
@@ -470,7 +471,7 @@ def cpus_of_groups() -> dict[str, float]:
 
 def _rows(placement_group: PlacementGroup | None) -> dict[str, GroupRow]:
     group = placement_group.id.hex() if placement_group is not None else None
-    return _driver.require_session().rpc(DescribeGroups(group))
+    return sessions.require().rpc(DescribeGroups(group))
 
 
 def _described(group: str, row: GroupRow) -> dict[str, Any]:
@@ -505,7 +506,7 @@ def get_current_placement_group() -> PlacementGroup | None:
     -----
     Ray source: ``ray.util.get_current_placement_group``, 2.60.0. No known difference.
     """
-    _driver.require_session()
+    sessions.require()
     call = this_process.current()
     if call is None or call.group is None:
         return None

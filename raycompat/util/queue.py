@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from raycompat import _api, actor
-from raycompat._internal_actors import internal_actor
 from raycompat.object_ref import ObjectRef
+from raycompat.util._internal_actors import internal_actor
 
 T = TypeVar("T")
 

@@ -21,11 +21,12 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 import raycompat as ray
+from raycompat._cli.commands import cli
+from raycompat._connect import connect
 from raycompat._dask import client as adapter
 from raycompat._host import segment
-from raycompat._launch import connect, prepare
+from raycompat._launch import prepare
 from raycompat._protocol import current_cluster, refusals
-from raycompat.cli import cli
 
 QUIET = {"configure_logging": False, "log_to_driver": False}
 

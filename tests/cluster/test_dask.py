@@ -241,11 +241,11 @@ def test_a_task_of_dask_is_told_that_it_is_no_driver(client, use):
 
 def test_a_task_of_dask_may_connect_to_a_cluster_that_the_environment_names(client):
     def may_connect(address):
-        from raycompat import _driver
+        from raycompat._launch import driver
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("RAY_ADDRESS", address)
-            _driver._refuse_in_dask()
+            driver._refuse_in_dask()
         return True
 
     assert client.submit(may_connect, client.scheduler.address).result()

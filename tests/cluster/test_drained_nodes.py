@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import raycompat as ray
+from raycompat._cli.commands import cli
 from raycompat._messages.nodes import ClusterState
 from raycompat._protocol import current_cluster
-from raycompat.cli import cli
 from raycompat.cluster_utils import Cluster
 
 REASON = "DRAIN_NODE_REASON_PREEMPTION"

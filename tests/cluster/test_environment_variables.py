@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import raycompat as ray
-from raycompat import environment_variables
+from raycompat._caller import environment_variables
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 

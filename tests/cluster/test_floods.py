@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import raycompat as ray
-from raycompat import _driver
+from raycompat._launch import driver
 
 PASSWORD = "correct horse battery staple"
 
@@ -42,7 +42,7 @@ def scheduler(request, monkeypatch):
     else:
         monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with ray.init("local", num_cpus=1, include_dashboard=False, configure_logging=False) as context:
-        yield psutil.Process(_driver._cluster.scheduler.pid), context.address_info["address"]
+        yield psutil.Process(driver._cluster.scheduler.pid), context.address_info["address"]
 
 
 @contextlib.contextmanager

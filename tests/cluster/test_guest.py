@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 import raycompat as ray
-from raycompat.cli import cli
+from raycompat._cli.commands import cli
 from raycompat.exceptions import RaySystemError
 from raycompat.util.dask import detach
 

@@ -14,7 +14,7 @@ import pytest
 from _commands import CommandLine
 
 import raycompat as ray
-from raycompat import _security
+from raycompat._dask import security
 from raycompat._protocol.shared_secret import Authority
 from raycompat.cluster_utils import Cluster
 from raycompat.job_submission import JobStatus, JobSubmissionClient
@@ -69,7 +69,7 @@ def _send(url, method="POST", body=b'{"entrypoint": "true"}', cadata=None, **hea
     """Send a request as any program can; return its status and the text."""
     context = None
     if cadata is not None:
-        context = _security.ssl.create_default_context(cadata=cadata)
+        context = security.ssl.create_default_context(cadata=cadata)
         context.check_hostname = False
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, body if method != "GET" else None, names, method=method)
@@ -112,7 +112,7 @@ def test_with_a_password_only_the_token_in_the_header_lets_run_programs(commands
     assert send("/api/jobs/", Authorization="Bearer wrong")[0] == 401
     status, text = send(f"/api/jobs/?token={token}")
     assert (status, "Authorization: Bearer" in text) == (403, True)
-    cookie = f"raycompat-{_security.hashlib.sha256(token.encode()).hexdigest()[:12]}={token}"
+    cookie = f"raycompat-{security.hashlib.sha256(token.encode()).hexdigest()[:12]}={token}"
     for method, path in [
         ("POST", "/api/jobs/"),
         ("POST", "/api/jobs/some/stop"),

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import raycompat as ray
-from raycompat import _driver
+from raycompat._launch import driver
 from raycompat.cluster_utils import Cluster
 
 #: Seconds for everything to end; what is lost is noticed within a second, what is stopped within three.
@@ -25,15 +25,15 @@ def no_session(no_cluster):
 
 
 def _kill_node():
-    os.kill(_driver._cluster.nodes[0].process.pid, signal.SIGKILL)
+    os.kill(driver._cluster.nodes[0].process.pid, signal.SIGKILL)
 
 
 def _stop_node():
-    os.kill(_driver._cluster.nodes[0].process.pid, signal.SIGSTOP)
+    os.kill(driver._cluster.nodes[0].process.pid, signal.SIGSTOP)
 
 
 def _kill_scheduler():
-    os.kill(_driver._cluster.scheduler.pid, signal.SIGKILL)
+    os.kill(driver._cluster.scheduler.pid, signal.SIGKILL)
 
 
 NODE, SCHEDULER = ray.exceptions.LocalRayletDiedError, ray.exceptions.RaySystemError
@@ -158,8 +158,8 @@ def test_a_second_node_of_the_cluster_takes_over(wait_until):
     ray.init(num_cpus=1, include_dashboard=False, configure_logging=False, log_to_driver=False)
     from raycompat._launch.node_options import node_options
 
-    node = _driver._cluster.start_node(node_options({"num_cpus": 1}, is_head=False))
-    node.join(_driver._cluster.address)
+    node = driver._cluster.start_node(node_options({"num_cpus": 1}, is_head=False))
+    node.join(driver._cluster.address)
     node.wait_until_up()
     wait_until(lambda: len(ray.nodes()) == 2)
     _kill_node()

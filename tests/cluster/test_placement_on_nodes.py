@@ -68,7 +68,7 @@ def state(group):
 
 
 def _id_of(pid):
-    rows = ray._driver.require_session().rpc(ClusterState())["nodes"]
+    rows = ray._caller.sessions.require().rpc(ClusterState())["nodes"]
     return next((node["node_id"] for node in rows if node["pid"] == pid), None)
 
 

@@ -19,9 +19,9 @@ import yaml
 from click.testing import CliRunner
 
 import raycompat as ray
+from raycompat._cli.commands import cli
 from raycompat._common.test_utils import SignalActor
 from raycompat._messages.watching import Overview
-from raycompat.cli import cli
 from raycompat.data.streaming_split import SplitCoordinator
 from raycompat.experimental import tqdm_ray
 from raycompat.util.queue import Queue

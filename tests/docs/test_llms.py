@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import raycompat as ray
-from raycompat import cli
+from raycompat._cli import commands as cli
 from raycompat._dask import versions
 from raycompat._surface import era
 

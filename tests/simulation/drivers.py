@@ -21,7 +21,6 @@ from raycompat._messages.actors import (
     UnwatchActor,
     WatchActor,
 )
-from raycompat._messages.base import handled
 from raycompat._messages.calls import (
     Cancel,
     CancelByLease,
@@ -37,6 +36,7 @@ from raycompat._messages.leases import LeaseGranted, LeaseOver, Pressure
 from raycompat._messages.objects import Adopt, Borrow, Fulfil, GiveAgain, Pin, Promise, ReleaseKeys
 from raycompat._protocol import failures, ids
 from raycompat._protocol.call_spec import ActorSpec, new_spec
+from raycompat._protocol.message import handled
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.runtime_env import EMPTY
 from raycompat._protocol.strategy import InGroup, OnNode, Strategy

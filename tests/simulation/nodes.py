@@ -39,7 +39,6 @@ from virtual_time import CLOCK
 
 from raycompat._dask import worker as adapter
 from raycompat._messages.actors import RestartActor
-from raycompat._messages.base import handled
 from raycompat._messages.calls import (
     CancelCall,
     CancelDirect,
@@ -59,6 +58,7 @@ from raycompat._node.leases import Leases
 from raycompat._node.numbers import Numbers
 from raycompat._node.tasks import Tasks
 from raycompat._protocol import failures, ids, task_bodies
+from raycompat._protocol.message import handled
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.values import (
     CallFailed,

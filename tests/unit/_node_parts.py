@@ -18,13 +18,13 @@ from unittest import mock
 
 from distributed import Security
 
-from raycompat._messages.base import FromExecutor, FromNode, Message, ToExecutor, ToNode
 from raycompat._messages.calls import GrantCall
 from raycompat._messages.executors import Succeeded
 from raycompat._messages.jobs import BeginJob
 from raycompat._node import node as node_module
 from raycompat._node.executor_pool import Executor, ExecutorPool
 from raycompat._protocol import frames
+from raycompat._protocol.message import FromExecutor, FromNode, Message, ToExecutor, ToNode
 from raycompat._protocol.runtime_env import EMPTY
 
 JOB, OTHER_JOB, OWNER = "01000000", "02000000", "driver"

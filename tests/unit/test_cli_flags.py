@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from raycompat._cli import old_flags
+from raycompat._cli.commands import cli
 from raycompat._cli.node_flags import options_of
 from raycompat._cli.status import report
 from raycompat._cli.texts import head_started
 from raycompat._protocol.refusals import split_address
-from raycompat.cli import cli
 
 
 def refused(*arguments: str) -> Result:

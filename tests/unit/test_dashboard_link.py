@@ -5,7 +5,7 @@ from __future__ import annotations
 import dask
 import pytest
 
-from raycompat._launch.dashboard_link import dashboard_link
+from raycompat._connect.dashboard_link import dashboard_link
 
 TEMPLATE = "distributed.dashboard.link"
 

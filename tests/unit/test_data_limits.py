@@ -9,7 +9,7 @@ import pytest
 
 import raycompat as ray
 import raycompat.data
-from raycompat import _driver
+from raycompat._caller import session
 from raycompat.data import execution, plan, tasks
 from raycompat.data.operators import MapOperator
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -29,7 +29,7 @@ def context(monkeypatch):
     """Return the settings on a cluster of 4 CPUs and 2 GPUs."""
     present = {"CPU": 4.0, "GPU": 2.0, "memory": 2.0**33, "object_store_memory": 2.0**30}
     monkeypatch.setattr(ray, "cluster_resources", lambda: present)
-    monkeypatch.setattr(_driver, "require_session", Session)
+    monkeypatch.setattr(session, "require", Session)
     return ray.data.DataContext()
 
 
@@ -71,7 +71,7 @@ def test_cpus_are_shared_when_no_node_has_one(context, monkeypatch, free, shares
                 "waiting": {"state": "PENDING", "nodes": [""], "bundles": [{"CPU": 9}]},
             }
 
-    monkeypatch.setattr(_driver, "require_session", Busy)
+    monkeypatch.setattr(session, "require", Busy)
     nodes = [{"NodeID": each, "Alive": True, "Resources": {"CPU": 2}} for each in "ab"]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     assert execution._budget(context).shares_cpus is shares

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat import _remote_traceback, exceptions
+from raycompat import exceptions
+from raycompat._pickling import remote_traceback
 from raycompat._protocol import failures
 from raycompat.exceptions import (
     ActorDiedError,
@@ -725,9 +726,9 @@ def test_the_header_of_an_actor():
 
 
 def test_frames_of_the_framework_are_left_out():
-    private = _remote_traceback._PACKAGE_DIR + "_executor/run_task.py"
-    facade = _remote_traceback._PACKAGE_DIR + "actor.py"
-    library = _remote_traceback._PACKAGE_DIR + "tune/trial.py"
+    private = remote_traceback._PACKAGE_DIR + "_executor/run_task.py"
+    facade = remote_traceback._PACKAGE_DIR + "actor.py"
+    library = remote_traceback._PACKAGE_DIR + "tune/trial.py"
     pool = "/usr/lib/python3.11/concurrent/futures/thread.py"
 
     def frames(*files):

@@ -181,7 +181,7 @@ def test_the_package_imports_nothing_else_of_raycompat():
 
 
 @pytest.mark.parametrize(
-    "module", ["raycompat", "raycompat.cli", "raycompat._executor.main", "raycompat.tune"]
+    "module", ["raycompat", "raycompat._cli.commands", "raycompat._executor.main", "raycompat.tune"]
 )
 def test_another_system_gets_one_error_before_all_else(module):
     """As far as that can be tried on Linux."""

@@ -34,7 +34,7 @@ def test_the_import_brings_neither_dask_nor_numpy_nor_tensorflow():
 
 def test_a_driver_imports_dask_while_its_processes_start():
     script = (
-        "import sys, raycompat, raycompat._driver as driver\n"
+        "import sys, raycompat, raycompat._launch.driver as driver\n"
         "def start(*arguments):\n"
         "    sys.exit('distributed' in sys.modules)\n"
         "driver._start_cluster = start\n"
@@ -57,7 +57,7 @@ def test_names_for_keras_do_not_import_tensorflow():
 def test_a_command_that_asks_a_cluster_imports_no_plugin():
     """The plugins are imported by those that register them; that takes 30 ms."""
     script = (
-        "import sys, raycompat.cli, raycompat._cli.status, raycompat._launch.connect;"
+        "import sys, raycompat._cli.commands, raycompat._cli.status, raycompat._connect.connect;"
         "print(*[name for name in sys.modules if name.endswith('.plugin') and 'raycompat' in name])"
     )
     done = subprocess.run(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat.data.streaming_split import SplitCoordinator
 from raycompat.tune import Trainable
 from raycompat.util import queue
+from raycompat.util._internal_actors import internal_actor
 
 Theirs = type("Trainable", (Trainable,), {})
 NoModule = type("NoModule", (), {"__module__": None})

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from raycompat import LoggingConfig, _init_arguments
+from raycompat import LoggingConfig
 from raycompat._common.formatters import JSONFormatter
+from raycompat._launch import init_arguments
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.job_config import JobConfig
 
 
 def settled(**given: Any) -> JobConfig:
     names = ("job_config", "logging_config", "namespace", "runtime_env")
-    return _init_arguments.job_config({name: given.get(name) for name in names})
+    return init_arguments.job_config({name: given.get(name) for name in names})
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat._launch import addresses
-from raycompat._launch.addresses import Destination, MalformedAddressError
+from raycompat._connect import addresses
+from raycompat._connect.addresses import Destination, MalformedAddressError
 
 HOSTS = st.sampled_from(["localhost", "127.0.0.1", "node-1.example.org", "[::1]"])
 

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from raycompat import _driver
+from raycompat._launch import driver
 
 THREAD = "raycompat-node-death"
 
 
 def explain(session):
     """Let a thread explain the death of a node to a session; wait for its end."""
-    _driver._lose_node(session, SimpleNamespace(why_node_ended=lambda: "it was killed"))
+    driver._lose_node(session, SimpleNamespace(why_node_ended=lambda: "it was killed"))
     for thread in threading.enumerate():
         if thread.name == THREAD:
             thread.join()

@@ -21,7 +21,11 @@ from raycompat import _messages
 from raycompat._caller.scheduler_messages import SchedulerMessages
 from raycompat._dask import streams as adapter
 from raycompat._messages import direct, executors
-from raycompat._messages.base import (
+from raycompat._messages.calls import Cancel
+from raycompat._messages.executors import Answer, Interrupt, ItemYielded
+from raycompat._messages.groups import FindGroup
+from raycompat._messages.relays import RelayData
+from raycompat._protocol.message import (
     FromCaller,
     FromExecutor,
     FromNode,
@@ -34,10 +38,6 @@ from raycompat._messages.base import (
     handled,
     handled_from,
 )
-from raycompat._messages.calls import Cancel
-from raycompat._messages.executors import Answer, Interrupt, ItemYielded
-from raycompat._messages.groups import FindGroup
-from raycompat._messages.relays import RelayData
 
 _BASES = {
     Message,
@@ -102,7 +102,7 @@ class Route:
 
 
 ROUTES = {
-    FromCaller: Route(["_caller", "_executor", "_driver.py", "actor.py"], ["_scheduler"]),
+    FromCaller: Route(["_caller", "_executor", "_launch", "actor.py"], ["_scheduler"]),
     FromNode: Route(["_node"], ["_scheduler"], (FromExecutor,)),
     ToCaller: Route(["_scheduler"], ["_caller"], (FromCaller, FromNode)),
     ToNode: Route(["_scheduler"], ["_node"], (FromCaller,)),

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from raycompat._driver import dashboard_address
+from raycompat._launch.driver import dashboard_address
 from raycompat._launch.node_options import HEAD_RESOURCE, LABELS_VARIABLE, node_options
 
 

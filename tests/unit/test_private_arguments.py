@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from raycompat._private_arguments import take
+from raycompat._launch.private_arguments import take
 
 
 def test_those_of_the_started_node_are_honoured(tmp_path):

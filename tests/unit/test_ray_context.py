@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import raycompat as ray
-from raycompat._driver import RayContext
+from raycompat._launch.driver import RayContext
 
 
 def shown(url):

@@ -84,6 +84,6 @@ def test_a_value_that_cannot_be_pickled_is_refused_with_the_way_to_find_the_part
 
 @pytest.mark.parametrize("given", [(1, 2), 3, {"a": 1}, None])
 def test_get_of_anything_but_references_shows_a_call_that_works(given, monkeypatch):
-    monkeypatch.setattr("raycompat._driver.any_session", lambda: None)
+    monkeypatch.setattr("raycompat._caller.session.connected_or_not", lambda: None)
     with pytest.raises(ValueError, match=r"a list of them: ray\.get\(\[first, second\]\)"):
         ray.get(given)

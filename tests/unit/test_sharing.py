@@ -11,8 +11,8 @@ import pytest
 from raycompat._caller.home import Home
 from raycompat._caller.session import Session
 from raycompat._caller.setup import Setup
-from raycompat._messages.base import FromCaller
 from raycompat._messages.objects import Fulfil, Sync, Synced
+from raycompat._protocol.message import FromCaller
 from raycompat.exceptions import ObjectLostError, loads_error
 
 #: Seconds; nothing here takes long.

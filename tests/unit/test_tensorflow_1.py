@@ -2,8 +2,8 @@
 
 import pytest
 
+from raycompat._caller import tensorflow_mode
 from raycompat._old import tensorflow_1
-from raycompat._protocol import tensorflow_mode
 from raycompat._surface import era
 
 

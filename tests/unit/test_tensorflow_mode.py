@@ -14,7 +14,7 @@ import textwrap
 
 import pytest
 
-from raycompat._protocol import tensorflow_mode
+from raycompat._caller import tensorflow_mode
 
 CODE = pickle.dumps(["code"])
 

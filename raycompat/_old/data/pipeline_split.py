@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat._old.data.pipeline import DatasetPipeline
 from raycompat.data.dataset import Dataset
+from raycompat.util._internal_actors import internal_actor
 
 #: Windows that a reader may be ahead of the slowest one. Each holds its blocks in the object store, so
 #: the fast reader of an endless pipeline waits. Ray waits after one; more let one process read the

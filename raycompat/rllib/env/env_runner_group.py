@@ -10,9 +10,9 @@ from typing import Any
 
 import raycompat as ray
 from raycompat._host import clock
-from raycompat._internal_actors import internal_actor
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
+from raycompat.util._internal_actors import internal_actor
 
 logger = logging.getLogger(__name__)
 

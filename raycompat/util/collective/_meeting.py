@@ -13,9 +13,9 @@ from typing import Any
 
 from raycompat import _api, actor
 from raycompat._host import clock
-from raycompat._internal_actors import internal_actor
 from raycompat.exceptions import ActorDiedError, GetTimeoutError, RayTaskError
 from raycompat.object_ref import ObjectRef
+from raycompat.util._internal_actors import internal_actor
 from raycompat.util.collective.types import CollectiveError, CollectiveTimeoutError
 
 #: Bytes of a group's token.

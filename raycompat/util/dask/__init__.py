@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _driver
+from raycompat._caller import session as sessions
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -48,7 +48,7 @@ def client() -> Client:
     """
     from raycompat._dask import client as adapter
 
-    found = _driver.connected_session("client").client
+    found = sessions.connected("client").client
     adapter.poll_scheduler(found)
     return found
 
@@ -84,7 +84,7 @@ def detach(client: Client) -> bool:
     Differs from Ray: Ray does not have this function. The command ``raycompat detach ADDRESS`` does the
     same, and ``client.unregister_worker_plugin("raycompat")`` too.
     """
-    from raycompat._launch.detach import detach
+    from raycompat._connect.detach import detach
 
     was_there: bool = client.sync(detach, client)
     return was_there

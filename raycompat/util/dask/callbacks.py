@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.util._internal_actors import internal_actor
 
 _NAMES = (
     "ray_presubmit",

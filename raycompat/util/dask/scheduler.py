@@ -9,8 +9,8 @@ from typing import Any
 import dask.config
 
 import raycompat as ray
-from raycompat import _driver
 from raycompat._caller import dask_values
+from raycompat._caller import session as sessions
 from raycompat._dask import graphs as adapter
 from raycompat._surface.modules import names_of
 from raycompat.object_ref import ObjectRef
@@ -156,7 +156,7 @@ def _submit(dsk: Any, made: _Submitted) -> None:
     for key in order.static_order():
         # A task of Dask's scheduler, to which a reference or future leads.
         if key not in made.nodes:
-            session = _driver.connected_session("ray_dask_get")
+            session = sessions.connected("ray_dask_get")
             made.refs[key] = dask_values.as_ref(session, adapter.future_of(session.client, key))
             continue
         made.refs[key] = _ref_of(key, made, made.remote_args | annotated.get(key, {}))

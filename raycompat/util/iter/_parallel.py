@@ -10,8 +10,8 @@ from operator import methodcaller
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import raycompat as ray
-from raycompat._internal_actors import internal_actor
 from raycompat.object_ref import ObjectRef
+from raycompat.util._internal_actors import internal_actor
 from raycompat.util.iter._local import LocalIterator, _NextValueNotReady
 from raycompat.util.iter._worker import ParallelIteratorWorker
 from raycompat.util.iter_metrics import SharedMetrics

@@ -14,7 +14,9 @@ from joblib._parallel_backends import (
 )
 from joblib.parallel import BatchedCalls
 
-from raycompat import _api, _driver
+import raycompat as ray
+from raycompat import _api
+from raycompat._caller import current_session
 from raycompat.object_ref import ObjectRef
 from raycompat.util.multiprocessing import Pool
 
@@ -63,8 +65,8 @@ class RayBackend(MultiprocessingBackend):
             return 1
         if n_jobs > 0:
             return n_jobs
-        if not _driver.is_initialized():
-            _driver.init()
+        if current_session.get() is None:
+            ray.init()
         num_cpus = int(_api.cluster_resources().get("CPU", 1))
         return max(num_cpus + 1 + n_jobs, 1)
 

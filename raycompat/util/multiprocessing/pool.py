@@ -12,11 +12,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from raycompat import _api, _driver
-from raycompat._internal_actors import internal_actor
+import raycompat as ray
+from raycompat import _api
+from raycompat._caller import current_session
 from raycompat._surface.modules import names_of
 from raycompat.actor import ActorClass, kill
 from raycompat.object_ref import ObjectRef
+from raycompat.util._internal_actors import internal_actor
 from raycompat.util.multiprocessing.pool_process import (
     Function,
     Outcome,
@@ -580,14 +582,14 @@ def _checked(chunksize: int) -> int:
 
 def _connect(processes: int | None, address: str | None) -> int:
     """Start a session if there is none, and return the number of processes of the pool."""
-    if not _driver.is_initialized():
-        from raycompat._launch import addresses
+    if current_session.get() is None:
+        from raycompat._connect import addresses
 
         wanted = address or os.environ.get("RAY_ADDRESS")
         if wanted == "local" or (wanted is None and addresses.find(None) is None):
-            _driver.init("local", num_cpus=processes)
+            ray.init("local", num_cpus=processes)
         else:
-            _driver.init(address)
+            ray.init(address)
     num_cpus = int(_api.cluster_resources().get("CPU", 0))
     processes = num_cpus if processes is None else processes
     if processes < 1:

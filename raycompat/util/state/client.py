@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from raycompat._caller import current_session
-from raycompat._messages.base import Request, ask
 from raycompat._messages.watching import ListRows, Summarize
 from raycompat._protocol import shared_secret
+from raycompat._protocol.message import Request, ask
 from raycompat._protocol.shared_secret import Authority
 from raycompat.util.state.common import (
     RAY_MAX_LIMIT_FROM_API_SERVER,
@@ -26,7 +26,7 @@ from raycompat.util.state.common import (
 from raycompat.util.state.exception import RayStateApiException, ServerUnavailable
 
 if TYPE_CHECKING:
-    from raycompat._launch.addresses import Destination
+    from raycompat._connect.addresses import Destination
 
 #: Resources without ids.
 _WITHOUT_IDS = (StateResource.RUNTIME_ENVS, StateResource.CLUSTER_EVENTS)
@@ -204,7 +204,7 @@ def _client(address: str | None, destination: Destination | None) -> Iterator[An
         session.sharing.wait_until_synced()  # the answer contains what this process did before
         yield client
         return
-    from raycompat._launch import addresses, connect
+    from raycompat._connect import addresses, connect
 
     if destination is None:
         destination = addresses.require(address or "auto", _authority())

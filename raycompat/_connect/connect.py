@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from distributed import Client
 
+from raycompat._connect.addresses import Destination
 from raycompat._dask import client as adapter
-from raycompat._launch.addresses import Destination
 from raycompat._protocol import refusals
 from raycompat._protocol.import_paths import files_that_hide_others
 

@@ -210,11 +210,11 @@ def _by_password(scheme: str, place: str, authority: Authority) -> Destination:
             f"A password was given, but {scheme}://{place} does not use one. Write "
             f"tls:// or no scheme, or leave the password out ({WAYS})."
         )
-    from raycompat import _security
+    from raycompat._dask import security
 
     host, port = _host_and_port(place, f"{scheme}://{place}")
     authority.join(host.strip("[]"), port)
-    return Destination(f"tls://{place}", _security.dask_security(authority.credentials()))
+    return Destination(f"tls://{place}", security.dask_security(authority.credentials()))
 
 
 def _host_and_port(place: str, text: str) -> tuple[str, int]:

@@ -17,9 +17,9 @@ from raycompat._cli.drain import drain_node
 from raycompat._cli.job import job
 from raycompat._cli.rllib import rllib
 from raycompat._cli.texts import head_started, node_started
-from raycompat._messages.base import ask
 from raycompat._messages.watching import Overview
 from raycompat._protocol import shared_secret
+from raycompat._protocol.message import ask
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import with_scheme
 from raycompat._surface import era
@@ -173,7 +173,7 @@ def _check_start(given: dict[str, Any]) -> None:
 def _start_head(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
-    from raycompat._launch.dashboard_link import dashboard_link
+    from raycompat._connect.dashboard_link import dashboard_link
     from raycompat._launch.launch import Place
 
     node = options_of(given, is_head=True)
@@ -250,7 +250,7 @@ def _warn_of_others(host: str, dashboard_host: str | None) -> None:
 def _start_node(given: dict[str, Any], authority: Authority | None) -> Any:
     from raycompat._cli import start as starting
     from raycompat._cli.node_flags import options_of
-    from raycompat._launch import addresses
+    from raycompat._connect import addresses
     from raycompat._launch.launch import Place
     from raycompat._protocol.refusals import split_address
 
@@ -308,7 +308,7 @@ _address_option = click.option(
 
 def _state_client(given: dict[str, Any], *, is_for_changes: bool = False) -> Any:
     """Return a client of the state API with the given address and password."""
-    from raycompat._launch import addresses
+    from raycompat._connect import addresses
     from raycompat.util.state.client import StateApiClient
 
     authority = _authority(given["redis_password"], given["redis_password_file"])
@@ -340,8 +340,8 @@ def status(
     """
     from raycompat._cli.status import described, report, running, running_report
     from raycompat._cli.tables import document, folded, window_width
-    from raycompat._launch import addresses, connect
-    from raycompat._launch.dashboard_link import dashboard_link
+    from raycompat._connect import addresses, connect
+    from raycompat._connect.dashboard_link import dashboard_link
 
     authority = _authority(redis_password, redis_password_file)
     try:
@@ -377,7 +377,7 @@ def detach(address: str, redis_password: str | None, redis_password_file: str | 
 
     Example: raycompat detach tcp://host:8786
     """
-    from raycompat._launch import addresses, connect
+    from raycompat._connect import addresses, connect
     from raycompat.util.dask import detach
 
     authority = _authority(redis_password, redis_password_file)

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raycompat import _as_ray, _private_arguments, exceptions
-from raycompat import _init_arguments as arguments
+from raycompat import _as_ray, exceptions
 from raycompat._caller import current_session, first_uses, setup_hook, tracing
 from raycompat._caller import session as sessions
 from raycompat._caller.driver_logs import DriverLogs, check_settings
@@ -29,9 +28,11 @@ from raycompat._caller.log_context import CoreContextFilter
 from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._caller.setup import Setup
 from raycompat._host import interrupts, segment
+from raycompat._launch import init_arguments as arguments
+from raycompat._launch import private_arguments
+from raycompat._launch.private_arguments import PrivateArguments
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import AwaitNodes, NodeAt
-from raycompat._private_arguments import PrivateArguments
 from raycompat._protocol import (
     current_cluster,
     ids,
@@ -50,9 +51,9 @@ from raycompat._surface import era, forms
 if TYPE_CHECKING:
     from distributed import Client
 
-    from raycompat._launch.addresses import Destination
+    from raycompat._connect.addresses import Destination
     from raycompat._launch.local_cluster import LocalCluster
-    from raycompat._logging_config import LoggingConfig
+    from raycompat._protocol.logging_config import LoggingConfig
     from raycompat.job_config import JobConfig
 
 logger = logging.getLogger(__name__)
@@ -67,8 +68,6 @@ _init_lock = threading.RLock()
 _cluster: LocalCluster | None = None
 #: How many sessions this process has started.
 num_started = 0
-#: In a forked process, the session that belongs to its parent.
-_session_of_parent: sessions.Session | None = None
 
 
 class RayContext(Mapping[str, Any]):
@@ -307,7 +306,7 @@ def init(
     uses_leases = arguments.wants_leases(given.pop("_leases", None))
     report_file = arguments.report_file(given.pop("_report", None))
     authority = arguments.authority(given.pop("_redis_password", None), given["address"])
-    private = _private_arguments.take(given)
+    private = private_arguments.take(given)
     arguments.check_unknown(given, known)
     arguments.refuse(given)
     given["job_config"] = arguments.job_config(given)
@@ -382,9 +381,10 @@ def _begin(
     uses_leases: bool,
 ) -> RayContext:
     destination = _find_or_start(given, private, authority)
+    from raycompat._connect import connect
+    from raycompat._connect.dashboard_link import dashboard_link
     from raycompat._dask.client_class import DaskClient
-    from raycompat._launch import connect, prepare
-    from raycompat._launch.dashboard_link import dashboard_link
+    from raycompat._launch import prepare
 
     client = connect.connect(destination, DaskClient)
     try:
@@ -465,7 +465,7 @@ def _find_or_start(
     given: dict[str, Any], private: PrivateArguments, authority: Authority | None
 ) -> Destination:
     """Return the address of the program's cluster; start a cluster if the program names none."""
-    from raycompat._launch import addresses
+    from raycompat._connect import addresses
 
     with interrupts.allowed():
         names = addresses.NODE_OPTIONS
@@ -707,14 +707,9 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 
 def _forget_in_fork() -> None:
-    """Leave the session to the parent: a forked child has no threads and no cluster."""
-    global _cluster, _init_lock, _session_of_parent
+    """Leave the cluster to the parent."""
+    global _cluster, _init_lock
     _cluster, _init_lock = None, threading.RLock()  # another thread may have held the lock
-    session = sessions.current()
-    if session is not None:
-        session.leave_to_parent()
-        _session_of_parent = session
-        current_session.set_to(None)
 
 
 os.register_at_fork(after_in_child=_forget_in_fork)
@@ -739,45 +734,19 @@ def is_initialized() -> bool:
     return sessions.current() is not None
 
 
-def require_session() -> sessions.Session:
-    """Return this process's session; start one, like `init` without arguments, if there is none.
-
-    Raises
-    ------
-    RaySystemError
-        When the connection to the scheduler was lost.
-    """
-    session = any_session()
-    session.check_connection()
-    return session
-
-
-def any_session() -> sessions.Session:
-    """Return this process's session, connected or not; start one if there is none.
-
-    Raises
-    ------
-    RaySystemError
-        In a process that was forked from one with a session: it must call `init` itself.
-    """
-    session = sessions.current()
-    if session is None:
-        if _session_of_parent is not None:
-            _session_of_parent.check_connection()
-        _refuse_in_dask()
-        with _init_lock:
-            if sessions.current() is None:
-                init()
-        session = sessions.current()
-        assert session is not None
-    return session
+def start_by_itself() -> None:
+    """Start a session for the first call of a program, if another thread has not."""
+    _refuse_in_dask()
+    with _init_lock:
+        if current_session.get() is None:
+            init()
 
 
 def _refuse_in_dask() -> None:
     """Raise in a Dask task that would start a cluster, which is never intended."""
     from distributed import get_worker
 
-    from raycompat._launch import addresses
+    from raycompat._connect import addresses
 
     try:
         worker = get_worker()
@@ -791,20 +760,3 @@ def _refuse_in_dask() -> None:
         "function that calls remote functions should be a remote function. To start a session here "
         "anyway, call init with an address first."
     )
-
-
-def connected_session(function: str) -> sessions.Session:
-    """Return this process's session, for functions that do not start one.
-
-    Raises
-    ------
-    RaySystemError
-        When there is no session, or its connection to the scheduler was lost.
-    """
-    session = sessions.current()
-    if session is None:
-        raise exceptions.RaySystemError(
-            f"Ray has not been started yet: call ray.init() before {function}()."
-        )
-    session.check_connection()
-    return session

@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 
-_PACKAGE_DIR = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: Library files that are hidden only below a frame of raycompat.
 _PLUMBING = tuple(
     os.sep + part.replace("/", os.sep)

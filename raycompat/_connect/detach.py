@@ -6,8 +6,8 @@ import getpass
 import socket
 from typing import TYPE_CHECKING
 
-from raycompat._messages.base import ask
 from raycompat._messages.nodes import Detach
+from raycompat._protocol.message import ask
 
 if TYPE_CHECKING:
     from distributed import Client

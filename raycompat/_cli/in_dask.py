@@ -8,19 +8,20 @@ import click
 
 
 class _Commands(click.Group):
-    """The commands of `raycompat.cli`, which is imported when one of them is used: Dask imports the
-    commands of all packages whenever ``dask`` runs.
+    """The commands of `raycompat._cli.commands`, which is imported when one of them is used.
+
+    Dask imports the commands of all packages whenever ``dask`` runs.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
-        from raycompat.cli import cli
+        from raycompat._cli.commands import cli
 
         return cli.list_commands(ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one of the commands."""
-        from raycompat.cli import cli
+        from raycompat._cli.commands import cli
 
         return cli.get_command(ctx, cmd_name)
 

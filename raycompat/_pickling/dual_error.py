@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import Any, Protocol, cast
 
-from raycompat import _exception_chain
+from raycompat._pickling import exception_chain
 
 
 class TaskError(Protocol):
@@ -51,7 +51,7 @@ def of(task_error: TaskError, task_error_class: type) -> Any:
     state = object.__getattribute__(dual, "__dict__")
     state.update(getattr(cause, "__dict__", {}))
     state["_ray_task_error"] = task_error
-    _exception_chain.share_chain(dual, cause)
+    exception_chain.share_chain(dual, cause)
     return dual
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from raycompat import exceptions
 from raycompat._caller.html_report import checked_file
-from raycompat._logging_config import LoggingConfig
 from raycompat._protocol import shared_secret, submission
+from raycompat._protocol.logging_config import LoggingConfig
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import checked_namespace
 from raycompat.job_config import JobConfig

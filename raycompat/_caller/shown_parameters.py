@@ -1,0 +1,43 @@
+"""`remote` with the parameters of what it calls, for Jupyter, `inspect` and completion."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+#: The method that `show_parameters` hides.
+_REMOTE = "remote"
+
+
+class _CalledByRemote(Protocol):
+    """What has a method `remote`."""
+
+    def _call_as_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do what `remote` does."""
+
+
+def show_parameters(
+    owner: _CalledByRemote, called: Callable[..., Any], signature: inspect.Signature | None
+) -> None:
+    """Give an object a function `remote` of its own, which shows the parameters of what it calls.
+
+    The function refers to a twin, which shares what the object has. With a reference to the object, a
+    cycle would keep alive what is gone, and its code in the cluster.
+    """
+    twin = object.__new__(type(owner))
+    twin.__dict__.update(owner.__dict__)
+
+    def remote(*args: Any, **kwargs: Any) -> Any:
+        return twin._call_as_given(args, kwargs)
+
+    functools.update_wrapper(remote, called, updated=())
+    if signature is not None:
+        remote.__signature__ = signature  # type: ignore[attr-defined]
+    owner.__dict__[_REMOTE] = remote
+
+
+def without_remote(owner: object) -> dict[str, Any]:
+    """Return the attributes of an object without the function of `show_parameters`."""
+    return {name: value for name, value in owner.__dict__.items() if name != _REMOTE}

@@ -1,0 +1,1 @@
+"""Where a cluster is, and how a process connects to it."""
