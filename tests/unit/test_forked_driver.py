@@ -8,13 +8,13 @@ import sys
 PROGRAM = """
 import os, signal, threading
 import raycompat as ray
-from raycompat import _driver
+from raycompat._launch import driver
 
 
 is_held, may_end = threading.Event(), threading.Event()
 
 def hold():
-    with _driver._init_lock:
+    with driver._init_lock:
         is_held.set()
         may_end.wait()
 
