@@ -127,7 +127,7 @@ async def stop_clock(dask_scheduler: Any) -> float:
 def memory(dask_scheduler: Any) -> dict[str, Any]:
     """Return how much the scheduler keeps of what has ended."""
     parts = dask_scheduler.plugins["raycompat"].parts
-    history = parts.endings.history
+    history = parts.history
     spans = history.calls()
     return {
         "calls": len(history),

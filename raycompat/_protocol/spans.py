@@ -134,3 +134,8 @@ def times_of(packed: bytes) -> array[float]:
     times = array("d")
     times.frombytes(packed[len(packed) // CALL_BYTES * TASK_ID_BYTES :])
     return times
+
+
+def milliseconds(seconds: float) -> int | None:
+    """Return a time in milliseconds; None for 0, which means unknown."""
+    return int(seconds * 1000) if seconds else None

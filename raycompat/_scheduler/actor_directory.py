@@ -103,3 +103,8 @@ class ActorDirectory:
             for (space, name), key in self._names.items()
             if namespace in (None, space) and self.rows[key].state != "DEAD"
         ]
+
+
+def constructor_of(row: ActorRow) -> str:
+    """Return the name of the call that makes an actor, as in Ray."""
+    return f"{row.class_name}.__init__"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,15 @@ from raycompat._messages.actors import (
     UnwatchActor,
     WatchActor,
 )
-from raycompat._messages.calls import End
+from raycompat._messages.calls import CancelCall, End
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec, CallSpec
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.actor_directory import ActorDirectory, ActorRow
-from raycompat._scheduler.endings import group_of
+from raycompat._scheduler.actor_directory import ActorRow
+from raycompat._scheduler.call_table import group_of
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
 
 #: The scheduler client that holds the keys of detached actors, so that they outlive their drivers.
 DETACHED = "raycompat-detached"
@@ -36,10 +37,12 @@ DETACHED = "raycompat-detached"
 class Actors:
     """The actors of the cluster. Each has a call in `Calls`, which holds its resources."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
-        self._directory = ActorDirectory()
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._dask = ground.dask
+        self._directory = ground.actors
+        #: Hear of each actor that has died, with its error.
+        self.on_death: list[Callable[[ActorRow, bytes], None]] = []
 
     @property
     def rows(self) -> dict[str, ActorRow]:
@@ -55,7 +58,7 @@ class Actors:
 
         Called while Dask removes the client.
         """
-        for key, call in self._parts.calls.of_owner(client).items():
+        for key, call in self._ground.calls.of_owner(client).items():
             actor = call.spec["actor"]
             if actor is not None and not actor["detached"]:
                 error = failures.actor_died(failures.OWNER_DIED, key)
@@ -90,8 +93,8 @@ class Actors:
             row = _new_row(spec["key"], spec["job"], actor)
             self._directory.reserve(row)
         row.state, row.keep, row.runtime_env = "PENDING", spec["keep"], spec["runtime_env"]
-        row.group = group_of(self._parts.calls.by_key.get(spec["key"]))
-        self._parts.notify_change()
+        row.group = group_of(self._ground.calls.by_key.get(spec["key"]))
+        self._ground.changes.notify()
 
     async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> FoundActor | None:
         """Reserve a name for an actor that `client` will submit, or return the actor that has it.
@@ -113,7 +116,7 @@ class Actors:
         while (row := self._directory.find(name, namespace)) is not None:
             if row.state != "RESERVED":
                 return {"key": row.key, "about": row.about}
-            await self._parts.changed.wait()
+            await self._ground.changes.wait()
         return None
 
     def of_name(self, name: str, namespace: str) -> ActorRow | None:
@@ -129,7 +132,7 @@ class Actors:
         row = self._directory.rows.get(key)
         if row is not None and row.state == "RESERVED":
             self._directory.forget(key)
-            self._parts.notify_change()
+            self._ground.changes.notify()
 
     def withdraw(self, client: str, message: FreeName) -> None:
         """Handle a client's message that it will not submit an actor."""
@@ -161,18 +164,18 @@ class Actors:
     def alive(self, worker: str, message: ActorAlive) -> None:
         """Handle a node's report that an actor's process accepts calls."""
         key = message.key
-        call, row = self._parts.calls.by_key.get(key), self._directory.rows.get(key)
+        call, row = self._ground.calls.by_key.get(key), self._directory.rows.get(key)
         if call is None or row is None or row.state == "DEAD":
             return
         row.state, row.address, row.pid, row.socket = "ALIVE", worker, message.pid, message.socket
-        row.incarnation, row.host = message.incarnation, self._parts.nodes.info[worker]["host"]
-        self._parts.endings.actor_came(row, call)
+        row.incarnation, row.host = message.incarnation, self._ground.nodes.info[worker]["host"]
+        self._ground.watcher.actor_came(row, call)
         if call.holding is not None:
             keep = ResourceSet.from_units(call.spec["keep"])
-            call.holding = self._parts.ledger.shrink(call.holding, keep)
+            call.holding = self._ground.ledger.shrink(call.holding, keep)
         self._dask.notify_client(call.owner, ActorBuilt(key))
         self._report_to_all(row)
-        self._parts.dispatcher.soon()
+        self._ground.next_round.soon()
 
     def restarting(self, worker: str, message: ActorRestarting) -> None:
         """Handle a node's report that an actor's process has ended and another one starts."""
@@ -202,16 +205,16 @@ class Actors:
             text = failures.OWNER_DIED
         error = failures.actor_died(text, key)
         self.bury(key, error)
-        self._parts.tell_owner(owner, key, error, unknown=True)  # it may never have started
+        self._ground.owners.tell(owner, key, error, unknown=True)  # it may never have started
         if key in self.rows:
-            self._parts.endings.actor_left(self.rows[key])
+            self._ground.watcher.actor_left(self.rows[key])
         self._directory.forget(key)
 
     def kill(self, client: str, message: KillActor) -> None:
         """End an actor, or its process, on request of a client."""
         key = message.key
         row = self._directory.rows.get(key)
-        if row is None or key not in self._parts.calls.by_key:
+        if row is None or key not in self._ground.calls.by_key:
             return
         if row.state == "DEAD":  # its name may still be taken
             if message.no_restart:
@@ -227,7 +230,7 @@ class Actors:
         self, key: str, error: bytes, *, frees_name: bool = False, gracefully: bool = False
     ) -> None:
         """End an actor for good; `gracefully` lets its process run its exit handlers."""
-        call = self._parts.calls.by_key.get(key)
+        call = self._ground.calls.by_key.get(key)
         if call is None:
             return
         address = call.address
@@ -235,26 +238,35 @@ class Actors:
             self._dask.notify_node(address, End(key, error, gracefully))
         self.bury(key, error, frees_name=frees_name)
         if address is None:
-            self._parts.calls.fail(key, error)
+            self._ground.owners.fail(key, error)
+
+    def end_call(self, key: str, error: bytes) -> None:
+        """Fail a call or an actor wherever it is; its process is killed, without a retry."""
+        call = self._ground.calls.by_key.get(key)
+        if call is None:  # the end of another call was the last that needed it
+            return
+        if call.spec["kind"] == "actor":
+            self.end(key, error, frees_name=True)
+        elif call.address is None:
+            self._ground.owners.fail(key, error)
+        else:
+            message = CancelCall(key, force=True, recursive=False, error=error)
+            self._dask.notify_node(call.address, message)
 
     def bury(self, key: str, error: bytes, *, frees_name: bool = False) -> None:
         """Mark an actor as dead with its error, and notify its watchers."""
         row = self._directory.rows.get(key)
         if row is None or row.state == "DEAD":
             return
-        if row.state == "PENDING" and key in self._parts.calls.by_key:
-            self._parts.endings.actor_failed(row, self._parts.calls.by_key[key], error)
+        if row.state == "PENDING" and key in self._ground.calls.by_key:
+            self._ground.watcher.actor_failed(row, self._ground.calls.by_key[key], error)
         self._directory.bury(key, error, frees_name=frees_name or row.detached)
-        self._parts.endings.actor_died(row, error)
-        self._parts.submissions.actor_ended(row, error)
-        self._parts.groups.collect_soon()
+        self._ground.watcher.actor_died(row, error)
+        for hear in self.on_death:
+            hear(row, error)
         self._report_to_all(row)
-        if key in self._parts.calls.by_key:
-            self._parts.tell_owner(self._parts.calls.by_key[key].owner, key, error)
-        job = self._parts.jobs.open.get(row.job)
-        is_last = row.detached and not self.has_detached(row.job)
-        if job is not None and job.orphaned and is_last:
-            self._parts.jobs.end_if_done(job)
+        if key in self._ground.calls.by_key:
+            self._ground.owners.tell(self._ground.calls.by_key[key].owner, key, error)
         if row.detached and DETACHED in self._dask.clients():
             self._dask.release([key], DETACHED)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.calls import (
@@ -39,65 +38,47 @@ from raycompat._protocol import accelerator_kinds, failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Phases
-from raycompat._protocol.strategy import InGroup, Strategy, from_wire
-from raycompat._protocol.values import CallFailed
+from raycompat._protocol.strategy import from_wire
 from raycompat._scheduler.actors import DETACHED
+from raycompat._scheduler.call_table import Call
 from raycompat._scheduler.capacity import Holding
 from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.lines import Line
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.dispatcher import Dispatcher
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.objects import Objects
+    from raycompat._scheduler.restarts import Restarts
+    from raycompat._scheduler.task_names import TaskNames
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Call:
-    """A call in the scheduler, from its submission until Dask forgets its key."""
-
-    spec: CallSpec
-    owner: str
-    request: ResourceSet
-    strategy: Strategy
-    retries: int
-    since: float = 0.0
-    address: str | None = None
-    #: Its start on a node, in seconds since 1970, and the process that ran it there.
-    started: float = 0.0
-    pid: int | None = None
-    #: How long its phases took, if it has succeeded.
-    phases: Phases = field(default_factory=Phases)
-    holding: Holding | None = None
-    #: Whether it is about to fail and must not start again.
-    is_doomed: bool = False
-    is_cancelled: bool = False
-    #: Whether the process that used its accelerators has ended.
-    is_freed: bool = False
-    #: Whether its dependencies are ready and it is on no node.
-    is_ready: bool = False
-    #: The line in which it waits.
-    line: Line | None = None
-    #: Whether its owner runs it by a lease; the node that stores its results, and the results.
-    runs_by_lease: bool = False
-    results: tuple[str, list[Any]] | None = None
-    #: Small results that its owner has, until Dask knows that the node has stored them. If the node
-    #: dies before that, another node stores them, if there is one, and the call does not run again.
-    sent: list[Any] | None = None
-
-
 class Calls:
-    """All calls, by key, by owner, and by placement group."""
+    """What happens to the calls of the table."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
-        self.by_key: dict[str, Call] = {}
-        #: The same calls by owner, and the calls in placement groups by group.
-        self._by_owner: dict[str, dict[str, Call]] = {}
-        self._by_group: dict[str, dict[str, Call]] = {}
-        #: The calls that hold resources.
-        self.holding: dict[str, Call] = {}
+    def __init__(
+        self,
+        ground: Ground,
+        actors: Actors,
+        dispatcher: Dispatcher,
+        leases: Leases,
+        objects: Objects,
+        restarts: Restarts,
+        task_names: TaskNames,
+    ) -> None:
+        self._ground = ground
+        self._actors = actors
+        self._dispatcher = dispatcher
+        self._leases = leases
+        self._objects = objects
+        self._restarts = restarts
+        self._task_names = task_names
+        self._dask = ground.dask
+        self.by_key = ground.calls.by_key
+        self.holding = ground.calls.holding
         #: Keys of results that were computed and are not lost.
         self._computed: set[str] = set()
         #: What calls with accelerators hold that have left their nodes while their processes still
@@ -116,9 +97,9 @@ class Calls:
             except Exception as error:  # one call must not end the stream
                 logger.exception("raycompat could not submit %s", spec["key"])
                 if not self._dask.known(spec["key"]):
-                    self._strike_out(spec["key"])  # Dask will not report its end
-                self._parts.actors.free_name(spec["key"])
-                self._parts.tell_owner(
+                    self._ground.calls.strike_out(spec["key"])  # Dask will not report its end
+                self._actors.free_name(spec["key"])
+                self._ground.owners.tell(
                     client, spec["key"], failures.internal(repr(error)), unknown=True
                 )
 
@@ -126,10 +107,10 @@ class Calls:
         key, kind = spec["key"], spec["kind"]
         lost = [dep for dep in spec["deps"] if not self._dask.known(dep)]
         if lost:
-            self._parts.actors.free_name(key)
-            self._parts.tell_owner(client, key, failures.object_lost(lost[0]), unknown=True)
+            self._actors.free_name(key)
+            self._ground.owners.tell(client, key, failures.object_lost(lost[0]), unknown=True)
             return
-        self._strike_out(key)
+        self._ground.calls.strike_out(key)
         call = Call(
             spec,
             client,
@@ -138,9 +119,9 @@ class Calls:
             spec["retries"],
             runs_by_lease=spec["runs_by_lease"],
         )
-        self._enter(key, call)
+        self._ground.calls.enter(key, call)
         if kind == "actor":
-            self._parts.actors.expect(client, spec)
+            self._actors.expect(client, spec)
         body = {
             "actor": task_bodies.run_actor,
             "lease": task_bodies.run_lease,
@@ -158,30 +139,6 @@ class Calls:
         if spec["actor"] is not None and spec["actor"]["detached"]:
             self._dask.want([key], DETACHED)
 
-    def _enter(self, key: str, call: Call) -> None:
-        self.by_key[key] = call
-        self._parts.jobs.functions.call_came(call.spec["function"])
-        self._by_owner.setdefault(call.owner, {})[key] = call
-        if isinstance(call.strategy, InGroup):
-            self._by_group.setdefault(call.strategy.group, {})[key] = call
-
-    def _strike_out(self, key: str) -> None:
-        call = self.by_key.pop(key, None)
-        if call is None:
-            return
-        self._parts.jobs.functions.call_left(call.spec["function"])
-        _remove_from(self._by_owner, call.owner, key)
-        if isinstance(call.strategy, InGroup):
-            _remove_from(self._by_group, call.strategy.group, key)
-
-    def of_owner(self, client: str) -> Mapping[str, Call]:
-        """Return the calls that a client owns, by key."""
-        return self._by_owner.get(client, {})
-
-    def in_group(self, group: str) -> list[str]:
-        """Return the keys of the calls in a placement group."""
-        return list(self._by_group.get(group, ()))
-
     # --- transitions of Dask --------------------------------------------------------------------
 
     def follow(self, key: str, start: str, finish: str) -> None:
@@ -195,17 +152,17 @@ class Calls:
         if call is not None and start != finish:
             self._follow(key, call, start, finish)
         if finish == "forgotten":
-            self._strike_out(key)
+            self._ground.calls.strike_out(key)
             self._computed.discard(key)
             if call is not None and call.results is not None:
                 worker, wires = call.results
                 for wire in wires:
-                    self._soon(self._parts.objects.discard, worker, wire)
+                    self._soon(self._objects.discard, worker, wire)
 
     def _follow(self, key: str, call: Call, start: str, finish: str) -> None:
         if finish == "forgotten":
             name = self._dask.prefix_of(key)
-            self._soon(self._parts.task_names.note_end, name)
+            self._soon(self._task_names.note_end, name)
         elif finish == "memory":
             self._computed.add(key)
             call.results = call.sent = None
@@ -221,13 +178,13 @@ class Calls:
         elif finish == "erred":
             self._failed(key, call)
         elif finish == "forgotten" and call.spec["kind"] == "actor":
-            self._soon(self._parts.actors.forget, key, call.owner)
+            self._soon(self._actors.forget, key, call.owner)
 
     def _became_ready(self, key: str, call: Call) -> None:
         if call.is_doomed:
             return
         call.is_ready = True
-        if call.results is None and call.spec["job"] in self._parts.jobs.open:
+        if call.results is None and call.spec["job"] in self._ground.jobs.open:
             self._go_on(key)
         else:  # this starts a transition
             self._soon(self._go_on, key)
@@ -239,20 +196,20 @@ class Calls:
             return
         if call.results is not None:
             worker, wires = call.results
-            keeper = self._parts.objects.keeper(worker, wires)
+            keeper = self._objects.keeper(worker, wires)
             if keeper is not None:
                 call.is_ready = False
-                self._parts.dispatcher.run_on(keeper, key, call, wires)
+                self._dispatcher.run_on(keeper, key, call, wires)
                 return
             call.results = None
             self._make_anew(key, call)
         if call.runs_by_lease or call.is_doomed or self._fail_if_job_ended(key, call):
             return
         call.since = time.monotonic()
-        self._parts.dispatcher.enqueue(key, call)
+        self._dispatcher.enqueue(key, call)
 
     def _no_longer_ready(self, key: str, call: Call) -> None:
-        self._parts.dispatcher.withdraw(key, call)
+        self._dispatcher.withdraw(key, call)
         call.is_ready = False
         address, call.address = call.address, None
         if address is not None:
@@ -266,7 +223,7 @@ class Calls:
         return goes_on
 
     def _left_node(self, key: str, call: Call, finish: str) -> None:
-        self._parts.leases.remove(key)
+        self._leases.remove(key)
         self._release(key, call)
         address, call.address = call.address, None
         if finish in ("memory", "erred") or address is None:
@@ -275,7 +232,7 @@ class Calls:
         if not self._end_on(address, key) and finish != "forgotten":
             if call.sent is not None:
                 call.results, call.sent = (address, call.sent), None
-            self._node_was_lost(key, call, self._parts.restarts.cause(address))
+            self._node_was_lost(key, call, self._restarts.cause(address))
 
     def _release(self, key: str, call: Call) -> None:
         """Release what a call holds on its node; with accelerators when its process has ended."""
@@ -284,11 +241,11 @@ class Calls:
         if holding is None:
             return
         lingers = accelerator_kinds.any_in(holding.resources) and not call.is_freed
-        if lingers and call.address in self._parts.nodes.info:
+        if lingers and call.address in self._ground.nodes.info:
             self._lingering.setdefault((call.address, key), []).append(holding)
         else:
-            self._parts.ledger.release(holding)
-            self._parts.dispatcher.soon()
+            self._ground.ledger.release(holding)
+            self._ground.next_round.soon()
 
     def _node_was_lost(self, key: str, call: Call, cause: str) -> None:
         """Count a lost try of a call whose node died, which Dask runs again; or let it fail.
@@ -297,7 +254,7 @@ class Calls:
         """
         if call.results is not None:
             return
-        row = self._parts.actors.rows.get(key)
+        row = self._ground.actors.rows.get(key)
         if row is None or call.spec["actor"] is None:
             error = failures.node_died(f"The node that ran the task has died.{cause}")
             if call.is_cancelled:
@@ -310,7 +267,7 @@ class Calls:
             is_last = 0 <= call.spec["actor"]["max_restarts"] <= row.incarnation
             call.is_doomed = is_last or row.state == "DEAD"
             if not call.is_doomed:
-                self._parts.actors.restarts(key, error)
+                self._actors.restarts(key, error)
         if call.is_doomed:
             self._soon(self._end_doomed, key, error)
 
@@ -324,24 +281,24 @@ class Calls:
         call.retries -= call.retries > 0
 
     def _end_doomed(self, key: str, error: bytes) -> None:
-        self._parts.actors.bury(key, error)
-        self.fail(key, error)
+        self._actors.bury(key, error)
+        self._ground.owners.fail(key, error)
 
     def _failed(self, key: str, call: Call) -> None:
         """Report to its owner the error of a call that failed outside its own body."""
-        if key in self._parts.objects.errors:
+        if key in self._ground.owners.errors:
             return
         blamed = self._dask.blamed_key(key)
-        error = self._parts.objects.errors.get(blamed or "")
+        error = self._ground.owners.errors.get(blamed or "")
         if error is None:
             text = self._dask.error_text(blamed or key)
             error = failures.internal(f"The task {blamed} failed in Dask: {text}")
-        self._parts.objects.errors[key] = error
+        self._ground.owners.errors[key] = error
         if call.spec["kind"] == "actor":
             error = failures.actor_not_built(error, key)
-            self._soon(self._parts.actors.bury, key, error)
+            self._soon(self._actors.bury, key, error)
         else:
-            self._parts.tell_owner(call.owner, key, error, dependency=blamed != key)
+            self._ground.owners.tell(call.owner, key, error, dependency=blamed != key)
 
     # --- calls that their owners run ------------------------------------------------------------
 
@@ -359,7 +316,7 @@ class Calls:
         Calls that the owner ran by leases run again. Waiting calls of an ended job fail; nodes fail
         those that run.
         """
-        for key, call in list(self.of_owner(client).items()):
+        for key, call in list(self._ground.calls.of_owner(client).items()):
             if call.runs_by_lease:
                 self._run_anew(client, key, call)
             elif call.line is not None and call.spec["kind"] == "task":
@@ -367,9 +324,9 @@ class Calls:
 
     def _fail_if_job_ended(self, key: str, call: Call) -> bool:
         """Fail a call whose job has ended: nodes have no code and no settings for it any more."""
-        has_ended = call.spec["job"] not in self._parts.jobs.open
+        has_ended = call.spec["job"] not in self._ground.jobs.open
         if has_ended:
-            self.fail(key, failures.owner_died(key))
+            self._ground.owners.fail(key, failures.owner_died(key))
         return has_ended
 
     def ended_by_lease(self, client: str, message: EndedByLease) -> None:
@@ -378,14 +335,14 @@ class Calls:
         call = self.by_key.get(key)
         if call is None or call.owner != client or not call.runs_by_lease:
             for wire in wires:
-                self._parts.objects.discard(message.worker, wire)
+                self._objects.discard(message.worker, wire)
         elif message.error is not None:
             call.runs_by_lease = False
-            self.fail(key, message.error)
+            self._ground.owners.fail(key, message.error)
         else:
             call.runs_by_lease, call.results = False, (message.worker, wires)
             for wire in wires:
-                self._parts.objects.pins.add(key, wire[-1])
+                self._objects.pins.add(key, wire[-1])
             self._go_on(key)
 
     def segments_of_results(self) -> Iterator[str]:
@@ -402,32 +359,34 @@ class Calls:
     def _schedule(self, client: str, key: str, retries: int) -> None:
         call = self.by_key.get(key)
         if call is None:  # its announcement was refused, because an argument was lost
-            self._parts.tell_owner(client, key, failures.object_lost(key), unknown=True)
+            self._ground.owners.tell(client, key, failures.object_lost(key), unknown=True)
         elif call.runs_by_lease:
             call.runs_by_lease, call.retries = False, retries
-            error = self._parts.objects.errors.get(key)
+            error = self._ground.owners.errors.get(key)
             if error is None:
                 self._go_on(key)
             else:  # until now its owner has not listened; Dask has reported the end already
                 of_an_argument = self._dask.blamed_key(key) != key
-                self._parts.tell_owner(client, key, error, dependency=of_an_argument, unknown=True)
+                self._ground.owners.tell(
+                    client, key, error, dependency=of_an_argument, unknown=True
+                )
 
     def _run_anew(self, client: str, key: str, call: Call) -> None:
         """Run a call again whose owner ran it by a lease and left, if a retry is left."""
         if call.retries == 0:
             call.runs_by_lease = False
-            self.fail(key, failures.owner_died(key))
+            self._ground.owners.fail(key, failures.owner_died(key))
         else:
             self._schedule(client, key, call.retries - (call.retries > 0))
 
     def disown(self, client: str, message: Disown) -> None:
         """Give the actors of a process that exits normally to its driver."""
-        for key, call in list(self.of_owner(client).items()):
-            job = self._parts.jobs.open.get(call.spec["job"])
+        for key, call in list(self._ground.calls.of_owner(client).items()):
+            job = self._ground.jobs.open.get(call.spec["job"])
             if call.spec["actor"] is not None and job is not None:
-                self._strike_out(key)
+                self._ground.calls.strike_out(key)
                 call.owner = job.client
-                self._enter(key, call)
+                self._ground.calls.enter(key, call)
 
     # --- reports from nodes ---------------------------------------------------------------------
 
@@ -444,7 +403,7 @@ class Calls:
                 self._release(key, call)
                 call.sent = _small(message.values)
             if error is not None:
-                self._parts.objects.errors[key] = error
+                self._ground.owners.errors[key] = error
         done = Done(key, values=message.values, error=error)
         self._dask.notify_client(message.owner, done)
 
@@ -454,10 +413,10 @@ class Calls:
         large = wire[0] == "segment"
         if message.key not in self.by_key or owner not in self._dask.clients():
             if large:
-                self._parts.objects.discard(worker, wire)
+                self._objects.discard(worker, wire)
             return
         if large:
-            self._parts.objects.adopt(owner, Adopt(message.item, wire, worker))
+            self._objects.adopt(owner, Adopt(message.item, wire, worker))
         item = Item(message.key, message.index, wire, stored=large)
         self._dask.notify_client(owner, item)
 
@@ -473,24 +432,24 @@ class Calls:
         if call is None:
             return
         call.retries = message.retries
-        self._parts.endings.tried(message.key, worker)
+        self._ground.watcher.tried(message.key, worker)
         if call.holding is not None:  # its process may have died while the call waited
-            self._parts.ledger.take_back_cpu(call.holding, entirely=True)
+            self._ground.ledger.take_back_cpu(call.holding, entirely=True)
 
     def blocked(self, worker: str, message: Blocked) -> None:
         """Lend the CPU of a call that waits in `get`."""
         call = self.by_key.get(message.key)
         if call is not None and call.holding is not None:
-            self._parts.ledger.lend_cpu(call.holding)
-            self._parts.dispatcher.soon()
+            self._ground.ledger.lend_cpu(call.holding)
+            self._ground.next_round.soon()
 
     def unblocked(self, worker: str, message: Unblocked) -> None:
         """Return a lent CPU to its call; for a while, the node may have more calls than CPUs."""
         call = self.by_key.get(message.key)
         if call is not None and call.holding is not None:
-            self._parts.ledger.take_back_cpu(call.holding)
-            if self._parts.ledger.is_overdrawn(call.holding.node_id):
-                self._parts.leases.relieve(call.holding.node_id)
+            self._ground.ledger.take_back_cpu(call.holding)
+            if self._ground.ledger.is_overdrawn(call.holding.node_id):
+                self._leases.relieve(call.holding.node_id)
 
     def node_left(self, worker: str) -> None:
         """Remove what calls held on a node that has left; give results that it has not stored again.
@@ -511,36 +470,14 @@ class Calls:
         lingering = self._lingering.get((worker, key))
         call = self.by_key.get(key)
         if lingering:
-            self._parts.ledger.release(lingering.pop(0))
+            self._ground.ledger.release(lingering.pop(0))
             if not lingering:
                 del self._lingering[worker, key]
-            self._parts.dispatcher.soon()
+            self._ground.next_round.soon()
         elif call is not None and call.address == worker:
             call.is_freed = True
 
     # --- ends -----------------------------------------------------------------------------------
-
-    def fail(self, key: str, error: bytes) -> None:
-        """Fail a call that has not finished, and notify its owner."""
-        call = self.by_key.get(key)
-        if call is None:
-            return
-        self._parts.objects.errors[key] = error
-        self._parts.tell_owner(call.owner, key, error)
-        self._dask.fail(key, CallFailed(error, failures.text_of(error)))
-
-    def end(self, key: str, error: bytes) -> None:
-        """Fail a call or an actor wherever it is; its process is killed, without a retry."""
-        call = self.by_key.get(key)
-        if call is None:  # the end of another call was the last that needed it
-            return
-        if call.spec["kind"] == "actor":
-            self._parts.actors.end(key, error, frees_name=True)
-        elif call.address is None:
-            self.fail(key, error)
-        else:
-            message = CancelCall(key, force=True, recursive=False, error=error)
-            self._dask.notify_node(call.address, message)
 
     def cancel(self, client: str, message: Cancel) -> None:
         """Cancel a call on request of a client; notify the process that runs it."""
@@ -550,13 +487,13 @@ class Calls:
         if call is not None and call.runs_by_lease and call.owner != client:
             self._dask.notify_client(call.owner, by_owner)
             return
-        if key in self._parts.objects.promises:
-            self._dask.notify_client(self._parts.objects.promises[key], by_owner)
+        if key in self._objects.promises:
+            self._dask.notify_client(self._objects.promises[key], by_owner)
         if call is None:
             return
         call.is_cancelled = True
         if call.address is None:
-            self.fail(key, failures.cancelled(key))
+            self._ground.owners.fail(key, failures.cancelled(key))
         else:
             on_node = CancelCall(key, message.force, message.recursive)
             self._dask.notify_node(call.address, on_node)
@@ -571,13 +508,6 @@ class Calls:
     def _soon(function: Callable[..., object], *arguments: object) -> None:
         """Call a function after the current transitions."""
         asyncio.get_running_loop().call_soon(function, *arguments)
-
-
-def _remove_from(index: dict[str, dict[str, Call]], name: str, key: str) -> None:
-    calls = index[name]
-    del calls[key]
-    if not calls:
-        del index[name]
 
 
 def _small(wires: list[Any] | None) -> list[Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.groups import Wish
+from raycompat._scheduler.group_row import Wish
 
 
 def nodes_wanted(

@@ -5,7 +5,6 @@ It acquires a call's resources in the ledger, sends the node a grant, and then s
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,8 +17,12 @@ from raycompat._protocol.strategy import InGroup, Strategy
 from raycompat._scheduler.lines import Line, Lines, Site
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.calls import Call
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.call_table import Call
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.groups import Groups
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.placer import Placer
 
 #: Lines for which leases are revoked in one round: enough for most programs.
 _MANY_LINES = 32
@@ -28,16 +31,30 @@ _MANY_LINES = 32
 class Dispatcher:
     """The lines of waiting calls, and the rounds that start calls."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(
+        self,
+        ground: Ground,
+        actors: Actors,
+        groups: Groups,
+        leases: Leases,
+        placer: Placer,
+    ) -> None:
+        self._ground = ground
+        self._actors = actors
+        self._groups = groups
+        self._leases = leases
+        self._placer = placer
+        self._dask = ground.dask
         #: Calls with ready dependencies. One line has one shape: (owner, request, strategy).
         self._lines = Lines()
         self._round = 0
         self._membership = 0
-        self._is_due = False
         #: Owners that revoked leases would help, and the last round in which this was so.
         self._pressing: dict[str, int] = {}
+
+    def has_lines(self) -> bool:
+        """Return whether calls wait."""
+        return bool(self._lines)
 
     def lines(self) -> Iterator[Line]:
         """Return the lines of waiting calls."""
@@ -47,7 +64,7 @@ class Dispatcher:
         """Queue a call for its resources."""
         shape = (call.owner, call.request, call.strategy)
         call.line = self._lines.add(key, call.spec["kind"], shape)
-        self.soon()
+        self._ground.next_round.soon()
 
     def withdraw(self, key: str, call: Call) -> None:
         """Remove a call from its line, if it is in one."""
@@ -55,27 +72,17 @@ class Dispatcher:
             self._lines.remove(key, call.line)
             call.line = None
 
-    def soon(self) -> None:
-        """Start calls after the current work, if any can start."""
-        if not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._serve)
-
-    def _serve(self) -> None:
+    def serve(self) -> None:
         """Start the calls that fit: one of each line in turn, so that no caller is starved."""
-        self._is_due = False
         self._round += 1
-        self._parts.groups.serve()
-        if self._membership != self._parts.ledger.membership:
-            self._membership = self._parts.ledger.membership
+        self._groups.serve()
+        if self._membership != self._ground.ledger.membership:
+            self._membership = self._ground.ledger.membership
             self._lines.mark_all_untried()
         for site in self._lines.sites():
             self._serve_site(site)
-        self._parts.draining.look()
-        waiting = set(self._parts.groups.keeper.pressing)
-        self._parts.leases.set_pressure(waiting | self._make_room())
-        if self._lines or self._parts.groups.waiting():
-            self._parts.notices.look_later()
+        waiting = set(self._groups.keeper.pressing)
+        self._leases.set_pressure(waiting | self._make_room())
 
     def _serve_site(self, site: Site) -> None:
         """Start the calls that fit on nodes, or in the bundles of a group."""
@@ -83,8 +90,8 @@ class Dispatcher:
 
         def most_free(resource: str) -> int:
             if resource not in free:
-                bundles = None if site is None else self._parts.groups.bundles(InGroup(site))
-                free[resource] = self._parts.ledger.most_free(resource, bundles)
+                bundles = None if site is None else self._groups.bundles(InGroup(site))
+                free[resource] = self._ground.ledger.most_free(resource, bundles)
             return free[resource]
 
         while (line := self._lines.next(site, most_free, self._round)) is not None:
@@ -106,9 +113,9 @@ class Dispatcher:
         Of very many lines, each round handles some, and the next round others.
         """
         if not self._lines:
-            self._parts.leases.no_one_waits()
+            self._leases.no_one_waits()
         for line in self._lines.some(_MANY_LINES):
-            if self._parts.placer.make_room(line):
+            if self._placer.make_room(line):
                 self._pressing[line.shape[0]] = self._round
         since = self._round - len(self._lines) // _MANY_LINES
         self._pressing = {who: at for who, at in self._pressing.items() if at >= since}
@@ -117,24 +124,24 @@ class Dispatcher:
     def _start_one(self, line: Line) -> bool:
         """Start, or fail, the first call of a line; False if it must wait."""
         key, shape = line.first, line.shape
-        error = self._parts.placer.error_if_impossible(key, shape)
-        holding = self._parts.placer.acquire(key, shape) if error is None else None
+        error = self._placer.error_if_impossible(key, shape)
+        holding = self._placer.acquire(key, shape) if error is None else None
         if holding is None:
-            error = error or self._parts.placer.error_if_busy(key, shape)
+            error = error or self._placer.error_if_busy(key, shape)
             if error is None:
                 return False
         self._lines.remove_started(key, line)
-        call = self._parts.calls.by_key[key]
+        call = self._ground.calls.by_key[key]
         call.line = None
         if holding is None:
             assert error is not None
-            self._parts.calls.end(key, error)
+            self._actors.end_call(key, error)
             return True
         call.holding, call.is_freed, call.is_ready = holding, False, False
-        self._parts.calls.holding[key] = call
+        self._ground.calls.holding[key] = call
         if call.spec["kind"] == "lease":
-            self._parts.leases.add(key, shape, holding)
-        self._parts.leases.served(shape)
+            self._leases.add(key, shape, holding)
+        self._leases.served(shape)
         self.run_on(holding.node_id, key, call)
         return True
 
@@ -155,7 +162,7 @@ class Dispatcher:
             gpus=list(call.holding.gpus) if call.holding else [],
             group=_group_of(call.strategy),
             actor=call.spec["actor"],
-            num_restarts=self._parts.actors.rows[key].incarnation if call.spec["actor"] else 0,
+            num_restarts=self._ground.actors.rows[key].incarnation if call.spec["actor"] else 0,
             kind=call.spec["kind"],
             results=results,
         )
@@ -168,13 +175,13 @@ class Dispatcher:
         for line in self._lines:
             for kind, count in (+line.counts).items():
                 counts[line.shape[1], kind] += count
-        may_come = self._parts.nodes.may_come()
+        may_come = self._ground.nodes.may_come()
         return [
             {
                 "request": request.amounts(),
                 "kind": kind,
                 "count": count,
-                "is_feasible": may_come or self._parts.ledger.feasible(request),
+                "is_feasible": may_come or self._ground.ledger.feasible(request),
             }
             for (request, kind), count in counts.items()
         ]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raycompat._messages.nodes import IDLE_TERMINATION, DrainNode
+from raycompat._scheduler.drains import Drain
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.groups import Groups
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.restarts import Restarts
 
 logger = logging.getLogger(__name__)
 
@@ -25,54 +28,27 @@ _AGAIN_S = 10.0
 _LONGEST_S = 10 * 365 * 86_400
 
 
-@dataclass(slots=True)
-class Drain:
-    """A request to drain a node."""
-
-    reason: str
-    message: str
-    #: When the node closes at the latest, in seconds since 1970; 0 without a limit.
-    deadline: float
-    timer: asyncio.TimerHandle | None = None
-    #: Ends the pause after a try to close it that has failed.
-    pause: asyncio.TimerHandle | None = None
-    is_closing: bool = False
-
-    def __str__(self) -> str:
-        """Return the text for the state API."""
-        until = f", closes at {_clock(self.deadline)} at the latest" if self.deadline else ""
-        return f"Draining{until}: {self.message} ({self.reason})"
-
-
 class Draining:
     """The nodes that are drained."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
-        self._by_node: dict[str, Drain] = {}
+    def __init__(
+        self,
+        ground: Ground,
+        groups: Groups,
+        leases: Leases,
+        restarts: Restarts,
+    ) -> None:
+        self._ground = ground
+        self._groups = groups
+        self._leases = leases
+        self._restarts = restarts
+        self._dask = ground.dask
         #: The work of closing nodes.
         self._closing: set[asyncio.Task[None]] = set()
 
-    def __contains__(self, address: object) -> bool:
-        return address in self._by_node
-
-    def get(self, address: str) -> Drain | None:
-        """Return the request to drain a node; None if there is none."""
-        return self._by_node.get(address)
-
-    def accepting(self) -> set[str]:
-        """Return the nodes on which calls may start: they are neither drained, paused nor closing."""
-        return self._dask.running_workers() - self._by_node.keys()
-
-    def staying(self) -> list[str]:
-        """Return the nodes that are not drained."""
-        return [each for each in self._parts.nodes.info if each not in self._by_node]
-
     def begin(self, request: DrainNode) -> dict[str, str]:
         """Drain a node, or change its deadline; see `DrainNode`."""
-        parts = self._parts
-        found = parts.nodes.find(request.node)
+        found = self._ground.nodes.find(request.node)
         if len(found) != 1:
             count = (
                 f"{len(found)} nodes have ids that begin with" if found else "No node has the id"
@@ -81,8 +57,9 @@ class Draining:
             return {"error": text}
         (address,) = found
         if request.reason == IDLE_TERMINATION and (num_busy := self._num_busy(address)):
+            name = self._ground.nodes.info[address]["name"]
             text = (
-                f"The node {parts.nodes.info[address]['name']} is not idle: {num_busy} calls, actors "
+                f"The node {name} is not idle: {num_busy} calls, actors "
                 f"or bundles hold resources there. {IDLE_TERMINATION} is for idle nodes; with another "
                 "reason, what runs may end first."
             )
@@ -92,33 +69,25 @@ class Draining:
             return {
                 "error": f"The deadline is in {left_s} s; expected 0 to {_LONGEST_S} (ten years)."
             }
-        self.forget(address)
+        self._ground.drains.forget(address)
         deadline = time.time() + left_s if left_s is not None else 0.0
         drain = Drain(request.reason, request.message, deadline)
-        self._by_node[address] = drain
+        self._ground.drains.by_node[address] = drain
         if left_s is not None:
             loop = asyncio.get_running_loop()
             drain.timer = loop.call_later(left_s, self._begin_close, address, drain, True)
-        info = parts.nodes.info[address]
+        info = self._ground.nodes.info[address]
         text = f"The node {info['name']} ({info['ip']}) is drained: {request.message}"
-        parts.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
+        self._ground.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
         logger.info(text)
-        parts.leases.revoke_all(address)
-        parts.notify_change()
-        parts.dispatcher.soon()
+        self._leases.revoke_all(address)
+        self._ground.changes.notify()
+        self._ground.next_round.soon()
         return {}
-
-    def forget(self, address: str) -> None:
-        """Forget a node that has left, or whose request is replaced."""
-        drain = self._by_node.pop(address, None)
-        if drain is not None:
-            for timer in (drain.timer, drain.pause):
-                if timer is not None:
-                    timer.cancel()
 
     def look(self) -> None:
         """Close the nodes on which nothing runs."""
-        for address, drain in self._by_node.items():
+        for address, drain in self._ground.drains.by_node.items():
             is_due = not drain.is_closing and drain.pause is None
             if is_due and not self._num_busy(address):
                 drain.is_closing = True
@@ -126,14 +95,14 @@ class Draining:
 
     def close(self) -> None:
         """Stop waiting for deadlines."""
-        for address in list(self._by_node):
-            self.forget(address)
+        for address in list(self._ground.drains.by_node):
+            self._ground.drains.forget(address)
 
     def _num_busy(self, address: str) -> int:
         """Return the number of calls, actors and bundles that hold resources of a node."""
-        calls, groups = self._parts.calls, self._parts.groups
-        return sum(call.address == address for call in calls.holding.values()) + sum(
-            row.addresses().count(address) for row in groups.all()
+        holding = self._ground.calls.holding.values()
+        return sum(call.address == address for call in holding) + sum(
+            row.addresses().count(address) for row in self._groups.all()
         )
 
     def _begin_close(self, address: str, drain: Drain, is_late: bool) -> None:
@@ -144,7 +113,7 @@ class Draining:
     async def _close(self, address: str, drain: Drain, *, is_late: bool) -> None:
         """Move a node's values to other nodes and close it; at the deadline also where that fails."""
         text = f" The node was drained: {drain.message}."
-        self._parts.restarts.note_end(address, text)
+        self._restarts.note_end(address, text)
         try:
             async with asyncio.timeout(_MOVE_S if is_late else None):
                 if await self._dask.retire_worker(address):
@@ -153,21 +122,17 @@ class Draining:
             logger.warning("The values of a drained node have not moved within %g s.", _MOVE_S)
         finally:
             drain.is_closing = False
-        if self._by_node.get(address) is not drain:
+        if self._ground.drains.by_node.get(address) is not drain:
             return  # it has left, or there is another request
         if is_late:
             logger.warning("No other node took all values of the drained node %s.", address)
-            self._parts.restarts.note_end(address, text)  # an earlier try may have forgotten it
+            self._restarts.note_end(address, text)  # an earlier try may have forgotten it
             await self._dask.close_worker(address)
         else:
-            self._parts.restarts.forget_end(address)
+            self._restarts.forget_end(address)
             loop = asyncio.get_running_loop()
             drain.pause = loop.call_later(_AGAIN_S, self._end_pause, drain)
 
     def _end_pause(self, drain: Drain) -> None:
         drain.pause = None
-        self._parts.dispatcher.soon()
-
-
-def _clock(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+        self._ground.next_round.soon()

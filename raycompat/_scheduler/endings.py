@@ -12,25 +12,34 @@ from raycompat._messages.watching import Spans
 from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Failure, Ran, Span
-from raycompat._protocol.strategy import InGroup
+from raycompat._scheduler.actor_directory import ActorRow, constructor_of
+from raycompat._scheduler.call_table import group_of
 from raycompat._scheduler.history import EndedCalls, Function, History
+from raycompat._scheduler.watcher import Watcher
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.actor_directory import ActorRow
-    from raycompat._scheduler.calls import Call
-    from raycompat._scheduler.jobs import Job
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.call_table import Call
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.job_table import Job
+    from raycompat._scheduler.metrics import Metrics
+    from raycompat._scheduler.run_times import RunTimes
+    from raycompat._scheduler.state import State
 
 #: Actors that have died, for the page: it shows those of the last minutes.
 _MANY_DEATHS = 200
 
 
-class Endings:
+class Endings(Watcher):
     """Records the calls, actors and jobs that have ended."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.history = History()
+    def __init__(
+        self, ground: Ground, history: History, run_times: RunTimes, state: State, metrics: Metrics
+    ) -> None:
+        self._ground = ground
+        self._run_times = run_times
+        self._state = state
+        self._metrics = metrics
+        self.history = history
         #: The last actors that have died and were not ended by their programs, and when.
         self.deaths: deque[tuple[float, ActorRow]] = deque(maxlen=_MANY_DEATHS)
         #: The calls of each actor that have ended, by its key, until it is forgotten.
@@ -40,15 +49,15 @@ class Endings:
         """Record ended calls of an actor or a lease, as its process reports them."""
         key, pid = message.key, message.pid
         ended = [Span.from_wire(each) for each in message.spans]
-        self._parts.run_times.show(worker, key, pid, ended, message.job)
-        party = self._parts.calls.by_key.get(key)
+        self._run_times.show(worker, key, pid, ended, message.job)
+        party = self._ground.calls.by_key.get(key)
         is_actor = ids.is_of_actor(key)
         resources: dict[str, float] = {}
         if party is not None and not is_actor:
             resources = party.request.amounts()
         is_internal = is_actor and self._is_internal(key)
         of_actor = None
-        if key in self._parts.actors.rows:
+        if key in self._ground.actors.rows:
             of_actor = self.calls_of_actors.get(key)
             if of_actor is None:  # its page shows no durations
                 of_actor = self.calls_of_actors[key] = Function(durations=deque(maxlen=0))
@@ -78,7 +87,7 @@ class Endings:
         key, name, party = message.key, message.name, message.party
         group = message.group
         if party is not None:
-            group = group_of(self._parts.calls.by_key.get(party))
+            group = group_of(self._ground.calls.by_key.get(party))
         now = time.time()
         function = key.rpartition("-")[0]
         self.history.add_one(
@@ -100,7 +109,7 @@ class Endings:
 
     def _is_internal(self, actor: str) -> bool:
         """Return whether raycompat's own code has made an actor, which may be forgotten."""
-        row = self._parts.actors.rows.get(actor)
+        row = self._ground.actors.rows.get(actor)
         if row is None:  # its process reports its last calls later
             return self.history.was_internal(actor.rpartition("-")[2])
         return row.is_internal
@@ -116,7 +125,7 @@ class Endings:
         **_: Any,
     ) -> None:
         """Record a call that the scheduler sent to a node: Dask reports when and where it ran."""
-        call = self._parts.calls.by_key.get(key)
+        call = self._ground.calls.by_key.get(key)
         if call is None or call.spec["kind"] != "task" or call.results is not None:
             return  # a call that its owner has run is in a span
         name = call.spec["name"]
@@ -125,27 +134,27 @@ class Endings:
         if times:
             about = (worker, call.pid or thread, name, ids.task_hex(key), 1)
             ran = Ran(*about, start, stop, failed, call.phases, call.spec["job"])
-            self._parts.run_times.ran(ran)
+            self._run_times.ran(ran)
         failure = self._why(key) if failed else None
         self._add(key, call, start, stop, worker, call.pid, failure)
 
     def failed(self, key: str) -> None:
         """Record a call that failed before it ran: it was cancelled, or an argument failed."""
-        call = self._parts.calls.by_key.get(key)
+        call = self._ground.calls.by_key.get(key)
         if call is not None and call.spec["kind"] == "task":
             now = time.time()
             self._add(key, call, now, now, "", None, self._why(key))
 
     def tried(self, key: str, worker: str) -> None:
         """Record a failed try of a call, which its node tries again."""
-        call = self._parts.calls.by_key.get(key)
+        call = self._ground.calls.by_key.get(key)
         if call is not None:
             now = time.time()
             failure = Failure("", "It failed, and was tried again on the same node.")
             self._add(key, call, call.started or now, now, worker, None, failure)
 
     def _why(self, key: str) -> Failure:
-        error = self._parts.objects.errors.get(key)
+        error = self._ground.owners.errors.get(key)
         return failures.failure_of(error) if error is not None else Failure("", "")
 
     def _add(
@@ -185,7 +194,7 @@ class Endings:
             name = f"{row.class_name} ({row.name})" if row.name else row.class_name
             text = f"The actor {name} has died: {failures.last_line(failures.text_of(error))}"
             actor_id = row.key.rpartition("-")[2]
-            self._parts.events.note("ERROR", "GCS", text, actor_id=actor_id, job_id=row.job)
+            self._ground.events.note("ERROR", "GCS", text, actor_id=actor_id, job_id=row.job)
             self.deaths.append(
                 (
                     time.time(),
@@ -196,7 +205,7 @@ class Endings:
     def actor_left(self, row: ActorRow) -> None:
         """Record an actor that is about to be forgotten, as the state API describes it."""
         is_expected = row.error is None or failures.is_expected(row.error)
-        described = self._parts.state.actors.describe(row)
+        described = self._state.actors.describe(row)
         is_internal = row.is_internal
         self.history.actors.append(
             {**described, "is_expected": is_expected, "is_internal": is_internal}
@@ -231,19 +240,16 @@ class Endings:
             is_internal=row.is_internal,
         )
 
+    def forgotten(self, key: str) -> None:
+        """Forget what counts in Dask's progress."""
+        self._run_times.forget(key)
+
+    def process_left(self, who: str) -> None:
+        """Note that the processes of a node or client have ended."""
+        self._metrics.lose(who)
+
     def job_left(self, job: Job) -> None:
         """Record a job that has ended, as the state API describes it, if it has a row."""
-        if not self._parts.state.cluster.has_row(job):
+        if not self._state.cluster.has_row(job):
             return
-        self.history.jobs.append(self._parts.state.cluster.describe_job(job))
-
-
-def group_of(call: Call | None) -> str | None:
-    """Return the id of the placement group that a call is in."""
-    strategy = call.strategy if call is not None else None
-    return strategy.group if isinstance(strategy, InGroup) else None
-
-
-def constructor_of(row: ActorRow) -> str:
-    """Return the name of the call that makes an actor, as in Ray."""
-    return f"{row.class_name}.__init__"
+        self.history.jobs.append(self._state.cluster.describe_job(job))

@@ -38,7 +38,7 @@ class Figures:
 
     def start(self) -> None:
         """Start to take samples."""
-        self._num_failed = self._parts.endings.history.num_failed
+        self._num_failed = self._parts.history.num_failed
         self._plan()
 
     def _plan(self) -> None:
@@ -55,11 +55,11 @@ class Figures:
         self.samples.append(sample)
         while self.samples[0].at < sample.at - _KEPT_S:
             self.samples.popleft()
-        self._num_failed = self._parts.endings.history.num_failed
+        self._num_failed = self._parts.history.num_failed
 
     def now(self) -> Sample:
         """Return the figures of this moment."""
-        ledger = self._parts.ledger
+        ledger = self._parts.ground.ledger
         total, free = ledger.cluster_total(), ledger.cluster_available()
 
         def share(name: str) -> float:
@@ -71,5 +71,5 @@ class Figures:
             share("CPU"),
             share("GPU"),
             sum(len(line.keys) for line in self._parts.dispatcher.lines()),
-            self._parts.endings.history.num_failed - self._num_failed,
+            self._parts.history.num_failed - self._num_failed,
         )

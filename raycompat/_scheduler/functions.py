@@ -25,8 +25,8 @@ class Functions:
     `on_forgotten` is called with the id of each function whose code is forgotten before its job ends.
     """
 
-    def __init__(self, on_forgotten: Callable[[str], None] = lambda function: None) -> None:
-        self._on_forgotten = on_forgotten
+    def __init__(self) -> None:
+        self.on_forgotten: Callable[[str], object] = lambda function: None
         self._codes: dict[bytes, bytes] = {}
         #: The number of functions with each code.
         self._uses: Counter[bytes] = Counter()
@@ -119,7 +119,7 @@ class Functions:
         self._forgotten[function] = None
         if len(self._forgotten) > _MANY_FORGOTTEN:
             self._forgotten.popitem(last=False)
-        self._on_forgotten(function)
+        self.on_forgotten(function)
 
     def _release_code(self, function: str) -> None:
         code_hash, _ = self._functions[function]

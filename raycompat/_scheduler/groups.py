@@ -8,105 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
 from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.strategy import InGroup, LabelRule
+from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.affinity import admitted
 from raycompat._scheduler.arrangement import Room
+from raycompat._scheduler.group_row import Group, Wish
 from raycompat._scheduler.keeping import Keeper
 
 if TYPE_CHECKING:
+    from raycompat._scheduler.actor_directory import ActorRow
+    from raycompat._scheduler.actors import Actors
     from raycompat._scheduler.capacity import Holding
-    from raycompat._scheduler.parts import Parts
-
-#: The rules for the labels of a bundle's node; empty if any node may take it.
-Selector: TypeAlias = "tuple[LabelRule, ...]"
-
-
-class Wish(NamedTuple):
-    """What a waiting group lacks."""
-
-    #: The bundles without a node, and the selector of each; no selectors if none has one.
-    bundles: tuple[ResourceSet, ...]
-    selectors: tuple[Selector, ...]
-    strategy: str
-    #: The nodes of the group's other bundles.
-    beside: frozenset[str]
-
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.leases import Leases
 
 #: The number of removed groups that the table still shows.
 _MANY_REMOVED = 1000
 
 
-@dataclass(slots=True)
-class Group:
-    """One placement group."""
-
-    spec: GroupSpec
-    bundles: list[ResourceSet]
-    #: The selector of each bundle; empty if no bundle has one.
-    selectors: list[Selector]
-    #: The place of each bundle; None while it waits for a node.
-    holdings: list[Holding | None]
-    #: The id of each bundle's current or last node; empty before the first.
-    node_ids: list[str]
-    state: Literal["PENDING", "CREATED", "RESCHEDULING", "REMOVED"] = "PENDING"
-    #: When it was created, and since when it waits, by the monotonic clock.
-    created: float = field(default_factory=time.monotonic)
-    since: float = field(default_factory=time.monotonic)
-    #: Seconds from the request to the first reservation.
-    latency_s: float = 0.0
-    num_attempts: int = 0
-    #: Whether its creator was notified that it cannot be placed.
-    is_told: bool = False
-    #: The clients to notify when it is ready.
-    awaited_by: set[str] = field(default_factory=set)
-
-    @property
-    def id(self) -> str:
-        """The group's id, 36 hexadecimal digits."""
-        return self.spec["group"]
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether some of its bundles have no node."""
-        return self.state in ("PENDING", "RESCHEDULING")
-
-    def homeless(self) -> list[int]:
-        """Return the numbers of the bundles without a node."""
-        return [number for number, holding in enumerate(self.holdings) if holding is None]
-
-    def wish(self) -> Wish:
-        """Return what it waits for."""
-        numbers = self.homeless()
-        bundles = tuple(self.bundles[number] for number in numbers)
-        selectors = tuple(self.selectors[number] for number in numbers) if self.selectors else ()
-        return Wish(bundles, selectors, self.spec["strategy"], frozenset(self.addresses()))
-
-    def addresses(self) -> list[str]:
-        """Return the nodes of the bundles that have one."""
-        return [holding.node_id for holding in self.holdings if holding is not None]
-
-
 class Groups:
     """All placement groups, and their reservations."""
 
-    def __init__(
-        self,
-        parts: Parts,
-    ) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(self, ground: Ground, actors: Actors, leases: Leases) -> None:
+        self._ground = ground
+        self._actors = actors
+        self._dask = ground.dask
         #: The groups by id, in order of creation; and the groups that were removed last.
         self._rows: dict[str, Group] = {}
         self._removed: dict[str, Group] = {}
         self._collection_is_due = False
-        self.keeper = Keeper(parts)
+        self.keeper = Keeper(ground, leases)
 
     # --- requests from callers ------------------------------------------------------------------
 
@@ -119,7 +55,7 @@ class Groups:
         selectors = [label_selector.rules(each) for each in spec["label_selectors"]]
         number = len(bundles)
         self._rows[spec["group"]] = Group(spec, bundles, selectors, [None] * number, [""] * number)
-        self._parts.dispatcher.soon()
+        self._ground.next_round.soon()
 
     async def create_named(self, client: str, spec: GroupSpec) -> bool:
         """Add a group; False when its name is taken.
@@ -129,10 +65,10 @@ class Groups:
         ValueError
             When the client has left.
         """
-        while spec["job"] not in self._parts.jobs.open:  # the job's message is separate
+        while spec["job"] not in self._ground.jobs.open:  # the job's message is separate
             if client not in self._dask.clients():
                 raise ValueError(f"{client} has left the cluster")
-            await self._parts.changed.wait()
+            await self._ground.changes.wait()
         if self._find(spec["name"], spec["namespace"]) is not None:
             return False
         self._create(spec)
@@ -159,7 +95,7 @@ class Groups:
     def _describe(self, row: Group) -> GroupRow:
         progress: str = "FINISHED" if row.state == "CREATED" else row.state
         if row.is_waiting:
-            may_be_placed = self.keeper.is_feasible(row) or self._parts.nodes.may_come()
+            may_be_placed = self.keeper.is_feasible(row) or self._ground.nodes.may_come()
             progress = "QUEUED" if may_be_placed else "INFEASIBLE"
         return {
             "name": row.spec["name"],
@@ -201,8 +137,8 @@ class Groups:
     def serve(self) -> None:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
-        running = self._parts.draining.accepting() if waiting else set()
-        room = self._parts.ledger.room(running) if waiting else Room({}, {})
+        running = self._ground.drains.accepting() if waiting else set()
+        room = self._ground.ledger.room(running) if waiting else Room({}, {})
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()
@@ -216,18 +152,18 @@ class Groups:
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
 
     def _try(self, row: Group, wish: Wish, running: set[str]) -> bool:
-        grants = self._parts.ledger.reserve(
+        grants = self._ground.ledger.reserve(
             wish.bundles,
             wish.strategy,
             only=running - self.keeper.kept_from_groups(row.id),
             beside=wish.beside,
-            allowed=admitted(wish.selectors, self._parts.nodes.info),
+            allowed=admitted(wish.selectors, self._ground.nodes.info),
         )
         if grants is None:
             return False
         for number, grant in zip(row.homeless(), grants, strict=True):
             row.holdings[number] = grant
-            row.node_ids[number] = self._parts.nodes.info[grant.node_id]["node_id"]
+            row.node_ids[number] = self._ground.nodes.info[grant.node_id]["node_id"]
         if row.state == "PENDING":
             row.latency_s = time.monotonic() - row.created
         row.state = "CREATED"
@@ -270,22 +206,26 @@ class Groups:
         row.state = "REMOVED"
         for holding in row.holdings:
             if holding is not None:
-                self._parts.ledger.release(holding)
+                self._ground.ledger.release(holding)
         row.holdings = [None] * len(row.bundles)
         self._tell_all(row, failures.group_removed())
-        for key in self._parts.calls.in_group(group):
-            self._parts.calls.end(key, self.why_it_is_gone(key))
+        for key in self._ground.calls.in_group(group):
+            self._actors.end_call(key, self.why_it_is_gone(key))
         self._removed[group] = row
         if len(self._removed) > _MANY_REMOVED:
             del self._removed[next(iter(self._removed))]
-        self._parts.dispatcher.soon()
+        self._ground.next_round.soon()
 
     def why_it_is_gone(self, key: str) -> bytes:
         """Return the error for a call, or an actor, whose group was removed."""
-        row = self._parts.actors.rows.get(key)
+        row = self._ground.actors.rows.get(key)
         if row is not None and row.address is not None:
             return failures.actor_died(failures.GROUP_REMOVED, key)
         return failures.group_removed(is_actor=row is not None)
+
+    def actor_died(self, row: ActorRow, error: bytes) -> None:
+        """Look for groups whose creator has died."""
+        self.collect_soon()
 
     def collect_soon(self) -> None:
         """Remove the groups whose creators have ended, after the current work."""
@@ -296,13 +236,13 @@ class Groups:
     def _collect(self) -> None:
         self._collection_is_due = False
         for row in list(self._rows.values()):
-            job = self._parts.jobs.open.get(row.spec["job"])
+            job = self._ground.jobs.open.get(row.spec["job"])
             is_job_over = job is None or job.orphaned
             if not row.spec["detached"] and is_job_over and not self._lives(row.spec["actor"]):
                 self._remove(row.id)
 
     def _lives(self, actor: str | None) -> bool:
-        row = self._parts.actors.rows.get(actor or "")
+        row = self._ground.actors.rows.get(actor or "")
         return row is not None and row.state != "DEAD"
 
     def all(self) -> list[Group]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from raycompat._dask import scheduler as dask_scheduler
 from raycompat._dask import streams as dask_streams
@@ -24,7 +24,7 @@ from raycompat._scheduler.pins import PINS
 if TYPE_CHECKING:
     from distributed import SchedulerPlugin
 
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
 
 logger = logging.getLogger(__name__)
 
@@ -40,18 +40,32 @@ _UNREGISTERED = (
 )
 
 
+class Work(Protocol):
+    """Regular work of the scheduler."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End."""
+
+
 class Guest:
     """The changes of the scheduler and of its streams."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         self.plugin: SchedulerPlugin
         self._keep_values_at_home: Callable[[], dask_streams.TakeBack]
-        self._dask = parts.dask
+        self._dask = ground.dask
         self._is_active = False
         #: What takes back the changes that last while a session is open, in the streams to workers too.
         self._of_sessions: list[dask_streams.TakeBack] = []
         self._of_workers: dict[str, dask_streams.TakeBack] = {}
+        #: What runs while a session is open.
+        self.work_of_sessions: list[Work] = []
+        #: Lets a worker be a node no more; `Nodes` sets it.
+        self.dismiss: Callable[[str], None]
         #: The workers that were dismissed, until their last message.
         self._leaving: set[str] = set()
         #: Removes the handlers of messages. Dask would close a connection with other messages.
@@ -90,15 +104,15 @@ class Guest:
             return
         self._is_active = True
         self._of_sessions.append(self._keep_values_at_home())
-        self._parts.liveness.start()
-        self._parts.figures.start()
-        self._of_sessions += [self._parts.liveness.stop, self._parts.figures.stop]
-        for worker in self._parts.nodes.info:
+        for work in self.work_of_sessions:
+            work.start()
+            self._of_sessions.append(work.stop)
+        for worker in self._ground.nodes.info:
             self.node_came(worker)
 
     def session_ended(self) -> None:
         """Take that back if no session is left."""
-        if self._is_active and not self._parts.jobs.open:
+        if self._is_active and not self._ground.jobs.open:
             self._is_active = False
             _call_all(self._of_sessions)
             for worker in list(self._of_workers):
@@ -122,7 +136,7 @@ class Guest:
     def node_is_gone(self, worker: str, message: Gone) -> None:
         """Handle the last message of a worker that was dismissed."""
         self._leaving.discard(worker)
-        self._parts.notify_change()
+        self._ground.changes.notify()
 
     # --- taking raycompat off the cluster ---------------------------------------------------------
 
@@ -146,16 +160,16 @@ class Guest:
     async def _detach(self, text: str) -> None:
         logger.info("%s", text)
         self.stop()
-        parts, dask = self._parts, self._dask
+        dask = self._dask
         dask.register(PLUGIN_NAME, self.plugin)  # if it was unregistered, for its last work
         try:
             async with asyncio.timeout(_DETACH_S):
                 await self._end_sessions(text)
                 await dask.unregister_from_workers(PLUGIN_NAME)
-                for worker in list(parts.nodes.info):
-                    parts.nodes.dismiss(worker)
+                for worker in list(self._ground.nodes.info):
+                    self.dismiss(worker)
                 while not self._leaving.isdisjoint(dask.workers()):
-                    await parts.changed.wait()
+                    await self._ground.changes.wait()
                 self.remove_handlers()
         except TimeoutError:  # a worker or a client is stopped
             logger.warning("Some processes have not left raycompat within %g s.", _DETACH_S)
@@ -163,15 +177,15 @@ class Guest:
         _call_all(self._lasting)
 
     async def _end_sessions(self, text: str) -> None:
-        parts, dask = self._parts, self._dask
+        dask = self._dask
         for name in (DETACHED, PINS, LOADS):
             dask.forget_client(name)
         ours = [each for each in dask.clients() if dask_scheduler.is_our_client(each)]
         for client in ours:
             dask.notify_client(client, Detached(text))
         await asyncio.gather(*(dask.close_client(each) for each in ours))
-        while parts.jobs.open or any(each in dask.clients() for each in ours):
-            await parts.changed.wait()
+        while self._ground.jobs.open or any(each in dask.clients() for each in ours):
+            await self._ground.changes.wait()
 
 
 def _call_all(functions: list[dask_streams.TakeBack]) -> None:

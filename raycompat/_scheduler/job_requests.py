@@ -30,6 +30,7 @@ from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.state import State
     from raycompat._scheduler.submissions import Submission
 
 #: The addresses over HTTP.
@@ -82,8 +83,9 @@ class JobRequest:
 class JobRequests:
     """Answers requests."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, state: State) -> None:
         self._parts = parts
+        self._state = state
         self._submissions = parts.submissions
 
     def routes(self) -> web.Application:
@@ -108,7 +110,7 @@ class JobRequests:
             return 400, str(error)
 
     def _why_not_trusted(self) -> str:
-        if security.has_token(self._parts.dask.http_server):
+        if security.has_token(self._parts.ground.dask.http_server):
             return (
                 "This request changes the cluster, so it needs the token of the cluster in its header "
                 "`Authorization: Bearer TOKEN`: a cookie or a token in the address is not enough."
@@ -116,7 +118,7 @@ class JobRequests:
         return (
             "This cluster has no password, so its web server runs no programs: anybody can send it "
             "requests, also a web page that you look at. Connect to the scheduler: "
-            f'JobSubmissionClient("{self._parts.dask.address}"). Or start the cluster with a '
+            f'JobSubmissionClient("{self._parts.ground.dask.address}"). Or start the cluster with a '
             "password."
         )
 
@@ -145,19 +147,19 @@ class JobRequests:
             "version": submission.VERSION,
             "ray_version": VERSION,
             "ray_commit": "",
-            "session_name": self._parts.dask.id,
+            "session_name": self._parts.ground.dask.id,
             # Of raycompat only: where a client connects that this server lets change nothing.
-            "scheduler": self._parts.dask.address,
-            "changes_over_http": security.has_token(self._parts.dask.http_server),
+            "scheduler": self._parts.ground.dask.address,
+            "changes_over_http": security.has_token(self._parts.ground.dask.http_server),
         }
 
     # --- jobs ------------------------------------------------------------------------------------
 
     def _all(self, request: JobRequest) -> list[dict[str, Any]]:
-        return [_shown(job, request) for job in self._parts.state.cluster.all_jobs()]
+        return [_shown(job, request) for job in self._state.cluster.all_jobs()]
 
     def _find(self, job: str) -> dict[str, Any]:
-        for found in self._parts.state.cluster.all_jobs():
+        for found in self._state.cluster.all_jobs():
             if job in (found["submission_id"], found["job_id"]):
                 return found
         raise _Refused(404, f"There is no job {job!r}: `raycompat job list` shows the ids.")
@@ -243,7 +245,7 @@ class JobRequests:
         nothing = {"data": b"", "position": position, "has_more": False, "size": 0}
         if job.node_id is None:
             return nothing
-        if self._parts.nodes.address_of(job.node_id) is None:
+        if self._parts.ground.nodes.address_of(job.node_id) is None:
             raise _Refused(
                 404, f"The output of the job {job.id!r} has gone with its node, {job.node_id}."
             )
@@ -321,7 +323,7 @@ class _Handler(web.RequestHandler):
     post = put = delete = get
 
     async def _answer(self) -> None:
-        server = self._requests._parts.dask.http_server
+        server = self._requests._parts.ground.dask.http_server
         status, answer = await self._requests.answer(
             JobRequest(
                 str(self.request.method),

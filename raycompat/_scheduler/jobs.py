@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from raycompat._messages.jobs import (
@@ -14,44 +13,48 @@ from raycompat._messages.jobs import (
     ForgetFunctions,
     HomeMoved,
     JobEnded,
-    JobSetup,
     NamesFramework,
 )
 from raycompat._messages.nodes import NodeAt
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.submission import NAMESPACE
-from raycompat._scheduler.functions import Functions
+from raycompat._scheduler.job_table import Job
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
-
-
-@dataclass(slots=True)
-class Job:
-    """A driver's client, and the settings with which nodes run its code."""
-
-    job: str
-    client: str
-    namespace: str
-    setup: JobSetup
-    #: The node that stores its driver's large values; None while no node can.
-    home: str | None
-    #: Whether its driver has ended; the job continues for its detached actors.
-    orphaned: bool = False
-    #: When it connected, and when its driver left; in seconds since 1970, 0 before.
-    started: float = field(default_factory=time.time)
-    ended: float = 0.0
+    from raycompat._scheduler.actor_directory import ActorRow
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.calls import Calls
+    from raycompat._scheduler.experiments import Experiments
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.guest import Guest
+    from raycompat._scheduler.packages import Packages
+    from raycompat._scheduler.submissions import Submissions
 
 
 class Jobs:
     """All jobs of the cluster."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
-        #: The jobs that have not ended, by id.
-        self.open: dict[str, Job] = {}
-        self.functions = Functions(self._note_forgotten)
+    def __init__(
+        self,
+        ground: Ground,
+        actors: Actors,
+        calls: Calls,
+        experiments: Experiments,
+        guest: Guest,
+        packages: Packages,
+        submissions: Submissions,
+    ) -> None:
+        self._ground = ground
+        self._actors = actors
+        self._calls = calls
+        self._experiments = experiments
+        self._guest = guest
+        self._packages = packages
+        self._submissions = submissions
+        self._dask = ground.dask
+        self.open = ground.jobs.open
+        self.functions = ground.functions
+        self.functions.on_forgotten = self._note_forgotten
         #: Functions that nodes are about to forget.
         self._forgotten: list[str] = []
 
@@ -73,14 +76,14 @@ class Jobs:
         for job in jobs:
             job.orphaned, job.ended = True, time.time()
             self._note(job, "has ended")
-            self._parts.experiments.job_ended(job.job)
+            self._experiments.job_ended(job.job)
             self.end_if_done(job)
         if not jobs:
-            self._parts.packages.release(client)
+            self._packages.release(client)
 
     def _find_home(self, job: Job) -> None:
         """Choose the node that stores a driver's values, on its host if possible."""
-        host, nodes = job.setup["driver_host"], self._parts.nodes.info
+        host, nodes = job.setup["driver_host"], self._ground.nodes.info
         near = [each for each, info in nodes.items() if info["host"] == host]
         job.home = min(
             near or nodes,
@@ -90,45 +93,52 @@ class Jobs:
         node = NodeAt(**nodes[job.home], address=job.home) if job.home is not None else None
         self._dask.notify_client(job.client, HomeMoved(node))
 
+    def actor_died(self, row: ActorRow, error: bytes) -> None:
+        """End the job of an actor that was its last detached one, if its driver has ended."""
+        job = self.open.get(row.job)
+        is_last = row.detached and not self._actors.has_detached(row.job)
+        if job is not None and job.orphaned and is_last:
+            self.end_if_done(job)
+
     def end_if_done(self, job: Job) -> None:
         """End a job whose driver has ended, when it has no detached actors."""
-        goes_on = self._parts.actors.has_detached(job.job)
+        goes_on = self._actors.has_detached(job.job)
         message = JobEnded(job.job, for_good=not goes_on)
         if not goes_on:
-            self._parts.actors.job_ended(job.job)
-        for worker in self._parts.nodes.info:
+            self._actors.job_ended(job.job)
+        for worker in self._ground.nodes.info:
             self._dask.notify_node(worker, message)
         if goes_on:
             return
-        self._parts.endings.job_left(job)
+        self._ground.watcher.job_left(job)
         del self.open[job.job]
-        self._parts.calls.job_ended(job.client)
-        self._parts.packages.release(job.client)
+        self._calls.job_ended(job.client)
+        self._packages.release(job.client)
         self.functions.end_job(job.job)
         self._dask.forget_split_keys()
-        self._parts.guest.session_ended()
-        self._parts.notify_change()
+        self._guest.session_ended()
+        self._ground.changes.notify()
 
     def begin(self, client: str, message: BeginJob) -> None:
         """Add a driver's job, and send its settings to all nodes."""
         # The client may have connected before this plugin was registered.
         self._dask.send_client_batches_at_once(client)
-        self._parts.guest.session_began()
+        self._guest.session_began()
         setup = message.setup
         opened = Job(message.job, client, message.namespace, setup, setup["home"])
         self.open[opened.job] = opened
-        if opened.home not in self._parts.nodes.info:
+        if opened.home not in self._ground.nodes.info:
             self._find_home(opened)
-        for worker in self._parts.nodes.info:
+        for worker in self._ground.nodes.info:
             self._dask.notify_node(worker, self._message(opened))
-        self._parts.submissions.driver_began(opened)
+        self._submissions.driver_began(opened)
         self._note(opened, "has begun")
-        self._parts.notify_change()
+        self._ground.changes.notify()
 
     def _note(self, job: Job, what: str) -> None:
         if job.namespace != NAMESPACE:  # the processes that send jobs are drivers too
             text = f"The driver {job.setup['driver_pid']} of the job {job.job} {what}."
-            self._parts.events.note("INFO", "JOBS", text, job_id=job.job)
+            self._ground.events.note("INFO", "JOBS", text, job_id=job.job)
 
     def _message(self, job: Job) -> BeginJob:
         # An ended driver reads no output.
@@ -152,7 +162,7 @@ class Jobs:
     def _let_nodes_forget(self) -> None:
         functions, self._forgotten = self._forgotten, []
         message = ForgetFunctions(functions)
-        for worker in self._parts.nodes.info:
+        for worker in self._ground.nodes.info:
             self._dask.notify_node(worker, message)
 
     def note_framework(self, client: str, message: NamesFramework) -> None:
@@ -160,7 +170,7 @@ class Jobs:
         if message.job in self.open:
             setup = self.open[message.job].setup
             setup["frameworks"] = sorted({*setup["frameworks"], message.framework})
-            for worker in self._parts.nodes.info:
+            for worker in self._ground.nodes.info:
                 self._dask.notify_node(worker, message)
 
     async def function(self, function: str, job: str) -> bytes:

@@ -21,8 +21,9 @@ from raycompat._scheduler.affinity import admitted
 
 if TYPE_CHECKING:
     from raycompat._scheduler.capacity import Holding
-    from raycompat._scheduler.groups import Group, Wish
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.group_row import Group, Wish
+    from raycompat._scheduler.leases import Leases
 
 #: Seconds that a group waits before its turn; the length of its first and of its longest turn.
 _PATIENCE_S, _FIRST_S, _LONGEST_S = 0.2, 0.1, 30.0
@@ -50,8 +51,13 @@ class Turn:
 class Keeper:
     """The turns of waiting groups."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        ground: Ground,
+        leases: Leases,
+    ) -> None:
+        self._ground = ground
+        self._leases = leases
         #: The group for which idle leases are being revoked.
         self.pressing = _NOBODY
         self._turn: Turn | None = None
@@ -98,7 +104,7 @@ class Keeper:
     def _look_again(self, delay_s: float) -> None:
         self._forget_timer()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_s + 0.001, self._parts.dispatcher.soon)
+        self._timer = loop.call_later(delay_s + 0.001, self._ground.next_round.soon)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -118,13 +124,13 @@ class Keeper:
             demands: dict[str, ResourceSet] = {}
             for number, address in zip(row.homeless(), nodes, strict=True):
                 demands[address] = demands.get(address, ResourceSet()) + row.bundles[number]
-            self._parts.leases.vacate(demands)
+            self._leases.vacate(demands)
 
     def _calls_that_end(self) -> list[Holding]:
         """Return the holdings of leases and of calls that end by themselves."""
         return [
             call.holding
-            for call in self._parts.calls.holding.values()
+            for call in self._ground.calls.holding.values()
             if call.holding is not None
             and call.spec["kind"] != "actor"
             and not isinstance(call.strategy, InGroup)
@@ -134,19 +140,19 @@ class Keeper:
         self, row: Group, only: Collection[str] | None, ended: Collection[Holding] | None
     ) -> list[str] | None:
         wish = row.wish()
-        return self._parts.ledger.where_it_could_be(
+        return self._ground.ledger.where_it_could_be(
             wish.bundles,
             wish.strategy,
             ended=ended,
             only=only,
             beside=wish.beside,
-            allowed=admitted(wish.selectors, self._parts.nodes.info),
+            allowed=admitted(wish.selectors, self._ground.nodes.info),
         )
 
     def is_feasible(self, row: Group) -> bool:
         """Return whether a group could be placed on empty nodes."""
-        if self._membership != self._parts.ledger.membership:
-            self._membership = self._parts.ledger.membership
+        if self._membership != self._ground.ledger.membership:
+            self._membership = self._ground.ledger.membership
             self._feasible.clear()
         wish = row.wish()
         if wish not in self._feasible:

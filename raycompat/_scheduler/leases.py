@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.leases import (
     LeaseAlive,
@@ -25,14 +25,11 @@ from raycompat._messages.leases import (
 )
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 from raycompat._scheduler.held_leases import Held, HeldLeases
+from raycompat._scheduler.lines import Shape
 
 if TYPE_CHECKING:
-    from raycompat._protocol.strategy import Strategy
     from raycompat._scheduler.capacity import Holding, Place
-    from raycompat._scheduler.parts import Parts
-
-#: The client, the request and the strategy of a lease, as in `Dispatcher`.
-Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
+    from raycompat._scheduler.ground import Ground
 
 #: Minimum seconds of a lease; also the seconds until another one is revoked if the first has not ended.
 QUANTUM_S = 0.02
@@ -102,10 +99,10 @@ class Reservation:
 class Leases:
     """The leases of all clients, which are also in `Calls`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
-        self._held = HeldLeases(parts.ledger, self._is_lent)
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._dask = ground.dask
+        self._held = HeldLeases(self._ground.ledger, self._is_lent)
         #: The time of the last revocation for each kind of request.
         self._revoked: dict[Any, float] = {}
         self._look_due = False
@@ -118,7 +115,7 @@ class Leases:
         owner, request, _ = shape
         # Its time starts when the executor is ready.
         since = time.monotonic() + _START_S
-        place = self._parts.ledger.place_of(holding)
+        place = self._ground.ledger.place_of(holding)
         self._held.put(Held(key, owner, request, holding.node_id, since, place))
 
     def remove(self, key: str) -> None:
@@ -190,7 +187,7 @@ class Leases:
 
     def _look_again(self) -> None:
         self._look_due = False
-        self._parts.dispatcher.soon()
+        self._ground.next_round.soon()
 
     def _reserve(
         self, shape: Shape, need_several: Mapping[Place, Sequence[Held]], now: float
@@ -200,7 +197,7 @@ class Leases:
         Otherwise small requests would take all free resources before a large one fits. The place is
         kept for a short time only, because the calls that run there may run for hours.
         """
-        last, ledger = self._reservation, self._parts.ledger
+        last, ledger = self._reservation, self._ground.ledger
         if last is not None and now < last.until + _PAUSE_S:
             return False
         for place, leases in need_several.items():
@@ -208,7 +205,7 @@ class Leases:
                 self._reservation = Reservation(place, shape, now + _RESERVED_S)
                 # Then others may use the place, also if nothing else changes.
                 asyncio.get_running_loop().call_later(
-                    _RESERVED_S + _MARGIN_S, self._parts.dispatcher.soon
+                    _RESERVED_S + _MARGIN_S, self._ground.next_round.soon
                 )
                 for each in leases:
                     self._revoke(each)
@@ -226,14 +223,14 @@ class Leases:
         """End the reservation of a request that was granted."""
         if self._reservation is not None and self._reservation.shape == shape:
             self._reservation = None
-            self._parts.dispatcher.soon()  # lines that were tried before may use the place now
+            self._ground.next_round.soon()  # lines that were tried before may use the place now
 
     def vacate(self, demands: Mapping[str, ResourceSet]) -> None:
         """Revoke leases until the demand on each node fits there."""
         for address, demand in demands.items():
             ended: list[ResourceSet] = []
             for each in sorted(self._held.at(address), key=lambda each: each.since):
-                if self._parts.ledger.fits_without(address, demand, ended):
+                if self._ground.ledger.fits_without(address, demand, ended):
                     break
                 ended.append(each.request)
                 self._revoke(each)
@@ -250,8 +247,8 @@ class Leases:
             self._revoke(max(here, key=lambda each: each.since))
 
     def _is_lent(self, key: str) -> bool:
-        call = self._parts.calls.by_key.get(key)
-        return call is None or call.holding is None or self._parts.ledger.is_lent(call.holding)
+        call = self._ground.calls.by_key.get(key)
+        return call is None or call.holding is None or self._ground.ledger.is_lent(call.holding)
 
     def _revoke(self, held: Held) -> None:
         self._held.remove(held.key)
@@ -265,22 +262,22 @@ class Leases:
         held = self._held.get(key)
         if held is not None:
             self._held.put(replace(held, since=time.monotonic()))
-        host = self._parts.nodes.info[worker]["host"]
+        host = self._ground.nodes.info[worker]["host"]
         granted = LeaseGranted(key, worker, host, message.socket)
         self._dask.notify_client(message.owner, granted)
 
     def trimmed(self, worker: str, message: LeaseTrimmed) -> None:
         """Handle a node's report that a lease needs less of what varies from now on."""
         key = message.key
-        call = self._parts.calls.by_key.get(key)
+        call = self._ground.calls.by_key.get(key)
         if call is None or call.holding is None or call.address != worker:
             return
         request = LeaseKind.of(call.request).with_units(message.units)
-        call.holding = self._parts.ledger.shrink(call.holding, request)
+        call.holding = self._ground.ledger.shrink(call.holding, request)
         held = self._held.get(key)
         if held is not None:
             self._held.put(replace(held, request=request))
-        self._parts.dispatcher.soon()
+        self._ground.next_round.soon()
 
     def ended(self, worker: str, message: LeaseEnded) -> None:
         """Handle a node's report that a lease has ended."""

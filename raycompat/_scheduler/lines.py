@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from raycompat._protocol.strategy import InGroup, OnNode, without_selectors
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.leases import Shape
+    from raycompat._protocol.resource_set import ResourceSet
+    from raycompat._protocol.strategy import Strategy
+
+#: The owner, the request and the strategy of a call or lease.
+Shape: TypeAlias = "tuple[str, ResourceSet, Strategy]"
 
 #: The owner of the resources for which a line waits: a placement group's id, or None for the nodes.
 Site: TypeAlias = "str | None"

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from raycompat._protocol import liveness
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.logs import Logs
+    from raycompat._scheduler.pulses import Pulses
 
 logger = logging.getLogger(__name__)
-
-#: Seconds since its last pulse in which a node counts as alive, for those who wait for its answer. A
-#: pulse comes every two seconds.
-_HEARD_S = 7.0
 
 #: Checks during the time after which a node is dead.
 _LOOKS = 6
@@ -25,17 +23,23 @@ _LOOKS = 6
 class Liveness:
     """The last pulse of each node. A node that was silent for too long is removed as dead."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+        pulses: Pulses,
+    ) -> None:
+        self._ground = ground
+        self._logs = logs
+        self._pulses = pulses
         self._limit_s = liveness.node_timeout_s()
-        self._heard: dict[str, float] = {}
         self._looked = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._removals: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Start the regular checks."""
-        self._heard.clear()  # what was heard before the checks is old
+        self._pulses.heard.clear()  # what was heard before the checks is old
         self._look_later()
 
     def _look_later(self) -> None:
@@ -48,26 +52,17 @@ class Liveness:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def on_pulse(self, worker: str) -> None:
-        """Record a node's pulse."""
-        if worker in self._parts.nodes.info:
-            self._heard[worker] = time.monotonic()
-
-    def hears(self, worker: str) -> bool:
-        """Return whether a node has just sent a pulse, or has just come."""
-        now = time.monotonic()
-        return now - self._heard.get(worker, now) < _HEARD_S
-
     def _look(self, period_s: float) -> None:
         now = time.monotonic()
         try:
-            nodes = self._parts.nodes.info
-            self._heard = {each: at for each, at in self._heard.items() if each in nodes}
+            nodes = self._ground.nodes.info
+            heard = {each: at for each, at in self._pulses.heard.items() if each in nodes}
             if now - self._looked > 2 * period_s:  # this process was stopped: pulses may be unread
-                self._heard = dict.fromkeys(self._heard, now)
-            for worker, heard in self._heard.items():
-                if now - heard > self._limit_s:
-                    self._remove(worker, now - heard)
+                heard = dict.fromkeys(heard, now)
+            self._pulses.heard = heard
+            for worker, at in heard.items():
+                if now - at > self._limit_s:
+                    self._remove(worker, now - at)
         finally:
             self._look_later()
 
@@ -76,8 +71,8 @@ class Liveness:
             f"raycompat: the node at {worker} counts as dead: it was silent for {silent_s:.0f} s."
         )
         logger.error(line)
-        for job in self._parts.jobs.open:
-            self._parts.logs.tell(job, line)
-        removal = asyncio.ensure_future(self._parts.dask.remove_worker(worker))
+        for job in self._ground.jobs.open:
+            self._logs.tell(job, line)
+        removal = asyncio.ensure_future(self._ground.dask.remove_worker(worker))
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)

@@ -22,7 +22,8 @@ from raycompat._messages.watching import ListStacks
 from raycompat._protocol.message import Handler, handled_from
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.pulses import Pulses
 
 
 #: Seconds between two messages that the answer to a flush will come. Drivers wait three for one.
@@ -32,9 +33,14 @@ _AWAITED_S = 1.0
 class Logs:
     """Forwards output and its acknowledgements."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(
+        self,
+        ground: Ground,
+        pulses: Pulses,
+    ) -> None:
+        self._ground = ground
+        self._pulses = pulses
+        self._dask = ground.dask
         self._tokens = itertools.count()
         #: The client of each flush, and the nodes that have not answered yet, by token.
         self._flushes: dict[int, tuple[str, set[str]]] = {}
@@ -62,19 +68,19 @@ class Logs:
         self._show(piece)
 
     def _show(self, piece: OutputPiece) -> None:
-        if piece.job in self._parts.jobs.open:
-            self._dask.notify_client(self._parts.jobs.open[piece.job].client, piece)
+        if piece.job in self._ground.jobs.open:
+            self._dask.notify_client(self._ground.jobs.open[piece.job].client, piece)
 
     def _printed(self, client: str, message: Printed) -> None:
-        if message.worker in self._parts.nodes.info:
+        if message.worker in self._ground.nodes.info:
             printed = OutputPrinted(message.job, message.cost)
             self._dask.notify_node(message.worker, printed)
 
     def _flush(self, client: str, message: FlushLogs) -> None:
         """Ask all nodes for the output of a job; answer when they have sent it."""
         token = next(self._tokens)
-        self._flushes[token] = (client, set(self._parts.nodes.info))
-        for worker in self._parts.nodes.info:
+        self._flushes[token] = (client, set(self._ground.nodes.info))
+        for worker in self._ground.nodes.info:
             self._dask.notify_node(worker, FlushOutput(message.job, token))
         self._answer(token)
         self._tell_that_it_comes(token)
@@ -84,7 +90,7 @@ class Logs:
         if token not in self._flushes:
             return
         client, workers = self._flushes[token]
-        if all(map(self._parts.liveness.hears, workers)):
+        if all(map(self._pulses.hears, workers)):
             self._dask.notify_client(client, LogsAwaited())
         asyncio.get_running_loop().call_later(_AWAITED_S, self._tell_that_it_comes, token)
 
@@ -105,7 +111,7 @@ class Logs:
     async def of_node(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
         """Ask a node for its files or stacks. An error is returned as ``error``."""
         node = request.node or ""
-        address = self._parts.nodes.address_of(node)
+        address = self._ground.nodes.address_of(node)
         if address is None:
             text = f"There is no node {node!r} in the cluster; list_nodes() has their ids."
             return {"error": text}

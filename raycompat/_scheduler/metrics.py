@@ -171,7 +171,7 @@ class Metrics:
 
     def _of_cluster(self, gauge: Any, counter: Any) -> Iterator[Any]:
         ended = counter("ray_finished_tasks", "Tasks that have ended.", labels=("Name", "State"))
-        for name, function in self._parts.endings.history.functions.items():
+        for name, function in self._parts.history.functions.items():
             ended.add_metric((name, "FINISHED"), function.num_done)
             ended.add_metric((name, "FAILED"), function.num_failed)
         yield ended
@@ -186,9 +186,10 @@ class Metrics:
         resources = gauge(
             "ray_resources", "Resources of each node.", labels=("Name", "State", *place)
         )
-        ledger = self._parts.ledger
+        ledger = self._parts.ground.ledger
         self._parts.surveys.refresh()
-        bytes_of, free_of = stores.stored(self._parts), stores.available(self._parts)
+        about = self._parts.ground, self._parts.surveys.own
+        bytes_of, free_of = stores.stored(*about), stores.available(*about)
         for address, info in self._parts.nodes.info.items():
             free = free_of[address]
             for name, units in ledger.node_total(address).items():
@@ -215,7 +216,7 @@ class Metrics:
         held = gauge(
             "ray_component_gpu_memory_mb", "Memory of a GPU by process.", labels=(*labels, "pid")
         )
-        for info in map(self._parts.nodes.current, self._parts.nodes.info):
+        for info in map(self._parts.ground.nodes.current, self._parts.nodes.info):
             for each in info.get("gpus", ()):
                 place = (info["ip"], info["node_id"], str(each["index"]))
                 if each["utilisation"] is not None:

@@ -19,9 +19,13 @@ from raycompat._scheduler.arrangement import arrange
 
 if TYPE_CHECKING:
     from raycompat._scheduler.capacity import Capacity, Holding
-    from raycompat._scheduler.groups import Group, Wish
+    from raycompat._scheduler.dispatcher import Dispatcher
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.group_row import Group, Wish
+    from raycompat._scheduler.groups import Groups
     from raycompat._scheduler.lines import Line
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.logs import Logs
+    from raycompat._scheduler.placer import Placer
 
 #: Seconds that a request waits before its driver gets a notice.
 PATIENCE_S = 10.0
@@ -52,8 +56,19 @@ class Why(NamedTuple):
 class Notices:
     """The notices about calls and placement groups that wait in vain."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        ground: Ground,
+        dispatcher: Dispatcher,
+        groups: Groups,
+        logs: Logs,
+        placer: Placer,
+    ) -> None:
+        self._ground = ground
+        self._dispatcher = dispatcher
+        self._groups = groups
+        self._logs = logs
+        self._placer = placer
         self._is_due = False
 
     def look_later(self) -> None:
@@ -64,34 +79,32 @@ class Notices:
 
     def _until_due(self) -> float:
         """Return the seconds until the next request has waited for a multiple of ten seconds."""
-        calls, now = self._parts.calls.by_key, time.monotonic()
-        since = [
-            calls[line.first].since for line in self._parts.dispatcher.lines() if not line.is_told
-        ]
-        since += [row.since for row in self._parts.groups.waiting() if not row.is_told]
+        calls, now = self._ground.calls.by_key, time.monotonic()
+        since = [calls[line.first].since for line in self._dispatcher.lines() if not line.is_told]
+        since += [row.since for row in self._groups.waiting() if not row.is_told]
         due = min((PATIENCE_S - (now - each) % PATIENCE_S for each in since), default=PATIENCE_S)
         return max(due, _PAUSE_S) + 0.1
 
     def _look(self) -> None:
         self._is_due = False
         later = self.later()
-        for line in self._parts.dispatcher.lines():
+        for line in self._dispatcher.lines():
             if not line.is_told and (text := self._about_line(line, later)):
                 line.is_told = True
-                self._parts.logs.tell(self._parts.calls.by_key[line.first].spec["job"], text)
+                self._logs.tell(self._ground.calls.by_key[line.first].spec["job"], text)
         whys: dict[Wish, Why] = {}
-        for row in self._parts.groups.waiting():
+        for row in self._groups.waiting():
             if not row.is_told and (text := self._about_group(row, later, whys)):
                 row.is_told = True
-                self._parts.logs.tell(row.spec["job"], text)
-        self._parts.dispatcher.soon()  # which calls `look_later` if something still waits
+                self._logs.tell(row.spec["job"], text)
+        self._ground.next_round.soon()  # which calls `look_later` if something still waits
 
     def later(self) -> list[Capacity]:
         """Return the nodes as they will be when all running calls have ended, for `why`."""
-        return self._parts.ledger.without(self._ending(), self._parts.draining.staying())
+        return self._ground.ledger.without(self._ending(), self._ground.drains.staying())
 
     def _about_line(self, line: Line, later: Sequence[Capacity]) -> str | None:
-        call, (_, request, strategy) = self._parts.calls.by_key[line.first], line.shape
+        call, (_, request, strategy) = self._ground.calls.by_key[line.first], line.shape
         waited_s = time.monotonic() - call.since
         why = self.why(line, later) if waited_s >= PATIENCE_S else None
         if why is None or not why.is_in_vain:
@@ -102,26 +115,26 @@ class Notices:
     def why(self, line: Line, later: Sequence[Capacity], say: Say = english) -> Why:
         """Return why a line waits. Many lines are checked against one copy of the nodes, `later`."""
         _, request, strategy = line.shape
-        if not self._parts.placer.is_feasible(request, strategy):
-            if self._parts.nodes.may_come():
+        if not self._placer.is_feasible(request, strategy):
+            if self._ground.nodes.may_come():
                 return _comes(say)
             text = say(
                 "no node can ever provide that. The largest node has {largest}, the cluster in total "
                 "{total}. Ask for less, or add a node that has it.",
-                largest=self._parts.ledger.largest_node(request).text_of(request),
-                total=self._parts.ledger.cluster_total().text_of(request),
+                largest=self._ground.ledger.largest_node(request).text_of(request),
+                total=self._ground.ledger.cluster_total().text_of(request),
             )
             return Why(text)
         if isinstance(strategy, InGroup):
-            bundles = self._parts.groups.bundles(strategy)
+            bundles = self._groups.bundles(strategy)
             if not self._is_full(bundles, request):
                 return _ends(say)
             return self._held_by(request.units(), bundles, say)
-        nodes = self._parts.nodes.info
-        wanted = choices(strategy, request, nodes, self._parts.ledger)
-        staying = set(self._parts.draining.staying())
+        nodes = self._ground.nodes.info
+        wanted = choices(strategy, request, nodes, self._ground.ledger)
+        staying = set(self._ground.drains.staying())
         if not any(
-            self._parts.ledger.feasible(
+            self._ground.ledger.feasible(
                 request, staying.intersection(nodes if only is None else only)
             )
             for only in wanted
@@ -169,10 +182,10 @@ class Notices:
         self, row: Group, wish: Wish, later: Sequence[Capacity], say: Say = english
     ) -> Why:
         """Return why a group waits, as `why`."""
-        if not self._parts.groups.keeper.is_feasible(row):
-            if self._parts.nodes.may_come():
+        if not self._groups.keeper.is_feasible(row):
+            if self._ground.nodes.may_come():
                 return _comes(say)
-            total = self._parts.ledger.cluster_total().text_of(_names(wish.bundles))
+            total = self._ground.ledger.cluster_total().text_of(_names(wish.bundles))
             text = say(
                 "no nodes can ever provide that. The cluster has in total {total}. Ask for less, or "
                 "add nodes that also have the labels."
@@ -182,7 +195,7 @@ class Notices:
                 total=total,
             )
             return Why(text)
-        allowed = admitted(wish.selectors, self._parts.nodes.info)
+        allowed = admitted(wish.selectors, self._ground.nodes.info)
         nodes = [node.copy() for node in later]
         if arrange(wish.bundles, wish.strategy, nodes, wish.beside, allowed) is not None:
             return _ends(say)
@@ -192,7 +205,7 @@ class Notices:
 
     def _ending(self) -> list[Holding]:
         """Return the holdings of leases and of calls that end by themselves."""
-        calls = self._parts.calls.holding.values()
+        calls = self._ground.calls.holding.values()
         return [
             call.holding
             for call in calls
@@ -201,7 +214,7 @@ class Notices:
 
     def _is_full(self, bundles: Collection[Holding], request: ResourceSet) -> bool:
         """Return whether actors hold so much of all these bundles that a request fits into none."""
-        ledger, ending = self._parts.ledger, self._ending()
+        ledger, ending = self._ground.ledger, self._ending()
         return bool(bundles) and not any(
             ledger.fits_without(
                 bundle,
@@ -219,7 +232,7 @@ class Notices:
         if bundles is None:
             holders += [
                 say("the placement group {group} ({bundles})", group=row.id, bundles=row.bundles)
-                for row in self._parts.groups.placed()
+                for row in self._groups.placed()
                 if any(bundle.get(name) for bundle in row.bundles for name in wanted)
             ]
         shown = say(", ").join(holders[:_MANY_HOLDERS])
@@ -238,14 +251,14 @@ class Notices:
         self, wanted: Collection[str], bundles: Collection[Holding] | None, say: Say
     ) -> list[str]:
         counts: Counter[str] = Counter()
-        for key, call in self._parts.calls.holding.items():
+        for key, call in self._ground.calls.holding.items():
             holding = call.holding
             if holding is None or call.spec["kind"] != "actor":
                 continue
-            place = self._parts.ledger.place_of(holding)
+            place = self._ground.ledger.place_of(holding)
             is_there = isinstance(place, str) if bundles is None else place in bundles
             if is_there and any(holding.resources.get(name) for name in wanted):
-                counts[f"{self._parts.actors.rows[key].class_name} ({holding.resources})"] += 1
+                counts[f"{self._ground.actors.rows[key].class_name} ({holding.resources})"] += 1
         return [
             say("{count} of the actor {name}", count=count, name=name)
             for name, count in counts.most_common()

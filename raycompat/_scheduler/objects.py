@@ -9,7 +9,7 @@ calls are the calls' own tasks, which Dask runs again when all copies are lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +37,7 @@ from raycompat._scheduler.restarts import cause
 
 if TYPE_CHECKING:
     from raycompat._dask.scheduler import DaskScheduler
+    from raycompat._scheduler.owners import Owners
 
 #: The name under which tasks are kept for graphs of other clients.
 LOADS = "raycompat-loads"
@@ -59,14 +60,14 @@ class _Put(NamedTuple):
 class Objects:
     """The puts, promises and errors of values."""
 
-    def __init__(self, dask: DaskScheduler, tell_owner: Callable[[str, str, bytes], None]) -> None:
+    def __init__(self, dask: DaskScheduler, owners: Owners) -> None:
         self.pins = Pins(dask)
         #: The errors of values that could not be made, by key.
-        self.errors: dict[str, bytes] = {}
+        self.errors = owners.errors
         #: Keys of promised values, with the clients that own them.
         self.promises: GroupedDict[str, str] = GroupedDict(lambda owner: owner)
         self._dask = dask
-        self._tell_owner = tell_owner
+        self._tell_owner = owners.tell
         #: The values that clients have given to nodes, by key.
         self._puts: dict[str, _Put] = {}
         self._awaited: dict[str, asyncio.Event] = {}

@@ -5,7 +5,6 @@ Everything here runs in the scheduler's event loop, so nothing needs a lock.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,7 @@ from raycompat._messages.calls import (
     CancelDirect,
     Credit,
     Disown,
-    Done,
     EndedByLease,
-    FailedCall,
     Freed,
     ItemMade,
     Result,
@@ -47,7 +44,6 @@ from raycompat._messages.groups import (
     RemoveGroup,
 )
 from raycompat._messages.jobs import (
-    AskJobs,
     AwaitStop,
     BeginJob,
     BeginSubmission,
@@ -98,50 +94,36 @@ from raycompat._messages.packages import BeginPackage, EndPackage, ReadPackage, 
 from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, RelayOpen
 from raycompat._messages.watching import (
     CallerLooked,
-    CountCalls,
-    DriverStack,
     Gpus,
-    ListRows,
-    ListStacks,
-    Measured,
     NodeLooked,
-    Overview,
-    ProcessEnded,
     Spans,
-    Summarize,
-    Timeline,
     Tracked,
 )
 from raycompat._protocol import failures
-from raycompat._protocol.message import handled_from
+from raycompat._protocol.message import Handler, handled_from
 from raycompat._scheduler import demand
 from raycompat._scheduler.actors import Actors
 from raycompat._scheduler.calls import Calls
 from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.draining import Draining
-from raycompat._scheduler.endings import Endings
-from raycompat._scheduler.events import Events
 from raycompat._scheduler.experiments import Experiments
-from raycompat._scheduler.figures import Figures
+from raycompat._scheduler.ground import ground_of
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.guest import Guest
-from raycompat._scheduler.job_requests import JobRequests
+from raycompat._scheduler.history import History
 from raycompat._scheduler.jobs import Jobs
 from raycompat._scheduler.key_values import KeyValues
 from raycompat._scheduler.leases import Leases
-from raycompat._scheduler.ledger import Ledger
 from raycompat._scheduler.liveness import Liveness
 from raycompat._scheduler.logs import Logs
-from raycompat._scheduler.metrics import Metrics
 from raycompat._scheduler.nodes import Nodes
 from raycompat._scheduler.notices import Notices
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.packages import Packages
 from raycompat._scheduler.placer import Placer
+from raycompat._scheduler.pulses import Pulses
 from raycompat._scheduler.relays import Relays
 from raycompat._scheduler.restarts import Restarts
-from raycompat._scheduler.run_times import RunTimes
-from raycompat._scheduler.state import State
 from raycompat._scheduler.submissions import Submissions
 from raycompat._scheduler.survey import Surveys
 from raycompat._scheduler.task_names import TaskNames
@@ -155,59 +137,98 @@ _ALSO_LATE = (OutputPiece.op, Spans.op)
 
 
 class Parts:
-    """All parts of the scheduler plugin."""
+    """All parts of the scheduler that decide. Each gets those that it asks or tells."""
 
     def __init__(
         self, dask: DaskScheduler, link_of_dashboard: Callable[[], str | None] = lambda: None
     ) -> None:
-        self.dask = dask
-        #: Returns the address of the dashboard, if there is one.
-        self.link_of_dashboard = link_of_dashboard
-        #: Set, and replaced, whenever a node, job or actor is added or removed.
-        self.changed = asyncio.Event()
-        self.events = Events()
-        self.ledger = Ledger()
-        self.nodes = Nodes(self)
-        self.draining = Draining(self)
-        self.guest = Guest(self)
-        self.restarts = Restarts(self)
-        self.liveness = Liveness(self)
-        self.jobs = Jobs(self)
-        self.calls = Calls(self)
-        self.dispatcher = Dispatcher(self)
-        self.notices = Notices(self)
-        self.placer = Placer(self)
-        self.actors = Actors(self)
-        self.objects = Objects(dask, self.tell_owner)
-        self.leases = Leases(self)
-        self.groups = Groups(self)
-        self.relays = Relays(self)
-        self.logs = Logs(self)
+        self.ground = ground = ground_of(dask)
+        #: The calls, actors and jobs that have ended, which `Endings` records.
+        self.history = History()
+        self.pulses = Pulses(ground.nodes)
+        self.logs = Logs(ground, self.pulses)
+        self.liveness = Liveness(ground, self.logs, self.pulses)
+        self.restarts = Restarts(ground, self.logs)
+        self.objects = Objects(dask, ground.owners)
         self.packages = Packages()
-        self.task_names = TaskNames(dask)
-        self.run_times = RunTimes(dask, self.task_names.note_end)
-        self.endings = Endings(self)
-        self.surveys = Surveys(self)
-        self.state = State(self)
-        self.metrics = Metrics(self)
         self.experiments = Experiments()
-        self.figures = Figures(self)
         self.key_values = KeyValues()
-        self.submissions = Submissions(self)
-        self.job_requests = JobRequests(self)
+        self.task_names = TaskNames(dask)
+        self.surveys = Surveys(ground)
+        self.relays = Relays(ground)
+        self.leases = Leases(ground)
+        self.actors = Actors(ground)
+        self.groups = Groups(ground, self.actors, self.leases)
+        self.placer = Placer(ground, self.groups, self.leases)
+        self.dispatcher = Dispatcher(ground, self.actors, self.groups, self.leases, self.placer)
+        self.notices = Notices(ground, self.dispatcher, self.groups, self.logs, self.placer)
+        self.draining = Draining(ground, self.groups, self.leases, self.restarts)
+        self.calls = Calls(
+            ground,
+            self.actors,
+            self.dispatcher,
+            self.leases,
+            self.objects,
+            self.restarts,
+            self.task_names,
+        )
+        self.guest = Guest(ground)
+        self.submissions = Submissions(ground, self.actors, self.packages)
+        self.jobs = Jobs(
+            ground,
+            self.actors,
+            self.calls,
+            self.experiments,
+            self.guest,
+            self.packages,
+            self.submissions,
+        )
+        self.nodes = Nodes(
+            ground,
+            self.calls,
+            self.dispatcher,
+            self.groups,
+            self.guest,
+            self.jobs,
+            self.logs,
+            self.objects,
+            self.relays,
+            self.restarts,
+            self.surveys,
+            link_of_dashboard,
+        )
+        ground.next_round.serve = self.serve_round
+        self.actors.on_death += [
+            self.submissions.actor_ended,
+            self.groups.actor_died,
+            self.jobs.actor_died,
+        ]
+        self.guest.work_of_sessions.append(self.liveness)
 
-    def stream_handlers(self) -> dict[str, Callable[..., None]]:
+    def serve_round(self) -> None:
+        """Start what fits, close drained nodes that are idle, and look later at what waits."""
+        self.dispatcher.serve()
+        self.draining.look()
+        if self.dispatcher.has_lines() or self.groups.waiting():
+            self.notices.look_later()
+
+    def stream_handlers(self) -> dict[str, Handler]:
         """Return the handler of each kind of message from clients and nodes."""
+        return {
+            operation: handler if operation in _ALSO_LATE else self._of_members(handler)
+            for operation, handler in self._stream_handlers()
+        }
+
+    def _stream_handlers(self) -> list[tuple[str, Handler]]:
         actors, calls, groups, jobs = self.actors, self.calls, self.groups, self.jobs
         leases, nodes, objects, relays = self.leases, self.nodes, self.objects, self.relays
-        handlers = [
+        return [
             handled_from(BeginJob, jobs.begin),
             handled_from(Export, jobs.export),
             handled_from(ForgetCode, jobs.forget_code),
             handled_from(NamesFramework, jobs.note_framework),
             handled_from(Submit, calls.submit),
             handled_from(EndedByLease, calls.ended_by_lease),
-            handled_from(FailedCall, self.endings.on_failed_call),
             handled_from(Schedule, calls.schedule),
             handled_from(Cancel, calls.cancel),
             handled_from(CancelDirect, calls.cancel_direct),
@@ -252,19 +273,11 @@ class Parts:
             handled_from(RelayData, relays.to_node),
             handled_from(RelayAnswer, relays.to_client),
             handled_from(RelayClose, relays.close),
-            handled_from(Spans, self.endings.on_spans),
             handled_from(NodeLooked, self.surveys.on_node_report),
-            handled_from(Measured, self.metrics.on_report),
-            handled_from(ProcessEnded, self.metrics.process_ended),
             handled_from(Tracked, self.experiments.on_report),
             handled_from(CallerLooked, self.surveys.on_caller_report),
-            handled_from(DriverStack, self.state.others.on_answer),
             *self.logs.handlers(),
         ]
-        return {
-            operation: handler if operation in _ALSO_LATE else self._of_members(handler)
-            for operation, handler in handlers
-        }
 
     def _of_members(self, handler: Callable[..., None]) -> Callable[..., None]:
         """Return a handler that ignores the messages of nodes that have left.
@@ -272,7 +285,7 @@ class Parts:
         Dask reads the messages of a worker until its connection closes, which may be after its removal.
         By then its calls and actors may be on other nodes.
         """
-        workers = self.dask.workers()
+        workers = self.ground.dask.workers()
 
         def handle(**message: Any) -> None:
             if "client" in message or message["worker"] in workers:
@@ -284,15 +297,15 @@ class Parts:
         """Return the handler of each kind of request."""
         actors, groups, nodes = self.actors, self.groups, self.nodes
         objects, packages, values = self.objects, self.packages, self.key_values
-        submissions, state = self.submissions, self.state
+        submissions = self.submissions
         return dict(
             [
                 AwaitReady.answered(lambda it: nodes.wait_until_ready(it.at_least, it.timeout_s)),
-                Pulse.answered(lambda it: self.liveness.on_pulse(it.worker)),
+                Pulse.answered(lambda it: self.pulses.on_pulse(it.worker)),
                 AwaitNodes.answered(lambda it: nodes.wait_for_nodes(it.count, it.timeout_s)),
                 Fetch.answered(nodes.fetch),
                 ClusterState.answered(lambda _: nodes.current_state()),
-                SessionName.answered(lambda _: self.dask.id),
+                SessionName.answered(lambda _: self.ground.dask.id),
                 Resources.answered(lambda _: nodes.current_resources()),
                 DrainNode.answered(lambda it: self.draining.begin(it)),
                 Detach.answered(lambda it: self.guest.detach(it.text)),
@@ -314,23 +327,14 @@ class Parts:
                 CreateNamedGroup.answered(lambda it: groups.create_named(it.client, it.spec)),
                 FindGroup.answered(lambda it: groups.find(it.name, it.namespace)),
                 DescribeGroups.answered(lambda it: groups.table(it.group, it.is_living)),
-                Timeline.answered(lambda _: self.run_times.timeline()),
-                ListRows.answered(
-                    lambda it: state.list_(it.resource, it.filters, it.limit, it.detail)
-                ),
                 LogNames.answered(self.logs.of_node),
                 ReadLog.answered(self.logs.of_node),
-                ListStacks.answered(lambda it: state.stacks(it.node, it.pid)),
-                Summarize.answered(lambda it: state.summarize(it.resource)),
-                Overview.answered(lambda _: state.overview()),
-                CountCalls.answered(lambda it: state.count_calls(it.name)),
                 GetValue.answered(lambda it: values.get(it.namespace, it.key)),
                 PutValue.answered(
                     lambda it: values.put(it.namespace, it.key, it.value, it.overwrite)
                 ),
                 DeleteValues.answered(lambda it: values.delete(it.namespace, it.key, it.is_prefix)),
                 ListKeys.answered(lambda it: values.keys(it.namespace, it.prefix)),
-                AskJobs.answered(self.job_requests.answer_caller),
                 BeginSubmission.answered(
                     lambda it: submissions.begin(it.submission_id, it.node_id)
                 ),
@@ -342,14 +346,15 @@ class Parts:
     def task_moved(self, key: str, start: str, finish: str, **details: Any) -> None:
         """Follow the transition of a task. `details` are Dask's, if its call has run: its times."""
         ran = start == "processing" and "startstops" in details
+        watcher = self.ground.watcher
         if ran:
-            self.endings.ran(key, failed=finish == "erred", **details)
+            watcher.ran(key, failed=finish == "erred", **details)
         self.calls.follow(key, start, finish)
         if finish == "erred" and not ran:
-            self.endings.failed(key)
+            watcher.failed(key)
         self.objects.follow(key, start, finish)
         if finish == "forgotten":
-            self.run_times.forget(key)
+            watcher.forgotten(key)
 
     def client_left(self, client: str) -> None:
         """Clean up after a client that has left, and end its job if it was a driver.
@@ -360,24 +365,23 @@ class Parts:
         self.surveys.lose(client)
         self.leases.lose_client(client)
         self.logs.lose_client(client)
-        self.metrics.lose(client)
+        self.ground.watcher.process_left(client)
         self.actors.client_left(client)
         self.objects.client_left(client)
         self.calls.client_left(client)
         self.jobs.client_left(client)
         self.groups.collect_soon()
-        self.notify_change()
+        self.ground.changes.notify()
 
     def close(self) -> None:
-        """Stop publishing metrics, draining nodes and sending jobs, and remove uploaded packages."""
+        """Stop draining nodes and sending jobs, and remove uploaded packages."""
         self.draining.close()
-        self.metrics.close()
         self.submissions.close()
         self.packages.close()
 
     def nodes_wanted(self) -> int:
         """Return how many more nodes would run what waits for resources, or for a first node."""
-        nodes = [self.ledger.node_total(each) for each in self.ledger.nodes]
+        nodes = [self.ground.ledger.node_total(each) for each in self.ground.ledger.nodes]
         calls = [
             (line.shape[1], count)
             for line in self.dispatcher.lines()
@@ -387,40 +391,22 @@ class Parts:
         wanted = demand.nodes_wanted(calls, groups, nodes)
         return max(wanted, int(self.nodes.is_awaited and not nodes))
 
-    def notify_change(self) -> None:
-        """Wake those who wait for a change of nodes, jobs or actors."""
-        self.changed.set()
-        self.changed = asyncio.Event()
-
-    def tell_owner(
-        self,
-        owner: str,
-        key: str,
-        error: bytes,
-        *,
-        dependency: bool = False,
-        unknown: bool = False,
-    ) -> None:
-        """Report to a client that its call has failed."""
-        message = Done(key, error=error, dependency=dependency, unknown=unknown)
-        self.dask.notify_client(owner, message)
-
     def tell_of_error(self, message: dict[str, Any], error: Exception) -> None:
         """Report to a client that its message about a call or value could not be handled."""
         if "client" in message and "key" in message:
             failure = failures.internal(f"The scheduler could not handle a message: {error!r}")
-            self.tell_owner(message["client"], message["key"], failure, unknown=True)
+            self.ground.owners.tell(message["client"], message["key"], failure, unknown=True)
 
     def _sync(self, client: str, message: Sync) -> None:
         """Answer a client when all of its earlier messages were handled."""
-        self.dask.notify_client(client, Synced(message.token))
+        self.ground.dask.notify_client(client, Synced(message.token))
 
     def expected(self, handed_over: Mapping[str, str]) -> list[str]:
         """Return the segments that a node may still be asked to adopt; each has a client that asks.
 
         All messages of a client that has left were handled.
         """
-        clients = self.dask.clients()
+        clients = self.ground.dask.clients()
         expected = {path for path, client in handed_over.items() if client in clients}
         if len(expected) < len(handed_over):
             given = {*self.objects.given_segments(), *self.calls.segments_of_results()}
@@ -430,12 +416,12 @@ class Parts:
     def inventory(self) -> dict[str, list[str]]:
         """Return the keys of everything that is stored here, to find leaks."""
         return {
-            "tasks": self.dask.all_keys(),
-            "calls": list(self.calls.by_key),
+            "tasks": self.ground.dask.all_keys(),
+            "calls": list(self.ground.calls.by_key),
             "pins": self.objects.pins.keys(),
-            "actors": list(self.actors.rows),
+            "actors": list(self.ground.actors.rows),
             "groups": self.groups.living(),
-            "errors": list(self.objects.errors),
+            "errors": list(self.ground.owners.errors),
             "promises": list(self.objects.promises),
             "leases": self.leases.owners(),
         }

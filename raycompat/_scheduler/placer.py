@@ -14,29 +14,37 @@ from raycompat._scheduler.affinity import choices
 if TYPE_CHECKING:
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.capacity import Holding, Place
-    from raycompat._scheduler.leases import Shape
-    from raycompat._scheduler.lines import Line
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.groups import Groups
+    from raycompat._scheduler.leases import Leases
+    from raycompat._scheduler.lines import Line, Shape
 
 
 class Placer:
     """Acquires resources for calls, and explains why calls cannot run."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(
+        self,
+        ground: Ground,
+        groups: Groups,
+        leases: Leases,
+    ) -> None:
+        self._ground = ground
+        self._groups = groups
+        self._leases = leases
+        self._dask = ground.dask
 
     def acquire(self, key: str, shape: Shape) -> Holding | None:
         """Acquire a call's resources in an allowed place; None when they are not free."""
-        parts, (_, request, strategy) = self._parts, shape
-        running, reserved = parts.draining.accepting(), parts.leases.reserved(shape)
+        _, request, strategy = shape
+        running, reserved = self._ground.drains.accepting(), self._leases.reserved(shape)
         if isinstance(strategy, InGroup):
-            bundles = [each for each in parts.groups.bundles(strategy) if each is not reserved]
-            return parts.ledger.acquire(request, within=bundles, only=running)
+            bundles = [each for each in self._groups.bundles(strategy) if each is not reserved]
+            return self._ground.ledger.acquire(request, within=bundles, only=running)
         nearest = self._dask.dependency_bytes(key)
-        free = running - {reserved} - parts.groups.keeper.kept_from_calls()
-        for allowed in choices(strategy, request, parts.nodes.info, parts.ledger):
-            holding = parts.ledger.acquire(
+        free = running - {reserved} - self._groups.keeper.kept_from_calls()
+        for allowed in choices(strategy, request, self._ground.nodes.info, self._ground.ledger):
+            holding = self._ground.ledger.acquire(
                 request,
                 strategy="SPREAD" if without_selectors(strategy) == "SPREAD" else "DEFAULT",
                 prefer=sorted(nearest, key=nearest.__getitem__)[::-1],
@@ -48,22 +56,22 @@ class Placer:
 
     def make_room(self, line: Line) -> bool:
         """Revoke leases for calls without free resources; return whether that helps."""
-        parts, (_, request, strategy) = self._parts, line.shape
+        _, request, strategy = line.shape
         places: frozenset[Place] | None
         if isinstance(strategy, InGroup):
-            places = frozenset(parts.groups.bundles(strategy))
+            places = frozenset(self._groups.bundles(strategy))
         else:
             places = self._allowed(request, strategy)
-        first = parts.calls.by_key[line.first]
+        first = self._ground.calls.by_key[line.first]
         is_lease = first.spec["kind"] == "lease"
-        return parts.leases.make_room(
+        return self._leases.make_room(
             line.shape, len(line.keys), is_lease=is_lease, since=first.since, places=places
         )
 
     def _allowed(self, request: ResourceSet, strategy: Strategy) -> frozenset[Place] | None:
         """Return the nodes that a call may use; None is all."""
         places = set[str]()
-        for allowed in choices(strategy, request, self._parts.nodes.info, self._parts.ledger):
+        for allowed in choices(strategy, request, self._ground.nodes.info, self._ground.ledger):
             if allowed is None:
                 return None
             places.update(allowed)
@@ -73,8 +81,8 @@ class Placer:
         """Return whether a call could ever run. A call in a group waits for the group instead."""
         if isinstance(strategy, InGroup):
             return True
-        ledger = self._parts.ledger
-        allowed = choices(strategy, request, self._parts.nodes.info, ledger)
+        ledger = self._ground.ledger
+        allowed = choices(strategy, request, self._ground.nodes.info, ledger)
         return any(ledger.feasible(request, each) for each in allowed)
 
     # --- errors ---------------------------------------------------------------------------------
@@ -82,11 +90,11 @@ class Placer:
     def error_if_impossible(self, key: str, shape: Shape) -> bytes | None:
         """Return the error of a call that waits for a node or group that cannot appear."""
         _, request, strategy = shape
-        if isinstance(strategy, InGroup) and self._parts.groups.is_gone(strategy.group):
-            return self._parts.groups.why_it_is_gone(key)
+        if isinstance(strategy, InGroup) and self._groups.is_gone(strategy.group):
+            return self._groups.why_it_is_gone(key)
         base = without_selectors(strategy)
         if isinstance(base, OnNode) and not choices(
-            strategy, request, self._parts.nodes.info, self._parts.ledger
+            strategy, request, self._ground.nodes.info, self._ground.ledger
         ):
             text = (
                 f"The node {base.node_id} of its NodeAffinitySchedulingStrategy does not exist "
@@ -108,4 +116,4 @@ class Placer:
         return failures.unschedulable(text, is_actor=self._is_actor(key))
 
     def _is_actor(self, key: str) -> bool:
-        return key in self._parts.actors.rows
+        return key in self._ground.actors.rows

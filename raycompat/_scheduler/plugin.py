@@ -9,6 +9,7 @@ its resources are freed.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,10 @@ from raycompat._dask.scheduler import DaskScheduler
 from raycompat._dask.streams import TakeBack
 from raycompat._host import open_files
 from raycompat._messages import unrecorded
+from raycompat._messages.watching import CountCalls, Overview
 from raycompat._protocol import task_bodies
 from raycompat._scheduler import dashboard, job_requests
-from raycompat._scheduler.parts import Parts
+from raycompat._scheduler.watched_parts import WatchedParts
 
 if TYPE_CHECKING:
     from distributed import Scheduler
@@ -38,17 +40,17 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     idempotent = True
 
     #: Created in the scheduler's process.
-    parts: Parts
+    parts: WatchedParts
 
     def start(self, scheduler: Scheduler) -> None:
         """Register the handlers of messages and requests."""
-        self.parts = Parts(DaskScheduler(scheduler), partial(dashboard.link, scheduler))
+        self.parts = WatchedParts(DaskScheduler(scheduler), partial(dashboard.link, scheduler))
         self._scheduler = scheduler
         undo_at_the_end = self.parts.guest.undo_at_the_end
         # Each client has two connections, and each worker one.
         undo_at_the_end(open_files.allow_many())
         handlers = dask_streams.guarded(self.parts.stream_handlers(), self.parts.tell_of_error)
-        requests = self.parts.handlers()
+        requests = self.parts.handlers() | self._requests_of_pages()
         if (recorder := recording.begin(scheduler, unrecorded.KINDS)) is not None:
             handlers = recorder.recorded("message", handlers)
             requests = recorder.recorded("request", requests)
@@ -67,6 +69,21 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, routes))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
+    def _requests_of_pages(self) -> dict[str, Callable[..., Any]]:
+        """Return the handlers of requests for what pages show, which import them at the first one."""
+
+        async def overview(_: Overview) -> dict[str, Any]:
+            from raycompat._scheduler.pages import questions
+
+            return await questions.overview(self.parts)
+
+        async def count_calls(request: CountCalls) -> dict[str, int]:
+            from raycompat._scheduler.pages import questions
+
+            return await questions.count_calls(self.parts, request.name)
+
+        return dict([Overview.answered(overview), CountCalls.answered(count_calls)])
+
     def _add_pages(self) -> TakeBack:
         return dask_pages.add_pages(self._scheduler, self._pages, menu="ray")
 
@@ -77,7 +94,7 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         """Note that a worker has joined."""
-        self.parts.nodes.joined(worker)
+        self.parts.ground.nodes.joined[worker] = time.monotonic()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
         """Remove a node."""
@@ -86,12 +103,12 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         """Start calls that waited for a paused worker. Dask logs the change just before it makes it."""
         if dask_scheduler.is_change_of_status(msg):
-            self.parts.dispatcher.soon()
+            self.parts.ground.next_round.soon()
 
     def add_client(self, scheduler: Scheduler, client: str) -> None:
         """Make the stream of a new client of ours fast, once it exists."""
         if dask_scheduler.is_our_client(client):
-            at_once = self.parts.dask.send_client_batches_at_once
+            at_once = self.parts.ground.dask.send_client_batches_at_once
             asyncio.get_running_loop().call_soon(at_once, client)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:

@@ -8,20 +8,20 @@ from raycompat._messages.relays import RelayAnswer, RelayClose, RelayData, Relay
 from raycompat._protocol.message import ToNode
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
 
 
 class Relays:
     """The open relays. `_node.relay` has the node's end, and `_caller.connections` the caller's."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._dask = ground.dask
         self._ends: dict[str, tuple[str, str]] = {}
 
     def open(self, client: str, message: RelayOpen) -> None:
         """Connect a client to the node of an actor; if there is none, report the end at once."""
-        call = self._parts.calls.by_key.get(message.actor)
+        call = self._ground.calls.by_key.get(message.actor)
         address = call.address if call is not None else None
         if address is None or address not in self._dask.workers():
             self._dask.notify_client(client, RelayAnswer(message.relay, None))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from distributed import Scheduler
 
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.logs import Logs
 
 #: Why another user ends the workers that are removed now. It is empty at other removals.
 _cause: ContextVar[str] = ContextVar("_cause", default="")
@@ -45,9 +46,14 @@ def _because(text: str) -> Iterator[None]:
 class Restarts:
     """The requests of users of Dask that end workers."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(
+        self,
+        ground: Ground,
+        logs: Logs,
+    ) -> None:
+        self._ground = ground
+        self._logs = logs
+        self._dask = ground.dask
         #: Workers that were told to end, and why, until they are removed.
         self._ending: dict[str, str] = {}
 
@@ -76,12 +82,12 @@ class Restarts:
 
     async def _restart(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
         text = f" The Dask cluster was restarted by {by}."
-        jobs = list(self._parts.jobs.open)
+        jobs = list(self._ground.jobs.open)
         with _because(text):
             if not jobs:
                 return await original(**fields)
             for job in jobs:
-                self._parts.logs.tell(job, f"raycompat:{text}")
+                self._logs.tell(job, f"raycompat:{text}")
             self._dask.forget_tasks_of_others(fields["stimulus_id"])
             return await self._dask.restart_workers(**fields)
 
@@ -94,7 +100,7 @@ class Restarts:
         timeout: float | None = 30,  # Dask's default; None is without limit
         **fields: Any,
     ) -> Any:
-        self._parts.nodes.expect_return(timeout)
+        self._ground.nodes.expect_return(timeout)
         text = cause() or f" The Dask worker was restarted by {by}."
         ending = list(self._dask.workers()) if workers is None else workers
         self._ending.update(dict.fromkeys(ending, text))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from raycompat._protocol.resource_set import UNITS_PER_ONE, ResourceSet
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.survey import OwnBytes
 
 #: The name of the resource.
 STORE = "object_store_memory"
@@ -20,24 +21,24 @@ class Stored(NamedTuple):
     disk: int
 
 
-def stored(parts: Parts) -> dict[str, Stored]:
+def stored(ground: Ground, of_callers: OwnBytes) -> dict[str, Stored]:
     """Return the bytes of each node: what Dask knows, and what callers keep in its memory beside that.
 
     The callers' part is from the last survey, so a requester asks for a survey first.
     """
-    own = parts.surveys.own.by_node()
+    own = of_callers.by_node()
     found = {}
-    for address in parts.ledger.nodes:
-        memory, disk = parts.dask.stored_bytes(address)
+    for address in ground.ledger.nodes:
+        memory, disk = ground.dask.stored_bytes(address)
         found[address] = Stored(memory + own[address], disk)
     return found
 
 
-def available(parts: Parts) -> dict[str, ResourceSet]:
+def available(ground: Ground, of_callers: OwnBytes) -> dict[str, ResourceSet]:
     """Return the free resources of each node; what objects occupy is not free."""
     found = {}
-    for address, (memory, _) in stored(parts).items():
-        units = parts.ledger.node_available(address).units()
+    for address, (memory, _) in stored(ground, of_callers).items():
+        units = ground.ledger.node_available(address).units()
         if STORE in units:
             units[STORE] = max(0, units[STORE] - memory * UNITS_PER_ONE)
         found[address] = ResourceSet(units)

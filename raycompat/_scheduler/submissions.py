@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.jobs import EndSubmission
 from raycompat._protocol import failures, run_module, shared_secret
+from raycompat._protocol.spans import milliseconds
 from raycompat._protocol.submission import (
     FINAL,
     NAMESPACE,
@@ -26,12 +27,13 @@ from raycompat._protocol.submission import (
     actor_name,
     id_of_actor,
 )
-from raycompat._scheduler.state.cluster import milliseconds
 
 if TYPE_CHECKING:
     from raycompat._scheduler.actor_directory import ActorRow
-    from raycompat._scheduler.jobs import Job
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.actors import Actors
+    from raycompat._scheduler.ground import Ground
+    from raycompat._scheduler.job_table import Job
+    from raycompat._scheduler.packages import Packages
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +133,15 @@ _MESSAGES = {
 class Submissions:
     """All submitted jobs, by id, the oldest first."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        ground: Ground,
+        actors: Actors,
+        packages: Packages,
+    ) -> None:
+        self._ground = ground
+        self._actors = actors
+        self._packages = packages
         self.by_id: dict[str, Submission] = {}
         #: Jobs that the next submitter takes, and the task that runs submitters.
         self._waiting: deque[Submission] = deque()
@@ -154,8 +163,8 @@ class Submissions:
             )
         added = Submission(request)
         for uri in added.packages():
-            if not self._parts.packages.hold(_holder(added), uri):
-                self._parts.packages.release(_holder(added))
+            if not self._packages.hold(_holder(added), uri):
+                self._packages.release(_holder(added))
                 raise ValueError(
                     f"The package {uri} of the runtime_env is not in the cluster. Upload it first; "
                     "JobSubmissionClient does this for local folders."
@@ -164,7 +173,7 @@ class Submissions:
         self._waiting.append(added)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send())
-        self._parts.notify_change()
+        self._ground.changes.notify()
         return added
 
     def stop(self, job: Submission) -> bool:
@@ -216,7 +225,7 @@ class Submissions:
 
     async def _send_by_process(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
         """Let a submitter send jobs; return the errors by id."""
-        dask = self._parts.dask
+        dask = self._ground.dask
         given = {
             "address": dask.address,
             "security": dask.client_security(),
@@ -255,8 +264,8 @@ class Submissions:
             return None
         job.status, job.node_id = "RUNNING", node_id
         text = f"The submitted job {job.id} has started."
-        self._parts.events.note("INFO", "JOBS", text, submission_id=job.id, node_id=node_id)
-        self._parts.notify_change()
+        self._ground.events.note("INFO", "JOBS", text, submission_id=job.id, node_id=node_id)
+        self._ground.changes.notify()
         return job.request.to_wire()
 
     async def await_stop(self, submission_id: str) -> bool:
@@ -299,14 +308,14 @@ class Submissions:
         job = self.by_id.get(opened.setup["submission"])
         if job is None:
             return
-        node = self._parts.nodes.info.get(opened.home or "")
+        node = self._ground.nodes.info.get(opened.home or "")
         job.driver = {
             "id": opened.job,
             "node_ip_address": node["ip"] if node is not None else "",
             "pid": str(opened.setup["driver_pid"]),
         }
         for uri in job.packages():  # its detached actors may outlive the job
-            self._parts.packages.hold(opened.client, uri)
+            self._packages.hold(opened.client, uri)
 
     # --- ends ------------------------------------------------------------------------------------
 
@@ -318,21 +327,21 @@ class Submissions:
         job.status, job.ended = status, time.time()
         severity = "ERROR" if status == "FAILED" else "INFO"
         text = f"The submitted job {job.id} has ended with the status {status}."
-        self._parts.events.note(severity, "JOBS", text, submission_id=job.id)
+        self._ground.events.note(severity, "JOBS", text, submission_id=job.id)
         job.stops.set()
         job.ends.set()
-        self._parts.packages.release(_holder(job))
+        self._packages.release(_holder(job))
         self._end_actor(job.id)
         self._ended.append(job)
         while len(self._ended) > _MOST_ENDED:
             self.by_id.pop(self._ended.popleft().id, None)
-        self._parts.notify_change()
+        self._ground.changes.notify()
 
     def _end_actor(self, submission_id: str) -> None:
-        row = self._parts.actors.of_name(actor_name(submission_id), NAMESPACE)
+        row = self._actors.of_name(actor_name(submission_id), NAMESPACE)
         if row is not None:
             error = failures.actor_exited(row.key)
-            self._parts.actors.end(row.key, error, gracefully=True)
+            self._actors.end(row.key, error, gracefully=True)
 
     def close(self) -> None:
         """Send no more jobs."""

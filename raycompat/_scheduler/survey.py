@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from raycompat._messages.watching import CallerLooked, Look, NodeLooked
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.ground import Ground
 
 #: Seconds for nodes and drivers to answer; a node waits one second for its executors.
 _ANSWER_S = 3.0
@@ -116,9 +116,9 @@ class _Survey:
 class Surveys:
     """Asks nodes and drivers for their calls and objects, and keeps the answers."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._dask = parts.dask
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._dask = ground.dask
         self._tokens = itertools.count()
         self._under_way: dict[int, _Survey] = {}
         #: Surveys in progress, by the number of calls and objects that each caller lists at most.
@@ -161,7 +161,7 @@ class Surveys:
 
     async def _ask(self, most: int) -> Findings:
         token, drivers = next(self._tokens), self._drivers()
-        nodes, began = set(self._parts.nodes.info), time.monotonic()
+        nodes, began = set(self._ground.nodes.info), time.monotonic()
         survey = self._under_way[token] = _Survey(nodes | drivers, Findings())
         try:
             for node in nodes:
@@ -182,7 +182,7 @@ class Surveys:
 
     def _drivers(self) -> set[str]:
         """Return the clients that are drivers."""
-        drivers = {job.client for job in self._parts.jobs.open.values()}
+        drivers = {job.client for job in self._ground.jobs.open.values()}
         return {client for client in drivers if client in self._dask.clients()}
 
     def on_node_report(self, worker: str, message: NodeLooked) -> None:

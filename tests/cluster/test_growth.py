@@ -94,12 +94,12 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
         "parts.groups._removed",
         "parts.groups.keeper._feasible",
         "parts.run_times._spans",
-        "parts.endings.history",
-        "parts.events.rows",
+        "parts.history",
+        "parts.ground.events.rows",
         "parts.figures.samples",
-        "parts.ledger._freest",
-        "parts.ledger._num_seen",
-        "parts.ledger.changes._places",
+        "parts.ground.ledger._freest",
+        "parts.ground.ledger._num_seen",
+        "parts.ground.ledger.changes._places",
     }
 
     def sizes() -> dict[str, int]:
@@ -108,7 +108,7 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     def others() -> dict[str, int]:
         return {name: size for name, size in sizes().items() if name not in bounded}
 
-    wait_until(lambda: sizes()["parts.liveness._heard"], 60)  # the node's pulse comes when it comes
+    wait_until(lambda: sizes()["parts.pulses.heard"], 60)  # the node's pulse comes when it comes
     before = others()
     for number in range(NUM_JOBS):
         _run_job(session.setup.scheduler, number)

@@ -441,7 +441,7 @@ def _drop_all(world: World) -> None:
 
 def _end_detached(world: World) -> None:
     """End the detached actors and groups of drivers that have died."""
-    for row in list(world.parts.actors.rows.values()):
+    for row in list(world.parts.ground.actors.rows.values()):
         if row.detached:
             world.parts.actors.kill("", KillActor(row.key, no_restart=True))
     for group in world.parts.groups.all():

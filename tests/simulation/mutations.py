@@ -22,6 +22,7 @@ from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.groups import Groups
 from raycompat._scheduler.leases import Leases
 from raycompat._scheduler.ledger import Ledger
+from raycompat._scheduler.next_round import NextRound
 from raycompat._scheduler.objects import Objects
 from raycompat._scheduler.pins import Pins
 from raycompat._scheduler.plugin import SchedulerPlugin
@@ -96,7 +97,7 @@ def _retried_calls_go_to_the_end() -> AbstractContextManager[Any]:
 
 #: The faults by name.
 MUTATIONS: dict[str, Mutation] = {
-    "every other wake-up of the dispatcher is lost": _every_other(Dispatcher, "soon"),
+    "every other wake-up of the dispatcher is lost": _every_other(NextRound, "soon"),
     "an ended call keeps its resources": _without(Calls, "_release"),
     "released GPUs stay held": _release_keeps_gpus,
     "a GPU is given twice": _gpus_always_fit,

@@ -27,7 +27,6 @@ from connections import Connection
 from drivers import Actor, Lease
 from world import World
 
-from raycompat._scheduler.dispatcher import Dispatcher
 from raycompat._scheduler.notices import Notices
 
 _CPUS = 32
@@ -79,7 +78,7 @@ class Meter:
 def _metered(meter: Meter) -> Iterator[None]:
     """Count the rounds of the dispatcher, and not the model's connections."""
     replaced = [
-        (Dispatcher, "_serve", meter.counted),
+        (Parts, "serve_round", meter.counted),
         (Notices, "_look", meter.counted),
         (Connection, "post", meter.left_out),
     ]

@@ -307,7 +307,7 @@ class World:
         """Check what holds after each step."""
         if self.errors.records:
             raise Broken(f"The scheduler has logged an error: {self.errors.records[0]}")
-        ledger, calls = self.parts.ledger, self.parts.calls
+        ledger, calls = self.parts.ground.ledger, self.parts.calls
         # Each holding has one owner.
         owners: Counter[int] = Counter()
         for call in calls.holding.values():
@@ -345,8 +345,8 @@ class World:
                 raise Broken(f"{key} does not wait, and its CPU is lent")
             if calls.by_key.get(key) is not call:
                 raise Broken(f"{key} holds resources and is not known")
-        for (_, name), key in self.parts.actors._directory._names.items():
-            row = self.parts.actors.rows.get(key)
+        for (_, name), key in self.parts.ground.actors._names.items():
+            row = self.parts.ground.actors.rows.get(key)
             if row is None or row.name != name:
                 raise Broken(f"The name {name} belongs to {key}, which does not exist")
 
@@ -354,7 +354,7 @@ class World:
 
     def _check_soon(self) -> None:
         """Check that nothing waits which fits, once what is about to start has started."""
-        if self.parts.dispatcher._is_due:
+        if self.parts.ground.next_round.is_due:
             asyncio.get_running_loop().call_soon(self._check_soon)
             return
         try:
@@ -393,13 +393,15 @@ class World:
 
     def check_nothing_waits_that_fits(self) -> None:
         """Check that no call and no group waits that fits, and no call of a removed group."""
-        parts, running = self.parts, self.parts.dask.running_workers()
+        parts, running = self.parts, self.parts.ground.dask.running_workers()
         for line in parts.dispatcher.lines():
             if parts.placer.acquire(line.first, line.shape) is not None:
                 raise Broken(f"{line.first} waits, but its {line.shape[1]} is free")
         for group in parts.groups.waiting():
             wish = group.wish()
-            if parts.ledger.reserve(wish.bundles, wish.strategy, only=running, beside=wish.beside):
+            if parts.ground.ledger.reserve(
+                wish.bundles, wish.strategy, only=running, beside=wish.beside
+            ):
                 raise Broken(f"The group {group.id} waits, but its bundles are free")
 
     def _check_removed_groups(self) -> None:
@@ -436,7 +438,7 @@ class World:
             for actor in driver.held.values():
                 if not isinstance(actor, Actor) or not actor.is_watched or actor.is_dropped:
                     continue
-                row = parts.actors.rows.get(actor.key)
+                row = parts.ground.actors.rows.get(actor.key)
                 if row is not None and row.state != actor.state:
                     raise Broken(f"{actor.key} is {row.state}, its owner thinks {actor.state}")
             for group in driver.groups.values():
@@ -462,18 +464,18 @@ class World:
             for name, found in {
                 "jobs": parts.jobs.open,
                 "lines": [line.first for line in parts.dispatcher.lines()],
-                "holdings": parts.ledger._held,
+                "holdings": parts.ground.ledger._held,
                 "lingering": parts.calls._lingering,
                 "computed": parts.calls._computed,
-                "by owner": parts.calls._by_owner,
-                "by group": parts.calls._by_group,
+                "by owner": parts.ground.calls._by_owner,
+                "by group": parts.ground.calls._by_group,
                 "holding": parts.calls.holding,
-                "names": parts.actors._directory._names,
+                "names": parts.ground.actors._names,
                 "puts": parts.objects._puts,
                 "awaited": parts.objects._awaited,
                 "unneeded": parts.objects._unneeded,
-                "lent": parts.ledger._lent,
-                "bundles": parts.ledger._bundles,
+                "lent": parts.ground.ledger._lent,
+                "bundles": parts.ground.ledger._bundles,
                 "pressed": parts.leases._pressed,
                 "functions": parts.jobs.functions._functions,
                 "calls of functions": parts.jobs.functions._num_calls,

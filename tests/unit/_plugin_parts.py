@@ -19,8 +19,8 @@ from raycompat._dask import pages as dask_pages
 from raycompat._dask.scheduler import DaskScheduler
 from raycompat._messages.groups import CreateGroup
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.calls import Call
-from raycompat._scheduler.parts import Parts
+from raycompat._scheduler.call_table import Call
+from raycompat._scheduler.watched_parts import WatchedParts
 
 JOB = "01000000"
 
@@ -128,9 +128,9 @@ class Cluster:
     def __init__(self, num_nodes):
         addresses = [f"tcp://node-{number}" for number in range(num_nodes)]
         self.dask = RecordedDask(addresses)
-        self.parts = Parts(self.dask)
+        self.parts = WatchedParts(self.dask)
         for each in addresses:
-            self.parts.ledger.add_node(each, ResourceSet.from_amounts({"CPU": 10}))
+            self.parts.ground.ledger.add_node(each, ResourceSet.from_amounts({"CPU": 10}))
             self.parts.nodes.info[each] = {
                 "node_id": each,
                 "labels": {},
@@ -199,7 +199,7 @@ class Cluster:
     def hold(self, key, owner, kind="task"):
         """Add a call that runs."""
         call = self.add(key, owner, kind)
-        call.holding = self.parts.ledger.acquire(call.request)
+        call.holding = self.parts.ground.ledger.acquire(call.request)
         call.address = call.holding.node_id
         self.parts.calls.holding[key] = call
         if kind == "lease":

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler.demand import nodes_wanted
-from raycompat._scheduler.groups import Wish
+from raycompat._scheduler.group_row import Wish
 
 
 def some(**amounts):

@@ -19,7 +19,7 @@ def test_a_deadline_that_no_clock_shows_is_refused(monkeypatch, deadline_s):
     def test(cluster):
         answer = cluster.parts.draining.begin(DrainNode(NODE, PREEMPTION, "why", deadline_s))
         assert f"{deadline_s} s; expected 0 to" in answer["error"]
-        assert NODE not in cluster.parts.draining
+        assert NODE not in cluster.parts.ground.drains
 
     run(monkeypatch, 1, test)
 
@@ -38,7 +38,7 @@ def test_a_node_that_could_not_close_is_tried_again_and_may_die_meanwhile(monkey
         monkeypatch.setattr(draining, "_AGAIN_S", 0.01)
         drained = cluster.parts.draining
         assert drained.begin(DrainNode(NODE, PREEMPTION, "it is given back", None)) == {}
-        while not tries or drained.get(NODE).is_closing:
+        while not tries or cluster.parts.ground.drains.get(NODE).is_closing:
             await asyncio.sleep(0)
         assert cluster.parts.restarts.cause(NODE) == ""  # its death now would not be the drain's
         await asyncio.wait_for(closed.wait(), 30)

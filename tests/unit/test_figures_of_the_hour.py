@@ -14,7 +14,7 @@ from raycompat._scheduler.pages.overview import LastHour
 
 def test_a_sample_has_shares_of_what_the_cluster_has_and_the_failures_since_the_last(monkeypatch):
     def test(cluster):
-        figures, history = cluster.parts.figures, cluster.parts.endings.history
+        figures, history = cluster.parts.figures, cluster.parts.history
         first = figures.now()
         assert (first.cpu, first.waiting, first.failed) == (0.0, 0, 0)
         assert math.isnan(first.gpu)
@@ -37,7 +37,7 @@ def test_a_sample_has_shares_of_what_the_cluster_has_and_the_failures_since_the_
 
 def test_samples_are_those_of_the_last_hour_and_begin_anew_after_a_stop(monkeypatch):
     def test(cluster):
-        figures, history = cluster.parts.figures, cluster.parts.endings.history
+        figures, history = cluster.parts.figures, cluster.parts.history
         clock = SimpleNamespace(now=1_000_000.0)
         monkeypatch.setattr(time, "time", lambda: clock.now)
         try:

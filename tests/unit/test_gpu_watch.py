@@ -105,7 +105,7 @@ def test_prometheus_has_the_figures_of_each_gpu():
         "tcp://b": {"ip": "10.0.0.2", "node_id": "b"},
     }
     nodes = SimpleNamespace(info=info, current=info.__getitem__)
-    of = SimpleNamespace(_parts=SimpleNamespace(nodes=nodes))
+    of = SimpleNamespace(_parts=SimpleNamespace(nodes=nodes, ground=SimpleNamespace(nodes=nodes)))
     found = {each.name: each for each in Metrics._of_gpus(of, client.GaugeMetricFamily)}
     assert [each.value for each in found["ray_node_gpus_utilization"].samples] == [57, 57]
     assert found["ray_node_gram_available"].samples[0].value == 77 * 1024

@@ -35,7 +35,7 @@ def test_notices_look_at_the_holdings_once_for_all_lines(in_loop, monkeypatch):
         for number in range(50):
             cluster.enqueue(f"waits-{number}", f"waiting-{number}")
             cluster.add_group(f"g{number}", {"CPU": 10_000 * (1 + number % 2)})
-        cluster.parts.dispatcher._serve()
+        cluster.parts.serve_round()
         looked = counted(monkeypatch, cluster.parts.notices, "_ending")
         explained = counted(monkeypatch, cluster.parts.notices, "why_group")
         cluster.parts.notices._look()
@@ -50,14 +50,16 @@ def test_waiting_groups_that_cannot_fit_are_not_arranged(in_loop, monkeypatch):
         cluster.fill()
         for number in range(50):
             cluster.add_group(f"g{number}", *[{"CPU": 10_000 + number}] * 4)
-        tried = counted(monkeypatch, cluster.parts.ledger, "reserve")
-        cluster.parts.dispatcher._serve()
+        tried = counted(monkeypatch, cluster.parts.ground.ledger, "reserve")
+        cluster.parts.serve_round()
         assert not tried
         first = cluster.parts.groups.all()[0]
         assert (first.state, first.num_attempts) == ("PENDING", 1)
         for number in range(8):
-            cluster.parts.ledger.release(cluster.parts.calls.holding[f"held-{number}"].holding)
-        cluster.parts.dispatcher._serve()
+            cluster.parts.ground.ledger.release(
+                cluster.parts.calls.holding[f"held-{number}"].holding
+            )
+        cluster.parts.serve_round()
         assert first.state == "CREATED"
 
     in_loop(3, test)
@@ -70,13 +72,13 @@ def test_a_round_looks_only_at_leases_where_something_has_changed(in_loop, monke
             cluster.enqueue(f"waits-{number}", f"owner-{number}", kind="lease")
         looked = counted(monkeypatch, cluster.parts.leases._held, "_is_lent")
         monkeypatch.setattr(cluster.parts.leases, "_revoke", lambda each: None)
-        cluster.parts.dispatcher._serve()
+        cluster.parts.serve_round()
         assert looked == {f"held-{number}": 1 for number in range(30)}
-        cluster.parts.dispatcher._serve()
+        cluster.parts.serve_round()
         assert looked.total() == 30
         holding = cluster.parts.calls.holding["held-0"].holding
-        cluster.parts.ledger.lend_cpu(holding)
-        cluster.parts.dispatcher._serve()
+        cluster.parts.ground.ledger.lend_cpu(holding)
+        cluster.parts.serve_round()
         assert sum(count == 2 for count in looked.values()) == 10  # those of one node
 
     in_loop(3, test)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from types import SimpleNamespace
 
 from _plugin_parts import RecordedDask
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raycompat._protocol.resource_set import ResourceSet
+from raycompat._scheduler.ground import ground_of
 from raycompat._scheduler.held_leases import Held
 from raycompat._scheduler.leases import QUANTUM_S, TURN_S, Leases
 from raycompat._scheduler.leases import choose as leases_to_end
@@ -129,12 +129,10 @@ def test_requests_are_looked_at_again_when_a_reservation_ends():
 
     async def reserve() -> None:
         looked = asyncio.Event()
-        parts = SimpleNamespace(
-            dask=RecordedDask([]),
-            ledger=SimpleNamespace(fits_without=lambda *_: True),
-            dispatcher=SimpleNamespace(soon=looked.set),
-        )
-        leases = Leases(parts)
+        ground = ground_of(RecordedDask([]))
+        ground.next_round.serve = looked.set
+        ground.ledger.add_node("node", TWO)
+        leases = Leases(ground)
         leases._revoke = lambda each: None
         shape = ("a", TWO, "DEFAULT")
         loop = asyncio.get_running_loop()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from raycompat._messages.watching import Measured, ProcessEnded
 from raycompat._scheduler import metrics
-from raycompat._scheduler.jobs import Job
-from raycompat._scheduler.parts import Parts
+from raycompat._scheduler.job_table import Job
+from raycompat._scheduler.watched_parts import WatchedParts
 
 JOB, NODE = "01000000", "tcp://node"
 
@@ -24,7 +24,7 @@ class Cluster:
         monkeypatch.setattr(metrics.dask_pages, "publish_metrics", lambda collect: None)
         monkeypatch.setattr(metrics.time, "monotonic", lambda: self.now)
         self.dask = RecordedDask([])
-        parts = Parts(self.dask)
+        parts = WatchedParts(self.dask)
         self.metrics, self.open = parts.metrics, parts.jobs.open
         self.begin(JOB)
         monkeypatch.setattr(self.metrics, "_of_cluster", lambda *_: iter(()))

@@ -51,7 +51,7 @@ def page(history, waiting):
     surveys = SimpleNamespace(refresh=lambda: findings, last=SimpleNamespace(warning=""))
     tasks = SimpleNamespace(unfinished=lambda findings, most: list(waiting))
     parts = SimpleNamespace(
-        endings=SimpleNamespace(history=history),
+        history=history,
         nodes=nodes,
         surveys=surveys,
         state=SimpleNamespace(tasks=tasks),

@@ -28,7 +28,7 @@ def add_failed(parts, failure, job=JOB):
     about = {"name": "f", "type": "NORMAL_TASK", "job": job, "actor": None, "group": None}
     about |= {"resources": {}, "address": "", "pid": None}
     ended = time.time() - 60
-    parts.endings.history.add_one(f"f-{'0' * 48}", ended - 1, ended, **about, failure=failure)
+    parts.history.add_one(f"f-{'0' * 48}", ended - 1, ended, **about, failure=failure)
 
 
 def test_a_table_has_the_rows_that_match_all_words_in_the_order_that_is_wanted():
@@ -196,7 +196,7 @@ def test_what_programs_and_users_end_is_no_failure(monkeypatch, who):
         parts = cluster.parts
         if who in errors:
             add_failed(parts, failures.failure_of(errors[who]))
-            (function,) = parts.endings.history.functions.values()
+            (function,) = parts.history.functions.values()
             assert (function.num_failed, function.failed_at) == (1, 0.0)
             assert function.last_error
             add_failed(parts, failures.failure_of(failures.actor_died("exit code 3", "A-1")))
@@ -215,7 +215,7 @@ def test_what_programs_and_users_end_is_no_failure(monkeypatch, who):
 
             parts.restarts._ending["tcp://node-1"] = " The Dask worker was restarted by its user."
             await parts.restarts._remove_worker(remove, "its user", "tcp://node-1")
-        assert [each["is_expected"] for each in parts.nodes.departed()] == [True]
+        assert [each["is_expected"] for each in parts.ground.nodes.departed] == [True]
         assert failed(parts) == []
         assert sentence(parts)[0]
 
@@ -284,7 +284,7 @@ def test_what_users_have_typed_stays_text():
 @pytest.mark.parametrize("address", ["tcp://node-0", None])  # None: it never ran
 def test_an_actor_whose_placement_group_was_removed_has_not_failed(monkeypatch, address):
     def test(cluster):
-        actors = cluster.parts.actors.rows
+        actors = cluster.parts.ground.actors.rows
         actors["A-1"] = ActorRow(key="A-1", job=JOB, address=address)
         assert failures.is_expected(cluster.parts.groups.why_it_is_gone("A-1"))
         assert not failures.is_expected(failures.actor_died("exit code 3", "A-1"))

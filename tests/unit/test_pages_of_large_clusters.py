@@ -29,7 +29,7 @@ def fill(cluster):
         error = failures.actor_died("exit code 3", key) if number % 100 == 0 else None
         row = ActorRow(key=key, job=JOB, error=error)
         row.class_name, row.state = f"Class{number % 50}", "DEAD" if error else "ALIVE"
-        parts.actors.rows[key] = row
+        parts.ground.actors.rows[key] = row
         if error is not None:
             parts.endings.actor_died(row, error)
     about = {"type": "NORMAL_TASK", "job": JOB, "actor": None, "group": None, "resources": {}}
@@ -40,7 +40,7 @@ def fill(cluster):
             Failure("TASK_EXECUTION_EXCEPTION", "ValueError: no") if number % 50 == 0 else None
         )
         about["name"] = f"function{number % NUM_FUNCTIONS}"
-        parts.endings.history.add_one(f"f-{number:048x}", now - 1, now, **about, failure=failure)
+        parts.history.add_one(f"f-{number:048x}", now - 1, now, **about, failure=failure)
     for number in range(NUM_TASKS // 2):
         cluster.enqueue(f"waits-{number:048x}", f"driver-{number % 20}")
 
@@ -83,7 +83,7 @@ def test_an_update_of_each_page_takes_less_than_a_second(monkeypatch):
     def test(cluster):
         parts = cluster.parts
         monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
-        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        monkeypatch.setattr(parts.ground.next_round, "soon", lambda: None)
         fill(cluster)
         took = {}
         for name, (_, make) in documents.TABS.items():
@@ -105,7 +105,7 @@ def test_the_table_of_actors_is_made_in_slices(monkeypatch):
     def test(cluster):
         parts = cluster.parts
         monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
-        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        monkeypatch.setattr(parts.ground.next_round, "soon", lambda: None)
         monkeypatch.setattr(sliced_table, "_SLICE_S", 0.0)
         monkeypatch.setattr(sliced_table, "_BETWEEN_SLICES_S", 0.0)
         fill(cluster)

@@ -19,10 +19,10 @@ from raycompat._protocol import failures, ids
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Span, pack
 from raycompat._protocol.strategy import InGroup
-from raycompat._scheduler import nodes, run_times
+from raycompat._scheduler import node_table, run_times
 from raycompat._scheduler.actor_directory import ActorRow
 from raycompat._scheduler.functions import Functions
-from raycompat._scheduler.jobs import Job
+from raycompat._scheduler.job_table import Job
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.run_times import RunTimes
 
@@ -31,6 +31,15 @@ from raycompat._scheduler.run_times import RunTimes
 def in_loop(monkeypatch):
     """Return a function that runs a test in an event loop, with a cluster."""
     return lambda test: run(monkeypatch, 2, test)
+
+
+def leave(cluster, address, info):
+    """Let a node come and leave."""
+    ground = cluster.parts.ground
+    ground.ledger.add_node(address, ResourceSet.from_amounts({"CPU": 1}))
+    ground.nodes.info[address] = info
+    ground.nodes.remove(address, is_expected=False)
+    ground.ledger.remove_node(address)
 
 
 def open_job(cluster, client="driver", *, orphaned=False):
@@ -84,7 +93,8 @@ def test_a_request_for_a_function_ends_with_its_job():
 
 def test_code_is_forgotten_with_the_last_call_of_a_function_that_gets_no_more():
     forgotten = []
-    functions = Functions(forgotten.append)
+    functions = Functions()
+    functions.on_forgotten = forgotten.append
     for function in "fgh":
         functions.export("one", function, b"code of g and h" if function != "f" else b"code")
     functions.call_came("f")
@@ -137,11 +147,11 @@ def test_messages_of_a_node_that_has_left_change_nothing(in_loop):
         cluster.handle(ActorEnded("A-1", error), **late)
         assert row.state == "ALIVE"
         cluster.handle(Blocked("waits"), **late)
-        assert not cluster.parts.ledger.is_lent(holding)
+        assert not cluster.parts.ground.ledger.is_lent(holding)
         cluster.handle(NodeReady({"version": "0"}), **late)
-        assert not cluster.parts.nodes._unfit
+        assert not cluster.parts.ground.nodes.unfit
         cluster.handle(Blocked("waits"), worker="tcp://node-1")
-        assert cluster.parts.ledger.is_lent(holding)
+        assert cluster.parts.ground.ledger.is_lent(holding)
 
     in_loop(test)
 
@@ -159,7 +169,7 @@ def test_a_call_that_dask_refuses_is_forgotten(in_loop):
         cluster.dask.on_instruction = refuse
         cluster.parts.calls.submit("driver", Submit([{**call, "runs_by_lease": False}]))
         assert "f-1" not in cluster.parts.calls.by_key
-        assert not cluster.parts.calls.of_owner("driver")
+        assert not cluster.parts.ground.calls.of_owner("driver")
         ((client, message),) = cluster.sent
         assert (client, message.key, message.unknown) == ("driver", "f-1", True)
 
@@ -173,8 +183,8 @@ def test_nodes_are_told_once_when_the_last_detached_actor_of_a_driver_has_died(i
         for number in range(5):
             key = f"A-{number}"
             row = ActorRow(key=key, job=JOB, state="ALIVE", detached=True)
-            cluster.parts.actors.rows[key] = row
-        for key in list(cluster.parts.actors.rows):
+            cluster.parts.ground.actors.rows[key] = row
+        for key in list(cluster.parts.ground.actors.rows):
             cluster.parts.actors.bury(key, failures.actor_killed(key))
         told = [message for _, message in cluster.sent if isinstance(message, JobEnded)]
         assert [message.for_good for message in told] == [True, True]  # for each of two nodes
@@ -197,13 +207,13 @@ def test_groups_are_collected_once_for_many_ends(in_loop):
 
 
 def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
-    monkeypatch.setattr(nodes, "_MANY_DEPARTED", 2)
+    monkeypatch.setattr(node_table, "_MANY_DEPARTED", 2)
 
     def test(cluster):
-        table = cluster.parts.nodes
+        table = cluster.parts.ground.nodes
         for number, address in enumerate(["a", "b", "a", "c"]):
             info = {"node_id": f"{number}", "name": address, "ip": "10.0.0.1"}
-            table._note_departed(address, info, is_expected=False)
+            leave(cluster, address, info)
         assert [table.id_of(each) for each in "abc"] == ["2", None, "3"]
         assert table.id_of("tcp://node-0") == "tcp://node-0"
         assert table.id_of(None) is None
@@ -213,7 +223,7 @@ def test_the_ids_of_the_nodes_that_left_last_are_known(in_loop, monkeypatch):
 
 def test_what_a_call_held_is_free_before_its_owner_hears_of_the_end(in_loop):
     def test(cluster):
-        ledger, seen = cluster.parts.ledger, []
+        ledger, seen = cluster.parts.ground.ledger, []
         cluster.hold("call", "owner")
         assert ledger.cluster_available() != ledger.cluster_total()
         on = cluster.parts.calls.by_key["call"].address
@@ -300,7 +310,7 @@ def test_all_calls_of_a_removed_group_end_when_one_is_forgotten_with_another(in_
         for key in ("f-1", "g-2", "h-3"):
             call = cluster.add(key, "driver")
             call.strategy = InGroup("g")
-            calls._enter(key, call)
+            cluster.parts.ground.calls.enter(key, call)
         failed = []
 
         def fail(name, key, *_):
@@ -327,7 +337,7 @@ def test_a_name_that_a_process_of_an_ended_job_has_reserved_is_free(in_loop):
         await cluster.parts.actors.reserve("executor", "A-1", JOB, actor)
         cluster.parts.jobs.client_left("driver")
         cluster.parts.client_left("executor")
-        assert not cluster.parts.actors.rows
+        assert not cluster.parts.ground.actors.rows
         assert await cluster.parts.actors.find("one", "n") is None
 
     in_loop(test)
@@ -353,7 +363,7 @@ def test_the_resources_of_all_nodes_are_told_without_the_nodes_and_what_waits(in
         cluster.hold("f-1", "driver")
         for number in range(3):
             info = {"node_id": f"{number}", "name": "gone", "ip": "10.0.0.1"}
-            cluster.parts.nodes._note_departed(f"tcp://gone-{number}", info, is_expected=False)
+            leave(cluster, f"tcp://gone-{number}", info)
         answer = await cluster.parts.handlers()[Resources.op]()
         assert answer == {"total": {"CPU": 20.0}, "available": {"CPU": 19.0}}
 
@@ -374,7 +384,7 @@ def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_
             address = f"tcp://node-{number}"
             total = ResourceSet.from_amounts({"CPU": 1, "GPU": 2})
             gpus = ["GPU-a", "GPU-b"][:: 1 - 2 * number]
-            parts.ledger.add_node(address, total, gpus)
+            parts.ground.ledger.add_node(address, total, gpus)
             parts.nodes.info[address] |= {"ip": "10.0.0.1", "name": "", "started": 0.0}
             parts.nodes.info[address] |= {"total": total.units(), "host": ""}
             parts.nodes.on_gpus(address, Gpus([seen(0), seen(1)]))
@@ -394,7 +404,7 @@ def test_nodes_of_a_host_have_series_of_their_own_and_the_gpus_given_to_them(in_
         assert series() == [("tcp://node-0", "0"), ("tcp://node-1", "0")]
         parts.nodes.left("tcp://node-0")
         assert series() == [("tcp://node-1", "0"), ("tcp://node-1", "1")]
-        (gone,) = parts.nodes.departed()
+        (gone,) = parts.ground.nodes.departed
         assert gone["total"]["GPU"] == ResourceSet.from_amounts({"GPU": 1}).units()["GPU"]
         assert [each["index"] for each in gone["gpus"]] == [0]
 
@@ -406,7 +416,7 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         parts, told = cluster.parts, []
         monkeypatch.setattr(parts.logs, "tell", lambda job, text: told.append(text))
         now = time.monotonic()
-        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
+        monkeypatch.setattr(node_table.time, "monotonic", lambda: now)
         cluster.enqueue("task", "driver", num_cpus=20)
         cluster.add_group("group", {"CPU": 200_000})
 
@@ -429,7 +439,7 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
         assert look() == (True, 0)
         now += 31
         cluster.dask.all_workers["tcp://node-2"] = None
-        parts.nodes.joined("tcp://node-2")
+        parts.ground.nodes.joined["tcp://node-2"] = time.monotonic()
         assert look() == (True, 0)  # it has joined, and is not a node yet
         now += 31
         assert look() == (False, 2)  # it cannot start, and does not say so
@@ -440,7 +450,9 @@ def test_a_request_is_not_called_impossible_while_workers_may_come_back(in_loop,
 def test_the_memory_of_gpus_is_that_of_each_process(in_loop, monkeypatch):
     def body(cluster):
         samples = [{"processes": [(7, 2 << 20)]}, {"processes": [(7, 1 << 20), (8, None)]}]
-        monkeypatch.setattr(cluster.parts.nodes, "current", lambda address: {"gpus": samples})
+        monkeypatch.setattr(
+            cluster.parts.ground.nodes, "current", lambda address: {"gpus": samples}
+        )
         found = tables._gpu_bytes(cluster.parts)
         assert {size for (_, pid), size in found.items() if pid == 7} == {3 << 20}
 
@@ -450,16 +462,16 @@ def test_the_memory_of_gpus_is_that_of_each_process(in_loop, monkeypatch):
 def test_the_time_to_report_begins_when_a_worker_joins(in_loop, monkeypatch):
     def body(cluster):
         parts, now = cluster.parts, time.monotonic()
-        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
+        monkeypatch.setattr(node_table.time, "monotonic", lambda: now)
         cluster.dask.all_workers["tcp://hangs"] = None
-        parts.nodes.joined("tcp://hangs")
+        parts.ground.nodes.joined["tcp://hangs"] = time.monotonic()
         now += 31
-        assert not parts.nodes.may_come()  # asked for the first time
-        parts.nodes.joined("tcp://hangs")  # it has left and joined again
-        assert parts.nodes.may_come()
+        assert not parts.ground.nodes.may_come()  # asked for the first time
+        parts.ground.nodes.joined["tcp://hangs"] = time.monotonic()  # it has left and joined again
+        assert parts.ground.nodes.may_come()
         parts.nodes.left("tcp://hangs", is_worker=False)
         del cluster.dask.all_workers["tcp://hangs"]
-        assert not parts.nodes.may_come()
+        assert not parts.ground.nodes.may_come()
 
     in_loop(body)
 
@@ -468,11 +480,11 @@ def test_the_time_to_report_begins_when_a_worker_joins(in_loop, monkeypatch):
 def test_a_restart_without_a_limit_is_awaited_for_some_minutes(in_loop, monkeypatch, timeout):
     def body(cluster):
         parts, now = cluster.parts, time.monotonic()
-        monkeypatch.setattr(nodes.time, "monotonic", lambda: now)
-        parts.nodes.expect_return(timeout)
+        monkeypatch.setattr(node_table.time, "monotonic", lambda: now)
+        parts.ground.nodes.expect_return(timeout)
         del parts.nodes.info["tcp://node-1"], cluster.dask.all_workers["tcp://node-1"]
-        assert parts.nodes.may_come()
+        assert parts.ground.nodes.may_come()
         now += 301
-        assert not parts.nodes.may_come()
+        assert not parts.ground.nodes.may_come()
 
     in_loop(body)

@@ -26,7 +26,7 @@ from raycompat._protocol import failures
 from raycompat._protocol.call_spec import new_spec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
-from raycompat._scheduler.jobs import Job
+from raycompat._scheduler.job_table import Job
 
 NODE, OTHER = "tcp://node-0", "tcp://node-1"
 FROM_DRIVER, FROM_NODE = {"client": "driver"}, {"worker": NODE}
@@ -103,7 +103,9 @@ def test_a_call_becomes_a_parked_task_and_runs_where_it_is_granted(decide):
         assert granted[:2] == ("notify_node", NODE)
         assert isinstance(granted[2], GrantCall)
         assert released == ("release_to", "f-1", NODE)
-        assert cluster.parts.ledger.cluster_available() == ResourceSet.from_amounts({"CPU": 9})
+        assert cluster.parts.ground.ledger.cluster_available() == ResourceSet.from_amounts(
+            {"CPU": 9}
+        )
 
     decide(test)
 
@@ -213,7 +215,7 @@ def test_a_group_is_ready_when_its_bundles_are_kept_and_its_calls_end_with_it(de
         assert cluster.handle(AwaitGroup("g"), **FROM_DRIVER) == []
         await asyncio.sleep(0)
         assert cluster.dask.instructions == [("notify_client", "driver", GroupReady("g", None))]
-        assert not cluster.parts.ledger.cluster_available()
+        assert not cluster.parts.ground.ledger.cluster_available()
         in_group = spec("f-1", num_cpus=6, strategy=InGroup("g"))
         assert await started(cluster, in_group) == NODE
         ((name, node, message),) = cluster.handle(RemoveGroup("g"), **FROM_DRIVER)

@@ -26,7 +26,7 @@ def answer(cluster, token, callers, silent=()):
 
 
 def memory(cluster):
-    return stores.stored(cluster.parts)[NODE].memory
+    return stores.stored(cluster.parts.ground, cluster.parts.surveys.own)[NODE].memory
 
 
 async def asked(cluster):

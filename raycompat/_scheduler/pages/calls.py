@@ -26,7 +26,7 @@ from raycompat._scheduler.state.tasks import num_unlisted
 if TYPE_CHECKING:
     from raycompat._scheduler.history import EndedCalls
     from raycompat._scheduler.pages.tables import Row
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Waiting calls of the scheduler that are looked at; callers list as many as they list for any page.
 _MANY_WAITING = 1_000
@@ -61,7 +61,7 @@ class _Call(NamedTuple):
 class _Found:
     """A span with calls that are wanted: all, or those with some ids."""
 
-    parts: Parts
+    parts: WatchedParts
     span: EndedCalls
     parts_of_ids: list[str]
     count: int
@@ -84,7 +84,7 @@ class _Found:
 class Calls(SlicedTable):
     """The table of calls. `read` is not used: the rows depend on what is wanted."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         super().__init__(parts, "calls")
 
     def _steps(self, wish: Mapping[str, Any]) -> Steps:
@@ -121,7 +121,7 @@ class Calls(SlicedTable):
     ) -> Generator[None, None, tuple[list[EndedCalls], int]]:
         """Return the spans of a job without raycompat's own, and the number of calls of those."""
         spans, num_hidden = [], 0
-        for number, span in enumerate(self._parts.endings.history.calls()):
+        for number, span in enumerate(self._parts.history.calls()):
             if job in ("", span.job):
                 row = {"is_failed": span.failure is not None, "is_internal": span.is_internal}
                 if is_meant(row, wish):
@@ -181,7 +181,7 @@ class Calls(SlicedTable):
         """Return the rows of unfinished calls, and how many calls the callers have not listed."""
         parts, now = self._parts, time.time()
         nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
-        num_failures, internal = parts.endings.history.num_failures, parts.actors.internal_ids()
+        num_failures, internal = parts.history.num_failures, parts.actors.internal_ids()
         rows, findings = [], parts.surveys.refresh()
         unfinished = parts.state.tasks.unfinished(findings, _MANY_WAITING)
         for each in unfinished:
@@ -207,7 +207,7 @@ class Calls(SlicedTable):
         return rows, num_unlisted(findings, unfinished)
 
 
-def _common(parts: Parts, span: EndedCalls) -> Row:
+def _common(parts: WatchedParts, span: EndedCalls) -> Row:
     """Return what all calls of a span have in common."""
     failure = span.failure
     return {
@@ -245,8 +245,8 @@ def _arranged(
 class _Attempts:
     """The numbers of the attempts of calls: how often each had failed before."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._history = parts.endings.history
+    def __init__(self, parts: WatchedParts) -> None:
+        self._history = parts.history
         #: By span and task, for tasks that have failed more than once.
         self._earlier: dict[tuple[int, str], int] = {}
 

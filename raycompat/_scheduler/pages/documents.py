@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bokeh.models import LayoutDOM
 
     from raycompat._scheduler.pages.tables import Row
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: The element that draws tables, in the browser.
 _SCRIPT = Path(__file__).with_name("table.js")
@@ -46,7 +46,7 @@ _COLOUR = "#ecb172"
 class Usage:
     """A bar for each resource of each node: how much of it is in use."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._parts = parts
         self.source = ColumnDataSource({"label": [], "share": [], "text": []}, name="usage")
         self._labels = FactorRange(factors=[])
@@ -113,7 +113,7 @@ def _amount(row: Row, name: str) -> str:
 class Cluster:
     """Whether the cluster is well, the bars of all nodes, the last hour, and the running calls."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         running = Table(parts, "running", tables.running)
         self._shown = (Summary(parts), Usage(parts), LastHour(parts), running)
         self.root = column(*(each.root for each in self._shown), sizing_mode="stretch_width")
@@ -127,7 +127,7 @@ class Cluster:
 class Tasks:
     """The calls of each function, and below them the timeline of the processes."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._functions = Table(parts, "functions", tables.functions)
         self.timeline = Timeline(parts)
         self.root = column(self._functions.root, self.timeline.root, sizing_mode="stretch_width")
@@ -141,7 +141,7 @@ class Tasks:
 class Objects:
     """The bytes that each node stores, the processes that refer to objects, the largest objects."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._stores = Table(parts, "stores", tables.stores)
         self._keepers = Table(parts, "keepers", tables.keepers)
         self._objects = Table(parts, "objects", tables.objects)
@@ -156,7 +156,7 @@ class Objects:
 
 
 #: The tabs of the page: a name for addresses, the title, and the function that makes the content.
-TABS: dict[str, tuple[str, Callable[[Parts], Any]]] = {
+TABS: dict[str, tuple[str, Callable[[WatchedParts], Any]]] = {
     "cluster": ("Overview", Cluster),
     "jobs": ("Jobs", partial(Table, name="jobs", read=tables.jobs)),
     "tasks": ("Tasks", Tasks),
@@ -184,7 +184,7 @@ def _show(
     adapter.style_page(doc, {**extra, "script": script})
 
 
-def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
+def page(parts: WatchedParts, _server: Any, extra: Any, doc: Document) -> None:
     """Make the page with all tabs; only the tab that is open follows the cluster."""
     made = [make(parts) for _, make in TABS.values()]
     panels = [
@@ -209,7 +209,7 @@ def page(parts: Parts, _server: Any, extra: Any, doc: Document) -> None:
     _show(doc, "Ray", tabs, update, extra)
 
 
-def _only(parts: Parts, job: str, line: Div) -> str:
+def _only(parts: WatchedParts, job: str, line: Div) -> str:
     """Return the line that says of which job a page is."""
     programs = [each["program"] for each in tables.jobs(parts) if each["job"] == job]
     said = words.say(line, "Only the job {job}", job=job)
@@ -217,7 +217,7 @@ def _only(parts: Parts, job: str, line: Div) -> str:
     return f'{html.escape(text)} <a href="ray">{words.say(line, "Show all jobs")}</a>'
 
 
-def single(parts: Parts, name: str, _server: Any, extra: Any, doc: Document) -> None:
+def single(parts: WatchedParts, name: str, _server: Any, extra: Any, doc: Document) -> None:
     """Make the page with the content of one tab."""
     title, make = TABS[name]
     shown = make(parts)
@@ -280,7 +280,7 @@ def _show_lines(logs: Logs, asked: Mapping[str, str]) -> None:
     logs.task = asked.get("task", "")
 
 
-def applications(parts: Parts) -> dict[str, Callable[..., None]]:
+def applications(parts: WatchedParts) -> dict[str, Callable[..., None]]:
     """Return the function for each page, by address: the page with all tabs, and one for each tab."""
     singles = {f"/individual-ray-{name}": partial(single, parts, name) for name in TABS}
     return {"/ray": partial(page, parts), **singles}

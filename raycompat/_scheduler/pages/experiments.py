@@ -23,7 +23,7 @@ from raycompat._scheduler.pages.table_widget import Table
 if TYPE_CHECKING:
     from raycompat._scheduler.experiments import Experiment, Trial
     from raycompat._scheduler.pages.tables import Row
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Trials whose curves are drawn: the best, and those that run. Trials in the drawing of parameters.
 _MANY_CURVES, _MANY_LINES = 40, 200
@@ -60,7 +60,7 @@ _HEIGHT, _LEAST_WIDTH = 320, 300
 class Experiments:
     """The tab of experiments. The browser gets data only when the chosen experiment changes."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._experiments = parts.experiments.all
         #: The job whose experiments are shown; empty for all.
         self.job = ""

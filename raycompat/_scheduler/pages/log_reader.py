@@ -15,7 +15,7 @@ from raycompat._scheduler.notices import Say
 from raycompat._scheduler.pages.tables import actor_name, node_name, node_of
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Lines of one file that are read; for one function or task many more, because others print between
 #: them.
@@ -95,7 +95,7 @@ class LogReader:
     `say` returns a text in the language of the page, and `clock` the time of a moment for its reader.
     """
 
-    def __init__(self, parts: Parts, say: Say, clock: Callable[[float], str]) -> None:
+    def __init__(self, parts: WatchedParts, say: Say, clock: Callable[[float], str]) -> None:
         self._parts, self._say, self._clock = parts, say, clock
         #: The process of the profile, how many samples had each function, and all samples.
         self._sampled, self._num_samples = ("", 0), 0
@@ -211,7 +211,9 @@ class LogReader:
     async def of_submitted(self, id: str) -> list[Part]:
         """Return the last lines that the command of a submitted job has printed."""
         job = self._parts.submissions.by_id.get(id)
-        address = self._parts.nodes.address_of(job.node_id or "") if job is not None else None
+        address = (
+            self._parts.ground.nodes.address_of(job.node_id or "") if job is not None else None
+        )
         if address is None:
             return []
         return [Part("", await self._lines(address, submission.log_name(id)))]

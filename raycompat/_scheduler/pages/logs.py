@@ -18,7 +18,7 @@ from raycompat._scheduler.pages.log_reader import STREAMS, LogReader, Part, erro
 from raycompat._scheduler.pages.tables import node_name, node_of
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: The choices of what a process does now and where its time goes, in place of what it has printed.
 _STACK, _PROFILE = "stack", "profile"
@@ -55,7 +55,7 @@ _WRAPPED = ".bk-clearfix { width: 100%; } pre { white-space: pre-wrap; overflow-
 class Logs:
     """The tab of logs."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._parts = parts
         #: The job whose processes are offered, and the function whose lines are shown; empty for all.
         self.job = self.function = ""

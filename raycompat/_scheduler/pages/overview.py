@@ -18,7 +18,7 @@ from raycompat._scheduler.pages import tables, words
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Pixels of a drawing.
 _HEIGHT, _LEAST_WIDTH = 170, 300
@@ -43,7 +43,7 @@ _MARKS = {True: ("\u25cf", "#009e73"), False: ("\u25a0", "#d55e00")}
 class Summary:
     """One sentence on the state of the cluster, and the last failures."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._parts = parts
         self._sentence = Div(
             text="", name="sentence", disable_math=True, sizing_mode="stretch_width"
@@ -68,7 +68,7 @@ class Summary:
 class LastHour:
     """Lines over the last hour. The axis counts back from now, so it needs no time zone."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._samples = parts.figures.samples
         #: When the last drawn sample was taken, and when it was drawn: the axis counts from there.
         self._last = self._drawn = 0.0

@@ -20,7 +20,7 @@ from raycompat._scheduler.pages.table_widget import LONG_S, PAUSES, Selection, T
 if TYPE_CHECKING:
     from raycompat._scheduler.history import History
     from raycompat._scheduler.pages.tables import Row
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Seconds for which a search may keep the scheduler from its work, and of the pause after that.
 _SLICE_S, _BETWEEN_SLICES_S = 0.008, 0.01
@@ -65,9 +65,9 @@ Steps = Generator[None, None, Selection]
 class SlicedTable(Table):
     """A table whose search is done in steps. `read` is not used."""
 
-    def __init__(self, parts: Parts, name: str) -> None:
+    def __init__(self, parts: WatchedParts, name: str) -> None:
         super().__init__(parts, name, lambda parts: [])
-        self._shared = _SHARED.setdefault(parts.endings.history, _Shared())
+        self._shared = _SHARED.setdefault(parts.history, _Shared())
         #: What was wanted at the last update, and when the result that is shown was complete.
         self._wanted, self._shown = "", 0.0
         #: The search that runs, and the seconds that it has taken.
@@ -151,7 +151,7 @@ class SlicedTable(Table):
 class Actors(SlicedTable):
     """The table of actors, and of the last ones that have ended."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         super().__init__(parts, "actors")
 
     def _steps(self, wish: Mapping[str, Any]) -> Steps:

@@ -18,7 +18,7 @@ from raycompat._scheduler.pages import tables, words
 
 if TYPE_CHECKING:
     from raycompat._scheduler.pages.tables import Row
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
 _SURVEYED = ("nodes", "functions", "calls", "actors", "keepers", "objects")
@@ -322,7 +322,7 @@ class Table:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: WatchedParts,
         name: str,
         read: Callable[..., list[Row]],
         most: int = tables.MOST_ROWS,

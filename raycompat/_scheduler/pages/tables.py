@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from raycompat._messages.nodes import NodeInfo
     from raycompat._protocol.resource_set import ResourceSet
     from raycompat._scheduler.actor_directory import ActorRow
-    from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.call_table import Call
     from raycompat._scheduler.capacity import Capacity
-    from raycompat._scheduler.groups import Wish
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.group_row import Wish
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: The most rows of one table; a line below the table has the total number.
 MOST_ROWS = 200
@@ -67,12 +67,12 @@ CALLERS = ("driver of job", "process of job", "driver", "process")
 _KINDS = {"task": "task", "actor": "actor", "lease": "calls of one driver or actor"}
 
 
-def usage(parts: Parts) -> list[Row]:
+def usage(parts: WatchedParts) -> list[Row]:
     """Return one row for each resource of each node: the total amount, and the amount in use."""
     rows: list[Row] = []
     parts.surveys.refresh()
-    for address, free in available(parts).items():
-        total = parts.ledger.node_total(address)
+    for address, free in available(parts.ground, parts.surveys.own).items():
+        total = parts.ground.ledger.node_total(address)
         for name, units in sorted(total.items()):
             if name.startswith("node:"):
                 continue
@@ -90,12 +90,12 @@ def usage(parts: Parts) -> list[Row]:
     return rows
 
 
-def failed(parts: Parts, job: str = "") -> list[Row]:
+def failed(parts: WatchedParts, job: str = "") -> list[Row]:
     """Return what has failed in the last minutes, the last first: actors, functions, jobs and nodes.
 
     With `job`, only what belongs to this job, and the nodes.
     """
-    since, history = time.time() - RECENT_S, parts.endings.history
+    since, history = time.time() - RECENT_S, parts.history
     rows: list[Row] = [
         {
             "at": at,
@@ -147,7 +147,7 @@ def failed(parts: Parts, job: str = "") -> list[Row]:
             "error": "",
             "log": _address("nodes", "nodes", "id", gone["node_id"]),
         }
-        for gone in parts.nodes.departed()
+        for gone in parts.ground.nodes.departed
         if gone["ended"] > since and not gone["is_expected"]
     ]
     return sorted(rows, key=lambda row: -row["at"])
@@ -158,7 +158,7 @@ def _address(page: str, table: str, field: str, value: str) -> str:
     return f"individual-ray-{page}?{table}.{field}={quote(value)}"
 
 
-def sentence(parts: Parts, say: Say = english) -> tuple[bool, str]:
+def sentence(parts: WatchedParts, say: Say = english) -> tuple[bool, str]:
     """Return whether the cluster is well, and one sentence on it. It contains no text of users.
 
     `say` returns a text of the pages' catalogue with its values, in the language of the page.
@@ -207,7 +207,7 @@ def sentence(parts: Parts, say: Say = english) -> tuple[bool, str]:
     return not found, say("{said} ({nodes}).", said=say("; ").join(said), nodes=nodes)
 
 
-def _waiting_calls(parts: Parts, *, of_actors: bool) -> Counter[str]:
+def _waiting_calls(parts: WatchedParts, *, of_actors: bool) -> Counter[str]:
     """Return the number of waiting calls of each job, with or without the calls of living actors.
 
     Callers and nodes report them: these figures are up to a second old. The scheduler knows the
@@ -236,9 +236,9 @@ def _waiting_calls(parts: Parts, *, of_actors: bool) -> Counter[str]:
     return (waiting | requests) + actors
 
 
-def jobs(parts: Parts) -> list[Row]:
+def jobs(parts: WatchedParts) -> list[Row]:
     """Return one row for each job: failed ones first, then those that run."""
-    now, by_job = time.time(), parts.endings.history.by_job
+    now, by_job = time.time(), parts.history.by_job
     held = Counter(call.spec["job"] for call in parts.calls.holding.values())
     waiting = _waiting_calls(parts, of_actors=True)
     rows: list[Row] = []
@@ -284,16 +284,19 @@ def _listed(values: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{name}={value}" for name, value in (values or {}).items())
 
 
-def nodes(parts: Parts) -> list[Row]:
+def nodes(parts: WatchedParts) -> list[Row]:
     """Return one row for each node, and after them one for each that has left, the last first."""
     findings = parts.surveys.refresh()
-    bytes_of = stored(parts)
+    bytes_of = stored(parts.ground, parts.surveys.own)
     rows: list[Row] = []
     for address in parts.nodes.info:
-        info, found = parts.nodes.current(address), findings.nodes.get(address)
-        total, free = parts.ledger.node_total(address), parts.ledger.node_available(address)
+        info, found = parts.ground.nodes.current(address), findings.nodes.get(address)
+        total, free = (
+            parts.ground.ledger.node_total(address),
+            parts.ground.ledger.node_available(address),
+        )
         processes = found["executors"] if found is not None else []
-        drain = parts.draining.get(address)
+        drain = parts.ground.drains.get(address)
         rows.append(
             {
                 **_about_node(info, address),
@@ -314,7 +317,7 @@ def nodes(parts: Parts) -> list[Row]:
             "left": each["ended"],
             "is_expected": each["is_expected"],
         }
-        for each in reversed(parts.nodes.departed())
+        for each in reversed(parts.ground.nodes.departed)
     ]
     return [*rows, *gone]
 
@@ -336,7 +339,7 @@ def _used(total: ResourceSet, free: ResourceSet, name: str) -> str:
     return f"{used:g} of {units / UNITS_PER_ONE:g}" if units else ""
 
 
-def running(parts: Parts) -> list[Row]:
+def running(parts: WatchedParts) -> list[Row]:
     """Return one row for each process that runs calls, and each bundle: its node and its resources."""
     return by_node(each_running(parts))
 
@@ -346,7 +349,7 @@ def by_node(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=itemgetter("node", "kind", "name"))
 
 
-def each_running(parts: Parts) -> Iterator[Row]:
+def each_running(parts: WatchedParts) -> Iterator[Row]:
     """Iterate over the rows of what runs, in no order. The cluster may change meanwhile."""
     for key, call in list(parts.calls.holding.items()):
         if call.address is not None:
@@ -373,12 +376,12 @@ def each_running(parts: Parts) -> Iterator[Row]:
                 }
 
 
-def actors(parts: Parts) -> list[Row]:
+def actors(parts: WatchedParts) -> list[Row]:
     """Return one row for each actor: its description, and its calls that wait, run, and have ended."""
     return ranked(living_actors(parts))
 
 
-def every_actor(parts: Parts) -> Iterator[Row]:
+def every_actor(parts: WatchedParts) -> Iterator[Row]:
     """Iterate over the rows of actors, and of the last ones to which nothing refers any more.
 
     Rows of the latter have no figures. The rows are in no order. The cluster may change meanwhile.
@@ -387,7 +390,7 @@ def every_actor(parts: Parts) -> Iterator[Row]:
     yield from _forgotten_actors(parts)
 
 
-def living_actors(parts: Parts) -> Iterator[Row]:
+def living_actors(parts: WatchedParts) -> Iterator[Row]:
     """Iterate over the rows of actors to which something refers, in no order.
 
     Callers and nodes report the unfinished calls: these figures are up to a second old.
@@ -446,11 +449,11 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
     return [row for *_, row in sorted(ranks, key=itemgetter(0, 1, 2))]
 
 
-def _forgotten_actors(parts: Parts) -> Iterator[Row]:
+def _forgotten_actors(parts: WatchedParts) -> Iterator[Row]:
     """Iterate over the rows of the last actors that have ended and to which nothing refers."""
     known = {actor.key.rpartition("-")[2]: actor for _, actor in parts.endings.deaths}
     nodes = {info["node_id"]: address for address, info in parts.nodes.info.items()}
-    for each in list(parts.endings.history.actors):
+    for each in list(parts.history.actors):
         actor = known.get(each["actor_id"])
         cause = each["death_cause"] or {}
         text = "".join(cause.get("actor_died_error_context", {}).get("error_message", ""))
@@ -483,11 +486,11 @@ def _most(counts: Iterable[tuple[int, str]]) -> str:
     return ", ".join(f"{name}: {count:,}" for count, name in largest)
 
 
-def _gpu_bytes(parts: Parts) -> dict[tuple[str | None, int | None], int]:
+def _gpu_bytes(parts: WatchedParts) -> dict[tuple[str | None, int | None], int]:
     """Return the memory of GPUs that each process has, by its node and pid, as NVML reports it."""
     found: Counter[tuple[str | None, int | None]] = Counter()
     for address in parts.nodes.info:
-        for gpu in parts.nodes.current(address).get("gpus", ()):
+        for gpu in parts.ground.nodes.current(address).get("gpus", ()):
             for pid, size in gpu["processes"]:
                 found[address, pid] += size or 0
     return found
@@ -511,7 +514,7 @@ def _rank(actor: Row) -> int:
     return 2 if actor["is_expected"] else 0
 
 
-def waiting(parts: Parts, say: Say = english) -> list[Row]:
+def waiting(parts: WatchedParts, say: Say = english) -> list[Row]:
     """Return what waits for resources, for how long, and why.
 
     There is one row for each shape of request, with the number of its calls, and one for each placement
@@ -535,7 +538,9 @@ def waiting(parts: Parts, say: Say = english) -> list[Row]:
     return sorted(rows, key=lambda row: -row["waited"])
 
 
-def _waiting_groups(parts: Parts, now: float, later: Sequence[Capacity], say: Say) -> list[Row]:
+def _waiting_groups(
+    parts: WatchedParts, now: float, later: Sequence[Capacity], say: Say
+) -> list[Row]:
     rows: list[Row] = []
     reasons: dict[Wish, str] = {}
     for group in parts.groups.waiting()[:_MOST_LINES]:
@@ -556,7 +561,7 @@ def _waiting_groups(parts: Parts, now: float, later: Sequence[Capacity], say: Sa
     return rows
 
 
-def functions(parts: Parts, job: str = "") -> list[Row]:
+def functions(parts: WatchedParts, job: str = "") -> list[Row]:
     """Return one row for each function and method: its calls that wait, run, and have ended.
 
     Callers and nodes report the unfinished calls: these figures are up to a second old. With `job`,
@@ -582,7 +587,7 @@ def functions(parts: Parts, job: str = "") -> list[Row]:
     for found in findings.callers.values():
         if counts(found["job"]):
             called.update(found["counts"])
-    history = parts.endings.history
+    history = parts.history
     known = history.functions_of(job) if job else history.functions
     names = [*known, *(name for name in called if name not in known)]
     actors = parts.actors.rows.values()
@@ -635,7 +640,7 @@ def _log_of_function(function: Function | None, name: str) -> str:
     return f"individual-ray-logs?function={quote(name)}"
 
 
-def stores(parts: Parts) -> list[Row]:
+def stores(parts: WatchedParts) -> list[Row]:
     """Return one row for each node: the bytes of objects that it has in memory and on disk."""
     parts.surveys.refresh()
     return [
@@ -643,13 +648,13 @@ def stores(parts: Parts) -> list[Row]:
             "node": node_of(parts, address),
             "memory": memory,
             "disk": disk,
-            "total": parts.ledger.node_total(address).get(STORE) / UNITS_PER_ONE,
+            "total": parts.ground.ledger.node_total(address).get(STORE) / UNITS_PER_ONE,
         }
-        for address, (memory, disk) in stored(parts).items()
+        for address, (memory, disk) in stored(parts.ground, parts.surveys.own).items()
     ]
 
 
-def keepers(parts: Parts) -> list[Row]:
+def keepers(parts: WatchedParts) -> list[Row]:
     """Return one row for each process that refers to objects; first, the one with the largest."""
     classes = classes_of_processes(parts)
     rows = [
@@ -665,7 +670,7 @@ def keepers(parts: Parts) -> list[Row]:
     return sorted(rows, key=lambda row: -row["size"])
 
 
-def objects(parts: Parts) -> list[Row]:
+def objects(parts: WatchedParts) -> list[Row]:
     """Return one row for each object, the largest first: its size, and its processes."""
     rows: dict[str, Row] = {}
     classes, findings = classes_of_processes(parts), parts.surveys.refresh()
@@ -707,7 +712,7 @@ def _short_place(places: str) -> str:
     return f"{file}:{line} {function}" if line else f"{path}{rest}"
 
 
-def classes_of_processes(parts: Parts) -> dict[int | None, str]:
+def classes_of_processes(parts: WatchedParts) -> dict[int | None, str]:
     """Return the classes of actors by the pids of their processes."""
     return {row.pid: row.class_name for row in parts.actors.rows.values()}
 
@@ -717,13 +722,13 @@ def _name_of_caller(found: dict[str, Any], classes: dict[int | None, str]) -> st
     return f"{kind} {found['pid']}"
 
 
-def _size(parts: Parts, found: dict[str, Any]) -> int:
+def _size(parts: WatchedParts, found: dict[str, Any]) -> int:
     """Return the bytes of an object; its holder may not know them."""
     size: int = found["size"]
-    return size if size >= 0 else parts.dask.num_bytes(found["key"])
+    return size if size >= 0 else parts.ground.dask.num_bytes(found["key"])
 
 
-def groups(parts: Parts) -> list[Row]:
+def groups(parts: WatchedParts) -> list[Row]:
     """Return one row for each placement group."""
     return [
         {
@@ -739,7 +744,7 @@ def groups(parts: Parts) -> list[Row]:
     ]
 
 
-def gpus(parts: Parts) -> list[Row]:
+def gpus(parts: WatchedParts) -> list[Row]:
     """Return one row for each GPU of each node: how much of it is in use, and by what."""
     holders: dict[tuple[str, int], list[str]] = {}
     used: dict[tuple[str, int], int] = {}
@@ -750,11 +755,11 @@ def gpus(parts: Parts) -> list[Row]:
             holders.setdefault(place, []).append(_name(parts, key, call))
             used[place] = used.get(place, 0) + units
     rows: list[Row] = []
-    for address in parts.ledger.nodes:
+    for address in parts.ground.ledger.nodes:
         info = parts.nodes.info.get(address)
         gpus = info.get("gpus", []) if info is not None else []
         samples = {each["index"]: each for each in gpus}
-        for index in parts.ledger.gpus_of(address):
+        for index in parts.ground.ledger.gpus_of(address):
             place = (address, index)
             rows.append(
                 {
@@ -796,7 +801,7 @@ def node_name(address: str | None) -> str:
     return address.rpartition("/")[2] if address is not None else ""
 
 
-def node_of(parts: Parts, address: str | None) -> str:
+def node_of(parts: WatchedParts, address: str | None) -> str:
     """Return the name that a user has given to a node; host and port where there is none.
 
     Where nodes have the same name, each has its host and port too.
@@ -814,13 +819,13 @@ def actor_name(actor: ActorRow) -> str:
     return f"{actor.class_name} ({actor.name})" if actor.name else actor.class_name
 
 
-def _name(parts: Parts, key: str, call: Call) -> str:
+def _name(parts: WatchedParts, key: str, call: Call) -> str:
     """Return the name of a running call: an actor's class and name, or a function's name."""
     actor = parts.actors.rows.get(key)
     return call.spec["name"] if actor is None else actor_name(actor)
 
 
-def _caller(parts: Parts, call: Call) -> str:
+def _caller(parts: WatchedParts, call: Call) -> str:
     """Return the caller of a call: a driver, by its job, or a process of that job."""
     job = parts.jobs.open.get(call.spec["job"])
     is_driver = job is not None and job.client == call.owner

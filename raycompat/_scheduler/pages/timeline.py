@@ -14,7 +14,7 @@ from raycompat._dask import pages as adapter
 from raycompat._scheduler.pages.tables import classes_of_processes, node_of
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Bars that are kept, and milliseconds that are in view until you zoom.
 _MANY_BARS, _IN_VIEW_MS = 3_000, 30_000
@@ -54,7 +54,7 @@ _HOVER_JS = "const time = new Date(value); return clock(time) + parts(time);"
 class Timeline:
     """The timeline. An update sends only the calls that have ended since the last update."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: WatchedParts) -> None:
         self._parts = parts
         self._num_seen = 0
         #: The job whose calls are shown; empty for all.

@@ -12,10 +12,9 @@ from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
 from raycompat._scheduler.state.other_stacks import OtherStacks
-from raycompat._scheduler.state.query import Query, Rows, first_rows
+from raycompat._scheduler.state.query import Query, Rows
 from raycompat._scheduler.state.summaries import SUMMARIES
 from raycompat._scheduler.state.tasks import Tasks
-from raycompat._scheduler.survey import MOST_ON_PAGES
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -59,31 +58,6 @@ class State:
         if resource == "actors" and detail:
             return await query.run(self.actors.rows_with_use())
         return await query.run(self._sources[resource]())
-
-    async def overview(self) -> dict[str, Any]:
-        """Return the data for ``raycompat top``: nodes, functions, actors, running calls, and bytes."""
-        from raycompat._scheduler.pages import tables
-
-        parts, most = self._parts, tables.MOST_ROWS
-        await parts.surveys.take(MOST_ON_PAGES)  # the tables need no more than its counts
-        return {
-            "actors": await first_rows(tables.living_actors(parts), tables.ranked, most),
-            "running": await first_rows(tables.each_running(parts), tables.by_node, most),
-            "state": parts.nodes.state(),
-            "functions": tables.functions(parts)[:most],
-            "stores": tables.stores(parts),
-        }
-
-    async def count_calls(self, name: str) -> dict[str, int]:
-        """Return the numbers of calls of one function or method; nothing if there are none."""
-        from raycompat._scheduler.pages import tables
-
-        await self._parts.surveys.take(MOST_ON_PAGES)
-        rows = tables.functions(self._parts)
-        counts = ("waiting", "running", "done", "failed")
-        return next(
-            ({each: row[each] for each in counts} for row in rows if row["name"] == name), {}
-        )
 
     async def stacks(self, node: str | None, pid: int | None) -> dict[str, Any]:
         """Return the stacks of processes, of one node or of all; those that fail have an error.

@@ -10,7 +10,7 @@ from raycompat._scheduler.state.query import Row, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.actor_directory import ActorRow
-    from raycompat._scheduler.groups import Group
+    from raycompat._scheduler.group_row import Group
     from raycompat._scheduler.parts import Parts
 
 
@@ -24,7 +24,7 @@ class Actors:
         """Iterate over all actors."""
         for row in list(self._parts.actors.rows.values()):
             yield self.describe(row)
-        for described in list(self._parts.endings.history.actors):
+        for described in list(self._parts.history.actors):
             yield described
 
     async def rows_with_use(self) -> Rows:
@@ -36,7 +36,7 @@ class Actors:
             use = findings.executor(row.address, row.pid)
             named = {name: use.get(name) for name in ("rss_bytes", "cpu_percent")}
             yield {**self.describe(row), **named}
-        for described in list(self._parts.endings.history.actors):
+        for described in list(self._parts.history.actors):
             yield described
 
     def describe(self, row: ActorRow) -> Row:
@@ -47,7 +47,7 @@ class Actors:
             "state": self._state(row),
             "job_id": row.job,
             "name": row.name or "",
-            "node_id": self._parts.nodes.id_of(row.address),
+            "node_id": self._parts.ground.nodes.id_of(row.address),
             "pid": row.pid or 0,
             "ray_namespace": row.namespace,
             "serialized_runtime_env": row.runtime_env or runtime_env.EMPTY,
@@ -64,7 +64,7 @@ class Actors:
     def _state(self, row: ActorRow) -> str:
         if row.state not in ("RESERVED", "PENDING"):
             return row.state
-        is_waiting = self._parts.dask.state_of(row.key) == "waiting"
+        is_waiting = self._parts.ground.dask.state_of(row.key) == "waiting"
         return "DEPENDENCIES_UNREADY" if is_waiting else "PENDING_CREATION"
 
     async def groups(self) -> Rows:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from raycompat._messages.nodes import NodeInfo
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
+from raycompat._protocol.spans import milliseconds
 from raycompat._protocol.submission import NAMESPACE
 from raycompat._scheduler.state.query import Row, Rows
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.jobs import Job
+    from raycompat._scheduler.job_table import Job
     from raycompat._scheduler.parts import Parts
 
 
@@ -26,17 +27,17 @@ class Cluster:
 
     async def nodes(self) -> Rows:
         """Iterate over the nodes, and the last that have left."""
-        nodes = self._parts.nodes
+        nodes = self._parts.ground.nodes
         for address in list(nodes.info):
-            drain = self._parts.draining.get(address)
+            drain = self._parts.ground.drains.get(address)
             row = _describe_node(nodes.current(address))
             yield {**row, "state_message": str(drain) if drain is not None else None}
-        for gone in nodes.departed():
+        for gone in nodes.departed:
             yield _describe_node(gone, ended=gone["ended"])
 
     async def events(self) -> Rows:
         """Iterate over the last events."""
-        for event in list(self._parts.events.rows):
+        for event in list(self._parts.ground.events.rows):
             yield event
 
     async def jobs(self) -> Rows:
@@ -56,7 +57,7 @@ class Cluster:
                 for job in self._parts.jobs.open.values()
                 if self.has_row(job)
             ),
-            *self._parts.endings.history.jobs,
+            *self._parts.history.jobs,
         ]
 
     def has_row(self, job: Job) -> bool:
@@ -178,8 +179,3 @@ def _exit_type(found: dict[str, Any]) -> str:
     if found["ended_for_memory"]:
         return "NODE_OUT_OF_MEMORY"
     return "SYSTEM_ERROR" if found["exit_code"] else "INTENDED_SYSTEM_EXIT"
-
-
-def milliseconds(seconds: float) -> int | None:
-    """Return a time in milliseconds; None for 0, which means unknown."""
-    return int(seconds * 1000) if seconds else None

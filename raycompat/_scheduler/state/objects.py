@@ -51,7 +51,7 @@ class Objects:
         """Return the fields of `ObjectState`."""
         key, size = found["key"], found["size"]
         if size < 0:
-            size = self._parts.dask.num_bytes(key)
+            size = self._parts.ground.dask.num_bytes(key)
         return {
             "object_id": ids.object_hex(key).ljust(2 * ids.OBJECT_ID_BYTES, "0"),
             "object_size": size,

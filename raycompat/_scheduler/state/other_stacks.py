@@ -10,7 +10,7 @@ from raycompat._host import thread_stacks
 from raycompat._messages.watching import DriverStack, ShowStack
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.jobs import Job
+    from raycompat._scheduler.job_table import Job
     from raycompat._scheduler.parts import Parts
 
 #: Seconds for a driver to answer.
@@ -51,7 +51,7 @@ class OtherStacks:
         answer = self._asked.get(job.client)
         if answer is None:  # several may ask at the same time
             answer = self._asked[job.client] = asyncio.get_running_loop().create_future()
-            self._parts.dask.notify_client(job.client, ShowStack())
+            self._parts.ground.dask.notify_client(job.client, ShowStack())
         try:
             async with asyncio.timeout(_ANSWER_S):
                 return await asyncio.shield(answer)

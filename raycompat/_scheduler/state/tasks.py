@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.spans import unpack
-from raycompat._scheduler.endings import constructor_of, group_of
+from raycompat._protocol.spans import milliseconds, unpack
+from raycompat._scheduler.actor_directory import constructor_of
+from raycompat._scheduler.call_table import group_of
 from raycompat._scheduler.state import summaries
-from raycompat._scheduler.state.cluster import milliseconds
 from raycompat._scheduler.state.query import Absent, MayMatch, Row, Rows
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.calls import Call
+    from raycompat._scheduler.call_table import Call
     from raycompat._scheduler.history import EndedCalls
     from raycompat._scheduler.parts import Parts
     from raycompat._scheduler.survey import Findings
@@ -68,7 +68,7 @@ class Tasks:
         findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
-        history = self._parts.endings.history
+        history = self._parts.history
         yield Absent(history.num_dropped, is_forgotten=True)
         failed: Counter[str] = Counter()
         for ended in history.calls():
@@ -90,7 +90,7 @@ class Tasks:
 
     async def summary(self) -> dict[str, Any]:
         """Return the counts of all tasks, by name and state."""
-        findings, history = await self._parts.surveys.take(), self._parts.endings.history
+        findings, history = await self._parts.surveys.take(), self._parts.history
         counted = [(self._ended(ended), ended.count) for ended in history.calls()]
         unfinished = self.unfinished(findings)
         counted += [(row, 1) for row in unfinished]
@@ -109,14 +109,14 @@ class Tasks:
         Of those that only the scheduler knows, `most_in_lines` are listed.
         """
         rows = self._named(findings, most_in_lines)
-        history, tasks = self._parts.endings.history, [row["task_id"] for row in rows]
+        history, tasks = self._parts.history, [row["task_id"] for row in rows]
         # Its end may have been reported before its caller got the result, and answered.
         ended = history.finished_among(tasks, findings.began - _EARLY_S)
         return [row for row in rows if row["task_id"] not in ended]
 
     def _ended(self, ended: EndedCalls) -> Row:
         """Return the common fields of ended calls of one function."""
-        failure, node = ended.failure, self._parts.nodes.id_of(ended.address)
+        failure, node = ended.failure, self._parts.ground.nodes.id_of(ended.address)
         return {
             "name": ended.name,
             "state": "FINISHED" if failure is None else "FAILED",
@@ -149,7 +149,7 @@ class Tasks:
                 self._add_running(key, each, rows)
         for key in self._held_or_in_line(most_in_lines):
             call = self._parts.calls.by_key[key]
-            state = _STATES.get(self._parts.dask.state_of(key))
+            state = _STATES.get(self._parts.ground.dask.state_of(key))
             if call.spec["kind"] == "task" and state is not None:
                 rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state))
         for key in self._parts.actors.rows:
@@ -192,7 +192,7 @@ class Tasks:
         key = call["key"]
         if call["state"] is None:
             known = self._parts.calls.by_key.get(key)
-            state = _STATES.get(self._parts.dask.state_of(key))
+            state = _STATES.get(self._parts.ground.dask.state_of(key))
             if known is None or known.spec["kind"] != "task" or state is None:
                 return None
             return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
@@ -231,7 +231,7 @@ class Tasks:
 
     def _add_constructor(self, key: str, rows: dict[str, Row]) -> None:
         actor, call = self._parts.actors.rows[key], self._parts.calls.by_key.get(key)
-        state = _STATES.get(self._parts.dask.state_of(key))
+        state = _STATES.get(self._parts.ground.dask.state_of(key))
         if call is None or state is None or actor.state not in ("PENDING", "RESTARTING"):
             return
         name = constructor_of(actor)
@@ -249,7 +249,7 @@ class Tasks:
         }
 
     def _row(self, key: str, name: str, job: str, address: str | None, pid: int | None) -> Row:
-        node = self._parts.nodes.id_of(address)
+        node = self._parts.ground.nodes.id_of(address)
         return {
             "task_id": ids.task_hex(key),
             "name": name,

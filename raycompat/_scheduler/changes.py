@@ -1,0 +1,21 @@
+"""Changes of nodes, jobs and actors, for those who wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Changes:
+    """The next change."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake those who wait."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Wait until a node, job or actor is added, removed or changed."""
+        await self._next.wait()
