@@ -28,6 +28,7 @@ from drivers import Actor, Lease
 from world import World
 
 from raycompat._scheduler.notices import Notices
+from raycompat._scheduler.parts import Parts
 
 _CPUS = 32
 _NUM_DRIVERS = 100

@@ -21,7 +21,7 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.session import Session, Setup
 from raycompat._host import clock
-from raycompat._messages.base import FromCaller, Message, ToCaller
+from raycompat._protocol.message import FromCaller, Message, ToCaller
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
