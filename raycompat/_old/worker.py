@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import raycompat
-from raycompat import _driver
 from raycompat._caller import current_session, this_process
+from raycompat._caller import session as sessions
 from raycompat._local.session import LocalSession
 from raycompat._protocol import id_types
 from raycompat._surface import table
@@ -55,7 +55,7 @@ def get_webui_url() -> str:
     RaySystemError
         When there is no session.
     """
-    return _driver.connected_session("get_webui_url").dashboard_url or ""
+    return sessions.connected("get_webui_url").dashboard_url or ""
 
 
 @contextlib.contextmanager
@@ -116,7 +116,7 @@ class _GlobalWorker:
 
     def check_connected(self) -> None:
         """Raise an error when this process has no session."""
-        _driver.connected_session("global_worker")
+        sessions.connected("global_worker")
 
     def run_function_on_all_workers(self, function: Any, **options: Any) -> None:
         """Refuse: processes start when calls need them.

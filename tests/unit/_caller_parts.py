@@ -21,8 +21,8 @@ from raycompat._caller.home import Home
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._caller.session import Session, Setup
 from raycompat._host import clock
-from raycompat._protocol.message import FromCaller, Message, ToCaller
 from raycompat._protocol import ids
+from raycompat._protocol.message import FromCaller, Message, ToCaller
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 JOB, HOST, NODE = "01000000", "here", "tcp://node-0"
