@@ -62,11 +62,11 @@ def _few_names(dask_scheduler) -> None:
 def _table_sizes(dask_scheduler) -> dict[str, int]:
     """Return how many entries each table of the scheduler's part has."""
     parts = dask_scheduler.plugins["raycompat"].parts
-    sizes, seen, left = {}, set(), [("parts", parts)]
+    sizes, seen, left = {}, set(), [parts]
     while left:
-        path, part = left.pop()
+        part = left.pop()
         for name, value in vars(part).items():
-            where = f"{path}.{name}"
+            where = f"{type(part).__name__}.{name}"
             if hasattr(value, "__len__") and not isinstance(value, str):
                 sizes[where] = len(value)
             elif (
@@ -74,7 +74,7 @@ def _table_sizes(dask_scheduler) -> dict[str, int]:
             ):
                 seen.add(id(value))
                 if hasattr(value, "__dict__"):
-                    left.append((where, value))
+                    left.append(value)
     sizes["prefixes"] = sum(name.startswith("call_") for name in dask_scheduler.task_prefixes)
     sizes["groups"] = sum(name.startswith("call_") for name in dask_scheduler.task_groups)
     return sizes
@@ -89,17 +89,18 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     client = dask.client()
     client.run_on_scheduler(_few_names)
     bounded = {
-        "parts.task_names._idle",
         "prefixes",
-        "parts.groups._removed",
-        "parts.groups.keeper._feasible",
-        "parts.run_times._spans",
-        "parts.history",
-        "parts.ground.events.rows",
-        "parts.figures.samples",
-        "parts.ground.ledger._freest",
-        "parts.ground.ledger._num_seen",
-        "parts.ground.ledger.changes._places",
+        "TaskNames._idle",
+        "Groups._removed",
+        "Keeper._feasible",
+        "RunTimes._spans",
+        "WatchedParts.history",
+        "Endings.history",
+        "Events.rows",
+        "Figures.samples",
+        "Ledger._freest",
+        "Ledger._num_seen",
+        "Changes._places",
     }
 
     def sizes() -> dict[str, int]:
@@ -108,13 +109,13 @@ def test_jobs_that_come_and_go_leave_no_entry(session, wait_until):
     def others() -> dict[str, int]:
         return {name: size for name, size in sizes().items() if name not in bounded}
 
-    wait_until(lambda: sizes()["parts.pulses.heard"], 60)  # the node's pulse comes when it comes
+    wait_until(lambda: sizes()["Pulses.heard"], 60)  # the node's pulse comes when it comes
     before = others()
     for number in range(NUM_JOBS):
         _run_job(session.setup.scheduler, number)
     wait_until(lambda: others() == before, 60)
     assert sizes()["prefixes"] <= NUM_KEPT + 1
-    assert sizes()["parts.task_names._idle"] <= NUM_KEPT
+    assert sizes()["TaskNames._idle"] <= NUM_KEPT
 
 
 def test_a_caller_forgets_the_bundles_of_old_groups(session, monkeypatch):
