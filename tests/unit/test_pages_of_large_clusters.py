@@ -13,7 +13,7 @@ from raycompat._protocol import failures
 from raycompat._protocol.spans import Failure
 from raycompat._scheduler import survey
 from raycompat._scheduler.actor_directory import ActorRow
-from raycompat._scheduler.pages import documents, sliced_table, tables
+from raycompat._scheduler.pages import documents, questions, sliced_table, tables
 
 NUM_ACTORS, NUM_TASKS, NUM_FUNCTIONS = 10_000, 100_000, 300
 
@@ -65,10 +65,10 @@ def test_top_lets_the_scheduler_work_while_it_reads_all_actors(monkeypatch):
 
         monkeypatch.setattr(parts.surveys, "take", take)
         monkeypatch.setattr(parts.surveys, "refresh", lambda: parts.surveys.last)
-        monkeypatch.setattr(parts.dispatcher, "soon", lambda: None)
+        monkeypatch.setattr(parts.ground.next_round, "soon", lambda: None)
         fill(cluster)
         other = asyncio.ensure_future(works())
-        found = await parts.state.overview()
+        found = await questions.overview(parts)
         other.cancel()
         assert turns > LEAST_TURNS
         assert found["actors"] == tables.actors(parts)[: tables.MOST_ROWS]

@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 from raycompat._dask.recording import Recorder, begin
+from raycompat._messages import unrecorded
 from raycompat._messages.actors import ReserveActor
 from raycompat._messages.calls import Result
 from raycompat._messages.jobs import EndSubmission
@@ -17,7 +18,7 @@ from raycompat._protocol import failures
 
 @pytest.fixture
 def recorder(tmp_path):
-    recorder = Recorder(str(tmp_path / "records"))
+    recorder = Recorder(str(tmp_path / "records"), unrecorded.KINDS)
     yield recorder
     asyncio.run(recorder.close())
 
@@ -65,7 +66,7 @@ def test_nothing_is_recorded_in_a_folder_that_cannot_be_made(tmp_path, monkeypat
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("RAYCOMPAT_RECORD", str(file / "records"))
-    assert begin(None) is None
+    assert begin(None, ()) is None
     assert "Nothing is recorded in" in caplog.text
 
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
+from _plugin_parts import RecordedDask
 
 from raycompat._cli import job as command_line
 from raycompat._job_submission.client import JobSubmissionClient
 from raycompat._protocol import submission
 from raycompat._scheduler import submissions
+from raycompat._scheduler.actor_directory import ActorRow
+from raycompat._scheduler.parts import Parts
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_ids_that_files_can_have():
 @pytest.mark.parametrize("limit_s", [0, 60])
 def test_a_failure_of_what_sends_jobs_is_that_of_the_jobs(monkeypatch, limit_s):
     monkeypatch.setattr(submissions, "_SENDING_S", limit_s)
-    jobs = submissions.Submissions(SimpleNamespace())
+    jobs = Parts(RecordedDask([])).submissions
 
     async def send(given):
         if not limit_s:
@@ -72,27 +74,27 @@ def test_a_failure_of_what_sends_jobs_is_that_of_the_jobs(monkeypatch, limit_s):
 
 @pytest.mark.parametrize(("is_stop_wanted", "status"), [(True, "STOPPED"), (False, "FAILED")])
 def test_a_job_whose_actor_ends(is_stop_wanted, status):
-    noted = []
-    parts = SimpleNamespace(
-        notify_change=lambda: None,
-        packages=SimpleNamespace(release=lambda holder: None),
-        actors=SimpleNamespace(of_name=lambda name, namespace: None),
-        events=SimpleNamespace(note=lambda *about, **of: noted.append(about[2])),
-    )
-    jobs = submissions.Submissions(parts)
+    parts = Parts(RecordedDask([]))
+    jobs = parts.submissions
+
+    def noted():
+        return [each["message"] for each in parts.ground.events.rows]
+
     added = submissions.Submission(submission.checked({"entrypoint": "true"}))
     jobs.by_id[added.id] = added
-    row = SimpleNamespace(name=submission.actor_name(added.id), namespace=submission.NAMESPACE)
+    name = submission.actor_name(added.id)
+    row = ActorRow("raycompat-1", "01", name=name, namespace=submission.NAMESPACE)
     jobs.actor_ended(row, b"")  # of a former job with this id
     assert added.status == "PENDING"
     added.is_sent = True
     assert asyncio.run(jobs.begin(added.id, "node")) is not None
-    assert (added.status, noted.pop()) == ("RUNNING", f"The submitted job {added.id} has started.")
+    started = f"The submitted job {added.id} has started."
+    assert (added.status, noted()) == ("RUNNING", [started])
     if is_stop_wanted:
         assert jobs.stop(added)
     jobs.actor_ended(row, submissions.failures.actor_exited("some"))
     assert added.status == status
-    assert noted == [f"The submitted job {added.id} has ended with the status {status}."]
+    assert noted() == [started, f"The submitted job {added.id} has ended with the status {status}."]
 
 
 def test_the_command_line_follows_output_in_its_main_thread(capsys):

@@ -24,7 +24,7 @@ needs_tensorflow = pytest.mark.skipif(
 
 
 def run(program: str, folder: str = "") -> None:
-    head = f"import pickle, sys\nfrom raycompat._protocol import tensorflow_mode\nCODE = {CODE!r}\n"
+    head = f"import pickle, sys\nfrom raycompat._caller import tensorflow_mode\nCODE = {CODE!r}\n"
     done = subprocess.run(
         [sys.executable, "-c", head + textwrap.dedent(program)],
         capture_output=True,
