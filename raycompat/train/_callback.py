@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raycompat.train._configs import RayTrainCallback
+
 if TYPE_CHECKING:
     from raycompat.train._checkpoint import Checkpoint
     from raycompat.train._run import TrainRunContext
-
-
-class RayTrainCallback:
-    """Base class of all callbacks."""
 
 
 class UserCallback(RayTrainCallback):

@@ -13,9 +13,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from raycompat.train._checkpoint import Checkpoint
-from raycompat.train._result import lookup
 
 _log = logging.getLogger(__name__)
+
+
+def lookup(metric: str, metrics: Mapping[str, Any]) -> Any:
+    """Return a metric by its name, which for one in nested dicts is ``outer/inner``; None: missing."""
+    found: Any = metrics
+    if metric in metrics:
+        return metrics[metric]
+    for part in metric.split("/"):
+        if not isinstance(found, Mapping) or part not in found:
+            return None
+        found = found[part]
+    return found
 
 
 class Retention(Protocol):

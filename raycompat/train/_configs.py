@@ -14,7 +14,6 @@ from raycompat import _storage
 from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _run_configs as air
-from raycompat.train._callback import RayTrainCallback
 from raycompat.train._run_configs import DEPRECATED, check_retention
 from raycompat.util._shown import ShownAsTable
 
@@ -27,6 +26,10 @@ _CALLBACKS_OF_TUNE = "ray.train.RunConfig(callbacks=) with callbacks of Tune"
 
 #: Options of `RunConfig` that were for Tune.
 TUNES = ("sync_config", "stop", "progress_reporter", "log_to_file")
+
+
+class RayTrainCallback:
+    """Base class of all callbacks."""
 
 
 def is_tunes(callback: Any) -> bool:

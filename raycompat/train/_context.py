@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from raycompat import _storage
+from raycompat.train._functions import get_dataset_shard
 
 
 class StorageContext:
@@ -177,8 +178,6 @@ class TrainContext:
         ... ).fit().return_value
         5
         """
-        from raycompat.train._functions import get_dataset_shard
-
         return get_dataset_shard(dataset_name)
 
     def get_metadata(self) -> NoReturn:

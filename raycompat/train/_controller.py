@@ -113,7 +113,7 @@ class Controller:
                     self._take_room(room)
                 else:
                     end = "TERMINATED"
-                    return self._state.as_result(return_value=value)
+                    return Result(**self._state.result_fields(), return_value=value)
         except TrainingFailedError as error:
             why = str(error)
             self._state.keep_error(error)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from raycompat import _storage
 from raycompat.train._checkpoint import Checkpoint
-
-
-def lookup(metric: str, metrics: Mapping[str, Any]) -> Any:
-    """Return a metric by its name, which for one in nested dicts is ``outer/inner``; None: missing."""
-    found: Any = metrics
-    if metric in metrics:
-        return metrics[metric]
-    for part in metric.split("/"):
-        if not isinstance(found, Mapping) or part not in found:
-            return None
-        found = found[part]
-    return found
+from raycompat.train._checkpoint_registry import lookup
+from raycompat.train._run_state import RunState
 
 
 @dataclass(repr=False)
@@ -252,12 +241,10 @@ class Result(TrialResult):
         >>> train.Result.from_path(path).metrics  # in another process, or a week later
         {'loss': 0.5}
         """
-        from raycompat.train._run_state import RunState
-
         folder = _storage.Folder(path, storage_filesystem)
         if not folder.exists():
             raise RuntimeError(f"{folder.uri} does not exist: expected the folder of a run.")
-        return RunState.load(folder).as_result()
+        return Result(**RunState.load(folder).result_fields())
 
 
 def _frame(rows: list[dict[str, Any]]) -> Any:

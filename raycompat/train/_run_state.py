@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import cloudpickle
 
@@ -20,7 +20,6 @@ from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered,
 from raycompat.train._configs import CheckpointConfig
 from raycompat.train._context import StorageContext
 from raycompat.train._errors import TrainingFailedError
-from raycompat.train._result import Result
 
 _log = logging.getLogger("raycompat.train")
 
@@ -31,6 +30,18 @@ METRICS_FILE = "metrics.jsonl"
 #: The error of the last try, pickled.
 ERROR_FILE = "error.pkl"
 _VERSION = 1
+
+
+class ResultFields(TypedDict):
+    """The fields of a `Result` that the state of a run has."""
+
+    metrics: dict[str, Any] | None
+    checkpoint: Checkpoint | None
+    error: Exception | None
+    path: str
+    metrics_dataframe: NotRequired[list[dict[str, Any]] | None]
+    best_checkpoints: NotRequired[list[tuple[Checkpoint, dict[str, Any]]]]
+    _storage_filesystem: NotRequired[Any]
 
 
 class RunState:
@@ -176,15 +187,15 @@ class RunState:
             entry for entry in self.registry.ranked if entry.status == "PENDING_VALIDATION"
         )
 
-    def as_result(self, error: Any = None, return_value: Any = None) -> Result:
-        """Return the result of `fit`; `error` is by default the one in the folder."""
-        if error is None and self.folder.exists(ERROR_FILE):
-            error = pickle.loads(self.folder.read(ERROR_FILE))
+    def result_fields(self) -> ResultFields:
+        """Return the fields of the result of `fit`; the error is the one in the folder."""
+        has_error = self.folder.exists(ERROR_FILE)
+        error = pickle.loads(self.folder.read(ERROR_FILE)) if has_error else None
         latest = self.registry.latest
         best = [(entry.checkpoint, entry.metrics) for entry in self.registry.best]
         rows = [metrics for _, metrics in best] or self.rows
         metrics = self.rows[-1] if self.rows else None
-        return Result(
+        return ResultFields(
             metrics=latest.metrics if latest else metrics,
             checkpoint=latest.checkpoint if latest else None,
             error=error,
@@ -192,7 +203,6 @@ class RunState:
             metrics_dataframe=rows or None,
             best_checkpoints=best,
             _storage_filesystem=None if self.folder.is_local else self.folder.filesystem,
-            return_value=return_value,
         )
 
 

@@ -20,15 +20,28 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 
 from raycompat import _storage
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
-from raycompat.train._context import TrainContext
 from raycompat.train._report_options import CheckpointUploadMode, ValidationTaskConfig
+
+
+class WorkerContext(Protocol):
+    """The part of a `TrainContext` that a session and its functions read."""
+
+    @property
+    def world_rank(self) -> int:
+        """The number of this worker among all, from 0."""
+
+    def get_world_rank(self) -> int:
+        """Return the number of this worker among all, from 0."""
+
+    def get_world_size(self) -> int:
+        """Return the number of workers."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ class Session:
 
     Attributes
     ----------
-    context : TrainContext
+    context : WorkerContext
         Ranks and names.
     folder : Folder
         The run's folder.
@@ -114,7 +127,7 @@ class Session:
         Reports of this worker so far.
     """
 
-    context: TrainContext
+    context: WorkerContext
     folder: _storage.Folder
     checkpoint: Checkpoint | None
     shards: dict[str, Any]
@@ -257,7 +270,7 @@ class Session:
 class LocalSession:
     """The functions for a training function in the caller's process."""
 
-    context: TrainContext
+    context: WorkerContext
     shards: dict[str, Any]
     checkpoint: Checkpoint | None = None
     metrics: dict[str, Any] | None = None

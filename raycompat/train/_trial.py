@@ -11,8 +11,7 @@ from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import Registered
 from raycompat.train._configs import CheckpointConfig
 from raycompat.train._errors import TrainingFailedError
-from raycompat.train._result import Result
-from raycompat.train._run_state import RunState
+from raycompat.train._run_state import ResultFields, RunState
 from raycompat.util.placement_group import PlacementGroup
 
 
@@ -71,13 +70,12 @@ class TrialRunState(RunState):
     def keep_error(self, error: TrainingFailedError) -> None:
         """Do nothing: the trial's files have the error."""
 
-    def as_result(self, error: Any = None, return_value: Any = None) -> Result:
+    def result_fields(self) -> ResultFields:
         """Return the last checkpoint only: the metrics are in the trial's result."""
         latest = self.registry.latest
-        return Result(
+        return ResultFields(
             metrics=latest.metrics if latest else None,
             checkpoint=latest.checkpoint if latest else None,
-            error=error,
+            error=None,
             path=self.folder.path,
-            return_value=return_value,
         )

@@ -4,13 +4,7 @@ from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint, SyncConfig
 from raycompat.tune.analysis import ExperimentAnalysis
 from raycompat.tune.callback import Callback
-from raycompat.tune.config import (
-    CheckpointConfig,
-    FailureConfig,
-    ResumeConfig,
-    RunConfig,
-    TuneConfig,
-)
+from raycompat.tune.config import ResumeConfig, TuneConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 from raycompat.tune.experiment.experiment import Experiment
@@ -21,6 +15,7 @@ from raycompat.tune.progress_reporter import (
 )
 from raycompat.tune.registry import register_env, register_trainable
 from raycompat.tune.result_grid import Result, ResultGrid
+from raycompat.tune.run_config import CheckpointConfig, FailureConfig, RunConfig
 from raycompat.tune.schedulers import create_scheduler
 from raycompat.tune.search import create_searcher, grid_search
 from raycompat.tune.search.sample import (

@@ -1,4 +1,4 @@
-"""`TuneConfig`, `RunConfig` and their parts: how an experiment searches and runs."""
+"""`TuneConfig` and `ResumeConfig`: how an experiment searches, and continues."""
 
 from __future__ import annotations
 
@@ -6,74 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from raycompat.train import _run_configs as air
-
-if TYPE_CHECKING:
-    from raycompat.tune.experiment.trial import Trial
-
-
-@dataclass(repr=False)
-class CheckpointConfig(air.CheckpointConfig):
-    """The checkpoints of a trial that are kept, and when a class trainable makes them.
-
-    Examples
-    --------
-    >>> from raycompat import tune
-    >>> best_two = tune.CheckpointConfig(
-    ...     num_to_keep=2,
-    ...     checkpoint_score_attribute="accuracy",
-    ...     checkpoint_score_order="max",
-    ... )
-
-    Notes
-    -----
-    Ray source: ``ray.tune.CheckpointConfig``, 2.60.0. Parameters as in
-    `raycompat.air.CheckpointConfig`.
-    """
-
-
-@dataclass(repr=False)
-class FailureConfig(air.FailureConfig):
-    """How often a failed trial is retried.
-
-    Examples
-    --------
-    >>> from raycompat import tune
-    >>> tune.FailureConfig(max_failures=3).max_failures
-    3
-
-    Notes
-    -----
-    Ray source: ``ray.tune.FailureConfig``, 2.60.0. Parameters as in `raycompat.air.FailureConfig`.
-    """
-
-
-@dataclass(repr=False)
-class RunConfig(air.RunConfig):
-    """The place of an experiment's results, when its trials stop, and what is shown during the run.
-
-    Examples
-    --------
-    >>> from raycompat import tune
-    >>> config = tune.RunConfig(
-    ...     name="digits",
-    ...     storage_path="/tmp/experiments",
-    ...     stop={"training_iteration": 20},
-    ...     checkpoint_config=tune.CheckpointConfig(num_to_keep=2),
-    ...     failure_config=tune.FailureConfig(max_failures=1),
-    ... )
-
-    Notes
-    -----
-    Ray source: ``ray.tune.RunConfig``, 2.60.0. Parameters as in `raycompat.air.RunConfig`.
-    """
-
-    def __post_init__(self) -> None:
-        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
-        self.failure_config = self.failure_config or FailureConfig()
-        super().__post_init__()
+from raycompat.tune.experiment.trial import Trial
 
 
 @dataclass

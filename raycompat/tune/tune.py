@@ -8,12 +8,13 @@ from typing import Any
 
 from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
-from raycompat.tune.config import CheckpointConfig, FailureConfig, ResumeConfig
+from raycompat.tune.config import ResumeConfig
 from raycompat.tune.execution.restore import resume_config_of
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, convert_to_experiment_list
 from raycompat.tune.experiment.trial import Trial
 from raycompat.tune.progress_reporter import ProgressReporter
+from raycompat.tune.run_config import CheckpointConfig, FailureConfig
 
 
 @forms.takes_old_options("ray.tune.run")

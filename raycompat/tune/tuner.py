@@ -13,13 +13,14 @@ from raycompat import train
 from raycompat._storage import Folder, checked_name
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
-from raycompat.tune.config import ResumeConfig, RunConfig, TuneConfig
+from raycompat.tune.config import ResumeConfig, TuneConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.experiment_state import JOURNAL, TUNER
 from raycompat.tune.execution.restore import check_same_trainable
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
 from raycompat.tune.result_grid import ResultGrid
+from raycompat.tune.run_config import RunConfig
 from raycompat.tune.trainable.identifiers import date_str
 from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of, tunes

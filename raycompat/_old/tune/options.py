@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.tune.config import CheckpointConfig
+from raycompat.tune.run_config import CheckpointConfig
 
 Given = dict[str, Any]
 

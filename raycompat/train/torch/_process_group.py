@@ -8,10 +8,8 @@ rank 0 it would start a store of its own there. It takes the one that listens al
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -180,16 +178,3 @@ def devices() -> list[Any]:
             "worker has. The trainer sets the variable: remove the code that changes it."
         )
     return [torch.device("cuda", numbers[gpu]) for gpu in gpus]
-
-
-@contextlib.contextmanager
-def on_device() -> Iterator[None]:
-    """Make this worker's first GPU the current device of the thread that trains."""
-    from raycompat.train.torch.train_loop_utils import get_device
-
-    torch = imported("raycompat.train.torch")
-    if torch.cuda.is_available():
-        device = get_device()
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-    yield

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import raycompat as ray
+from raycompat._pytorch import imported
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import RayError
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
 from raycompat.train.torch import _process_group
 from raycompat.train.torch._process_group import Member
+from raycompat.train.torch.train_loop_utils import get_device
 
 __all__ = ["TorchConfig"]
 
@@ -23,6 +25,17 @@ _log = logging.getLogger("raycompat.train")
 
 #: Seconds for the end of a process group when training has succeeded; Ray's variable and default.
 _SHUTDOWN_S = float(os.environ.get("TORCH_PROCESS_GROUP_SHUTDOWN_TIMEOUT_S", "30"))
+
+
+@contextmanager
+def _on_device() -> Iterator[None]:
+    """Make this worker's first GPU the current device of the thread that trains."""
+    torch = imported("raycompat.train.torch")
+    if torch.cuda.is_available():
+        device = get_device()
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+    yield
 
 
 @dataclass
@@ -84,7 +97,7 @@ class TorchConfig(BackendConfig):
         ...     print("new tensors of CUDA are on this worker's GPU")
         new tensors of CUDA are on this worker's GPU
         """
-        return _process_group.on_device
+        return _on_device
 
     @property
     def framework(self) -> Any:

@@ -13,7 +13,6 @@ from typing import Any
 from raycompat import _storage
 from raycompat._surface import forms
 from raycompat._surface.modules import names_of
-from raycompat.tune.config import CheckpointConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.placement_groups import (
     PlacementGroupFactory,
@@ -25,6 +24,7 @@ from raycompat.tune.registry import (
     register_trainable,
     with_registered_names,
 )
+from raycompat.tune.run_config import CheckpointConfig
 from raycompat.tune.search.variant_generator import generate_variants, parse_spec_vars
 from raycompat.tune.stopper import CombinedStopper, TimeoutStopper
 from raycompat.tune.stopper.stopper import stopper_of

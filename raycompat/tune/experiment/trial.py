@@ -24,13 +24,13 @@ from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
 from raycompat.tune import result as keys
-from raycompat.tune.config import CheckpointConfig
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.placement_groups import (
     PlacementGroupFactory,
     resource_dict_to_pg_factory,
 )
 from raycompat.tune.registry import get_trainable_cls
+from raycompat.tune.run_config import CheckpointConfig
 from raycompat.tune.trainable.identifiers import date_str, new_trial_id
 from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.place import TrialPlace

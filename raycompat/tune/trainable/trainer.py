@@ -22,8 +22,8 @@ from raycompat.train._configs import TUNES, UNNAMED, is_tunes
 from raycompat.train._run_configs import DEPRECATED
 from raycompat.train._trial import InTrial
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
-from raycompat.tune.config import CheckpointConfig, FailureConfig, RunConfig
 from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+from raycompat.tune.run_config import CheckpointConfig, FailureConfig, RunConfig
 from raycompat.tune.trainable import session as sessions
 from raycompat.util.placement_group import get_current_placement_group
 
