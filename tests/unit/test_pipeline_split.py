@@ -29,7 +29,7 @@ class _Pipeline:
 
 def test_a_fast_reader_waits_for_the_slow_one():
     pipeline = _Pipeline(itertools.count())
-    splitter = _Splitter(pipeline, 2, equal=False)
+    splitter = _Splitter(pipeline._epochs, 2, equal=False)
     for number in range(_MAX_AHEAD):
         assert splitter.next_part(0) == (number, 0)
     found = []
@@ -45,7 +45,7 @@ def test_a_fast_reader_waits_for_the_slow_one():
 
 
 def test_readers_at_once_get_each_window_and_the_ends():
-    splitter = _Splitter(_Pipeline(range(300)), 3, equal=False)
+    splitter = _Splitter(_Pipeline(range(300))._epochs, 3, equal=False)
     found = [[] for _ in range(3)]
 
     def read(reader):
@@ -68,7 +68,7 @@ def test_each_reader_gets_the_error_of_a_window():
 
     pipeline = _Pipeline([])
     pipeline._epochs = lambda: iter([iter([_Window(0, []), Broken(1, []), _Window(2, [])])])
-    splitter = _Splitter(pipeline, 3, equal=False)
+    splitter = _Splitter(pipeline._epochs, 3, equal=False)
     for reader in range(3):
         assert splitter.next_part(reader) == (0, reader)
         for _ in range(2):
@@ -87,7 +87,7 @@ def test_an_error_ends_the_wait_of_other_readers():
 
     pipeline = _Pipeline([])
     pipeline._epochs = lambda: iter([iter([Broken(0, [])])])
-    splitter = _Splitter(pipeline, 2, equal=False)
+    splitter = _Splitter(pipeline._epochs, 2, equal=False)
     found = [None, None]
 
     def read(reader):

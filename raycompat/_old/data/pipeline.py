@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from raycompat._old.data import pipeline_split
 from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -267,9 +268,7 @@ class DatasetPipeline:
         locality_hints : list, optional
             Has no effect.
         """
-        from raycompat._old.data import pipeline_split
-
-        return pipeline_split.split(self, n, equal)
+        return [DatasetPipeline(part) for part in pipeline_split.parts(self._epochs, n, equal)]
 
     streaming_split = split
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
 import raycompat as ray
-from raycompat._old.data.pipeline import DatasetPipeline
 from raycompat.data.dataset import Dataset
 from raycompat.util._internal_actors import internal_actor
+
+#: Returns an iterator of the epochs of a pipeline, each an iterator of windows.
+Epochs = Callable[[], Iterator[Iterator[Dataset]]]
 
 #: Windows that a reader may be ahead of the slowest one. Each holds its blocks in the object store, so
 #: the fast reader of an endless pipeline waits. Ray waits after one; more let one process read the
@@ -31,23 +33,24 @@ class _Splitter:
 
     Parameters
     ----------
-    pipeline : DatasetPipeline
+    epochs : function without parameters
+        Returns an iterator of the epochs.
     num : int
         Number of readers.
     equal : bool
         Whether all get as many rows.
     """
 
-    def __init__(self, pipeline: DatasetPipeline, num: int, equal: bool) -> None:
-        self._items = self._read(pipeline)
+    def __init__(self, epochs: Epochs, num: int, equal: bool) -> None:
+        self._items = self._read(epochs)
         self._num, self._equal = num, equal
         self._waiting: list[deque[Any]] = [deque() for _ in range(num)]
         self._is_reading = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
 
-    def _read(self, pipeline: DatasetPipeline) -> Iterator[list[Any]]:
-        for windows in pipeline._epochs():
+    def _read(self, epochs: Epochs) -> Iterator[list[Any]]:
+        for windows in epochs():
             for window in windows:
                 yield list(window.split(self._num, equal=self._equal))
             yield [_End.OF_EPOCH] * self._num
@@ -105,13 +108,13 @@ class _Part:
             found = self._next()
 
 
-def split(pipeline: DatasetPipeline, num: int, equal: bool) -> list[DatasetPipeline]:
-    """Return pipelines that have different rows of each window."""
+def parts(epochs: Epochs, num: int, equal: bool) -> list[Epochs]:
+    """Return the epochs of pipelines that have different rows of each window."""
     if isinstance(num, bool) or not isinstance(num, int) or num < 1:
         raise ValueError(f"split({num!r}): expected a number of 1 or more.")
     # Outside of the placement group of a trial, which has no CPU for the tasks of a window.
     options = internal_actor(_Splitter).options(
         num_cpus=0, scheduling_strategy="DEFAULT", max_concurrency=num + 1
     )
-    splitter = options.remote(pipeline, num, equal)
-    return [DatasetPipeline(_Part(splitter, reader)) for reader in range(num)]
+    splitter = options.remote(epochs, num, equal)
+    return [_Part(splitter, reader) for reader in range(num)]

@@ -1,62 +1,22 @@
 """Policies and trainers made of functions: ``build_tf_policy``, ``build_trainer`` and their successors.
 
-What a policy is made of is in `raycompat._old.rllib.losses`.
+What a policy is made of is in `raycompat._old.rllib.policy_functions`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from raycompat._old.rllib.algorithms import PG, PGConfig
 from raycompat._old.rllib.execution import Planned
-from raycompat._old.rllib.losses import Functions
 from raycompat._old.rllib.policies import PolicyClass
+from raycompat._old.rllib.policy_functions import Functions, functions_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import Agent
 
-#: Functions of policies that say what happens here in any case.
-_WITHOUT_EFFECT = (
-    "get_batch_divisibility_req",
-    "get_default_config",
-    "obs_include_prev_action_reward",
-)
 #: Functions of a trainer of a program.
 _HOOKS = ("validate_config", "before_init", "after_init")
-_FIELDS = {field.name for field in dataclasses.fields(Functions)}
-
-
-def functions_of(base: Functions, name: str, given: Mapping[str, Any]) -> Functions:
-    """Return the functions of a policy with others in their place.
-
-    Parameters
-    ----------
-    base : Functions
-    name : str
-        What was called, for errors.
-    given : mapping
-        Functions by the names that they have in Ray.
-
-    Raises
-    ------
-    UnsupportedRayFeatureError
-        When one is not a part of losses.
-    """
-    changes = {key: value for key, value in given.items() if value is not None}
-    if "gradients_fn" in changes:  # the name until 1.2
-        changes["compute_gradients_fn"] = changes.pop("gradients_fn")
-    changes = {key: value for key, value in changes.items() if key not in _WITHOUT_EFFECT}
-    unknown = sorted(set(changes) - _FIELDS)
-    if unknown:
-        raise UnsupportedRayFeatureError(
-            f"{name}({', '.join(f'{each}=...' for each in unknown)})",
-            "An algorithm makes the network, acts and applies gradients in its own way",
-            f"use {', '.join(sorted(_FIELDS - {'framework'}))}, or the options of its config",
-        )
-    if "mixins" in changes:
-        changes["mixins"] = tuple(changes["mixins"])
-    return dataclasses.replace(base, **changes)
 
 
 def build_policy_class(

@@ -26,6 +26,7 @@ from raycompat._old.rllib.action_distributions import (
     distribution_class,
 )
 from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
+from raycompat._old.rllib.policy_functions import Functions
 from raycompat._old.rllib.sample_batch import NAMES, OURS, SampleBatch
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import defaults_of_trainers
@@ -67,40 +68,6 @@ _Piece = tuple[_Place, NDArray[Any]]
 
 #: The algorithms whose learners can learn by a loss of a program.
 _CAN = "use PG, A2C or PPO"
-
-
-@dataclasses.dataclass(frozen=True)
-class Functions:
-    """The functions of a policy.
-
-    Parameters
-    ----------
-    framework : str
-        "tf" or "torch": in what the loss computes.
-    loss_fn : callable, optional
-        Of policy, model, class of distributions and batch. Default: the loss of the algorithm.
-    postprocess_fn : callable, optional
-        Of policy, `SampleBatch`, other agents' batches (none) and episode (None).
-    stats_fn, grad_stats_fn : callable, optional
-        Of policy and batch, and gradients: return what results have beside the loss.
-    compute_gradients_fn : callable, optional
-        Of policy, optimizer and loss: returns pairs of gradients and variables.
-    before_init, before_loss_init, after_init : callable, optional
-        Of policy, observation space, action space and options.
-    mixins : tuple of classes
-        Of the policy that the functions see.
-    """
-
-    framework: str = "tf"
-    loss_fn: Callable[..., Any] | None = None
-    postprocess_fn: Callable[..., Any] | None = None
-    stats_fn: Callable[..., Any] | None = None
-    grad_stats_fn: Callable[..., Any] | None = None
-    compute_gradients_fn: Callable[..., Any] | None = None
-    before_init: Callable[..., Any] | None = None
-    before_loss_init: Callable[..., Any] | None = None
-    after_init: Callable[..., Any] | None = None
-    mixins: tuple[type[Any], ...] = ()
 
 
 def learner_with(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Never
 
+from raycompat._old.rllib.policy_functions import Functions, functions_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -37,9 +38,6 @@ class PolicyClass:
         **overrides
             ``loss_fn``, ``postprocess_fn`` and others, as of `build_policy_class`.
         """
-        from raycompat._old.rllib.builders import functions_of
-        from raycompat._old.rllib.losses import Functions
-
         own = Functions("torch" if "Torch" in cls.__name__ else "tf")
         base = getattr(cls, "functions", own)
         made = functions_of(base, f"{cls.__name__}.with_updates", overrides)

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2
+from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2, parts_of
+from raycompat._old.rllib.models.original_spaces import restored
 from raycompat._old.rllib.models.scopes import NamedVariables, makes_variables
 from raycompat._old.rllib.models.symbolic import allow_forms_of_keras_2
-from raycompat._old.rllib.repeated import Repeated, RepeatedValues
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.networks import import_keras
 from raycompat.rllib.spaces import ObservationEncoder
@@ -282,40 +282,6 @@ def _encoded(space: Any, shape: tuple[int, ...]) -> Any:
     return found
 
 
-def restored(
-    space: Any, flat: Any, reshape: Callable[..., Any], axes: tuple[int, ...] = (-1,)
-) -> Any:
-    """Return encoded observations in the form of their space; choices stay one-hot vectors.
-
-    Parameters
-    ----------
-    space : gymnasium.Space
-    flat : tensor, of shape (rows, ..., numbers)
-    reshape : callable
-    axes : tuple of int
-        The sizes of all axes of `flat` but the last one; -1 is that of rows.
-    """
-    if isinstance(space, spaces.Box):
-        return reshape(flat, (*axes, *space.shape))
-    if isinstance(space, Repeated):
-        size = spaces.flatdim(space.child_space)
-        inner = *axes, space.max_len
-        values = reshape(flat[..., 1:], (*inner, size))
-        children = restored(space.child_space, values, reshape, inner)
-        return RepeatedValues(children, flat[..., 0], space.max_len)
-    if not isinstance(space, spaces.Dict | spaces.Tuple):
-        return flat
-    parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-    found, begin = [], 0
-    for part in parts:
-        end = begin + spaces.flatdim(part)
-        found.append(restored(part, flat[..., begin:end], reshape, axes))
-        begin = end
-    if isinstance(space, spaces.Dict):
-        return dict(zip(space.spaces, found, strict=True))
-    return tuple(found)
-
-
 @functools.cache
 def _keras_layer(keras: Any) -> Any:
     import tensorflow as tf
@@ -361,22 +327,6 @@ def _keras_layer(keras: Any) -> Any:
                 )
 
     return KerasModel
-
-
-def parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[Any]:
-    """Return the layers and variables among the attributes of a network, and of those in it."""
-    if id(value) in seen:
-        return []
-    seen.add(id(value))
-    if isinstance(value, kinds):
-        return [value]
-    if isinstance(value, ModelV2):
-        value = vars(value)
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        return [part for each in value for part in parts_of(each, kinds, seen)]
-    return []
 
 
 class _Computation:

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from raycompat._old.rllib.models.original_spaces import restored
+
 
 class ModelV2:
     """A network as a class. Subclasses write `forward`, and `value_function` for a critic.
@@ -130,14 +132,28 @@ def restore_original_dimensions(obs: Any, obs_space: Any, tensorlib: Any = "tf")
     tensorlib : module or str, default "tf"
         What `obs` is a tensor of: numpy, "tf" or "torch".
     """
-    from raycompat._old.rllib.models.layers import restored
-
     space = getattr(obs_space, "original_space", obs_space)
     if tensorlib == "tf":
         import tensorflow as tf
 
         return restored(space, obs, tf.reshape)
     return restored(space, obs, lambda tensor, shape: tensor.reshape(shape))
+
+
+def parts_of(value: Any, kinds: tuple[type[Any], ...], seen: set[int]) -> list[Any]:
+    """Return the layers and variables among the attributes of a network, and of those in it."""
+    if id(value) in seen:
+        return []
+    seen.add(id(value))
+    if isinstance(value, kinds):
+        return [value]
+    if isinstance(value, ModelV2):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [part for each in value for part in parts_of(each, kinds, seen)]
+    return []
 
 
 class TFModelV2(ModelV2):
@@ -157,8 +173,6 @@ class TFModelV2(ModelV2):
     def variables(self) -> list[Any]:
         """Return the variables of the layers and models among its attributes."""
         import keras
-
-        from raycompat._old.rllib.models.layers import parts_of
 
         parts = parts_of(self, (keras.layers.Layer, keras.Variable), set())
         found = [own for each in parts for own in getattr(each, "weights", [each])]
