@@ -344,7 +344,7 @@ def logs(connect: Connect) -> click.Command:
     """Return the command `logs`."""
 
     @click.command("logs", cls=StateCommand, short_help="Show what tasks and actors have printed.")
-    @click.argument("words", nargs=-1, metavar="[cluster [NAME] | actor | task | worker]")
+    @click.argument("words", nargs=-1, metavar="[cluster [NAME] | actor [ID] | task [ID] | worker]")
     @click.option(
         "--id",
         "id",
@@ -370,23 +370,26 @@ def logs(connect: Connect) -> click.Command:
         """Show what processes have printed, or which files there are.
 
         `raycompat logs` names the files of a node. `raycompat logs NAME` shows one, or names those that
-        match. `raycompat logs actor --id ID` shows the output of the actor's process, and `raycompat
-        logs task --id ID` the lines of one task.
+        match. `raycompat logs actor ID` shows the output of the actor's process, and `raycompat logs
+        task ID` the lines of one task; `--id ID` says the same.
 
-        Example: raycompat logs actor --id ID --follow
+        Example: raycompat logs actor ID --follow
         """
         kinds = ("cluster", "actor", "task", "worker")
         kind, *names = words if words and words[0] in kinds else ("cluster", *words)
-        if kind == "cluster" or len(names) > 0:
+        if kind == "cluster":
             _show_files(connect(given), names, given)
             return
         what = {"actor": "actor_id", "task": "task_id"}.get(kind)
-        if given["id"] is not None and what is not None:
-            _show(connect(given), given, **{what: given["id"]})
+        ids = [*names, *([given["id"]] if given["id"] is not None else [])]
+        if len(ids) > 1:
+            raise click.UsageError(f"Say which {kind} once; {len(ids)} were given: {' '.join(ids)}.")
+        if ids and what is not None:
+            _show(connect(given), given, **{what: ids[0]})
         elif given["pid"] is not None:
             _show(connect(given), given, pid=given["pid"])
         else:
-            raise click.UsageError(f"Say which {kind}: give --id or --pid.")
+            raise click.UsageError(f"Say which {kind}: give --{'id or --' if what else ''}pid.")
 
     return command
 

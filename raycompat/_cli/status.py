@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ _TIMEOUT_S = 30
 
 #: Resources that are bytes.
 _BYTES = ("memory", "object_store_memory")
+
+#: How many names of equal placement groups are shown.
+_MANY_NAMES = 5
 
 
 def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None) -> str:
@@ -43,7 +47,9 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
             *_or_none(_usage(state), "nothing"),
             "",
             "Pending Demands:",
-            *_or_none(_demands(state["pending"]), "no resource demands"),
+            *_or_none(
+                [*_demands(state["pending"]), *_groups(state["pending_groups"])], "no resource demands"
+            ),
             *(["", f"Dashboard: {dashboard}"] if dashboard is not None else []),
         ]
     )
@@ -60,6 +66,7 @@ def described(
         "resources_available": state["available"],
         "object_store_bytes": state["stored"],
         "pending": state["pending"],
+        "pending_placement_groups": state["pending_groups"],
         "dashboard": dashboard,
         **({"running": what_runs} if what_runs is not None else {}),
     }
@@ -174,4 +181,18 @@ def _demands(pending: Iterable[Mapping[str, Any]]) -> list[str]:
         f"{dict(demand['request'])}: {demand['count']} pending {demand['kind']}(s)"
         + ("" if demand["is_feasible"] else ", which no node can ever provide")
         for demand in pending
+    ]
+
+
+def _groups(pending: Iterable[Mapping[str, Any]]) -> list[str]:
+    names = defaultdict(list)
+    for group in pending:
+        bundles = Counter(str(dict(each)) for each in group["bundles"])
+        what = ", ".join(f"{bundle} * {count}" for bundle, count in bundles.items())
+        names[f"{what} ({group['strategy']})", group["is_feasible"]].append(group["name"])
+    return [
+        f"{what}: {len(each)} pending placement group(s)"
+        + ("" if is_feasible else ", which no nodes can ever provide")
+        + (f": {', '.join(filter(None, each[:_MANY_NAMES]))}" if any(each[:_MANY_NAMES]) else "")
+        for (what, is_feasible), each in names.items()
     ]

@@ -148,6 +148,8 @@ class Tried(FromNode):
     key: str
     #: The retries that are left.
     retries: int
+    #: A `_protocol.spans.Failure`: why it runs again.
+    failure: tuple[str, str, str]
 
 
 class Freed(FromNode):

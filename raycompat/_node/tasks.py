@@ -89,7 +89,8 @@ class Tasks:
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
-            self._node.tell(Tried(grant["key"], retries))
+            why = failures.failure_of(outcome.error)
+            self._node.tell(Tried(grant["key"], retries, why))
 
     @staticmethod
     def _owner_died(key: str) -> Failed:

@@ -37,7 +37,7 @@ from raycompat._messages.objects import Adopt
 from raycompat._protocol import accelerator_kinds, failures, task_bodies
 from raycompat._protocol.call_spec import CallSpec
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._protocol.spans import Phases
+from raycompat._protocol.spans import Failure, Phases
 from raycompat._protocol.strategy import from_wire
 from raycompat._scheduler.actors import DETACHED
 from raycompat._scheduler.call_table import Call
@@ -432,7 +432,7 @@ class Calls:
         if call is None:
             return
         call.retries = message.retries
-        self._ground.watcher.tried(message.key, worker)
+        self._ground.watcher.tried(message.key, worker, Failure(*message.failure))
         if call.holding is not None:  # its process may have died while the call waited
             self._ground.ledger.take_back_cpu(call.holding, entirely=True)
 

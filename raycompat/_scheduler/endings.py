@@ -145,12 +145,11 @@ class Endings(Watcher):
             now = time.time()
             self._add(key, call, now, now, "", None, self._why(key))
 
-    def tried(self, key: str, worker: str) -> None:
+    def tried(self, key: str, worker: str, failure: Failure) -> None:
         """Record a failed try of a call, which its node tries again."""
         call = self._ground.calls.by_key.get(key)
         if call is not None:
             now = time.time()
-            failure = Failure("", "It failed, and was tried again on the same node.")
             self._add(key, call, call.started or now, now, worker, None, failure)
 
     def _why(self, key: str) -> Failure:

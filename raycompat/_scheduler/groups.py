@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
@@ -133,6 +133,19 @@ class Groups:
         """Return the waiting groups, in the order in which they are served."""
         rows = [row for row in self._rows.values() if row.is_waiting]
         return sorted(rows, key=lambda row: row.state != "RESCHEDULING")
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Return the waiting groups with what they ask for."""
+        may_come = self._ground.nodes.may_come()
+        return [
+            {
+                "name": row.spec["name"],
+                "strategy": row.spec["strategy"],
+                "bundles": [bundle.amounts() for bundle in row.bundles],
+                "is_feasible": may_come or self.keeper.is_feasible(row),
+            }
+            for row in self.waiting()
+        ]
 
     def serve(self) -> None:
         """Reserve nodes for the waiting groups that fit."""

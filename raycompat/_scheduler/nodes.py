@@ -233,6 +233,7 @@ class Nodes:
             **self.resources(),
             "stored": sum(each.memory for each in bytes_of.values()),
             "pending": self._dispatcher.pending(),
+            "pending_groups": self._groups.pending(),
             "dashboard": self._link_of_dashboard(),
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from raycompat._protocol.spans import Failure
     from raycompat._scheduler.actor_directory import ActorRow
     from raycompat._scheduler.call_table import Call
     from raycompat._scheduler.job_table import Job
@@ -31,7 +32,7 @@ class Watcher:
     def forgotten(self, key: str) -> None:
         """Hear of a task or value that Dask forgets."""
 
-    def tried(self, key: str, worker: str) -> None:
+    def tried(self, key: str, worker: str, failure: Failure) -> None:
         """Hear of a failed try of a call, which its node tries again."""
 
     def actor_came(self, row: ActorRow, call: Call) -> None:

@@ -68,7 +68,7 @@ def fails(number):
     raise ValueError(f"wrong {number}")
 
 
-def test_commands_show_tasks_actors_objects_and_logs(cluster):
+def test_commands_show_tasks_actors_objects_and_logs(cluster, wait_until):
     actor = Watched.options(name="watched").remote()
     pid = ray.get(actor.print.remote("printed by the actor"))
     large = ray.put(bytes(2_000_000))
@@ -99,6 +99,11 @@ def test_commands_show_tasks_actors_objects_and_logs(cluster):
     (name,) = [line[3:] for line in files.splitlines() if line.endswith(f"-{pid}.out")]
     assert cluster.must("logs", name, "--tail", "1") == "printed by the actor\n"
     assert "Watched" in cluster.must("status", "-v")
+    group = ray.util.placement_group([{"CPU": 1000}], name="evaluation")
+    wait_until(lambda: "1 pending placement group(s), which no nodes" in cluster.must("status"))
+    (waits,) = json.loads(cluster.must("status", "--format", "json"))["pending_placement_groups"]
+    assert (waits["name"], waits["bundles"]) == ("evaluation", [{"CPU": 1000.0}])
+    ray.util.remove_placement_group(group)
     top = cluster.must("top", "-n", "1", COLUMNS="160")
     assert "Watched.print" in top
     assert "ALIVE" in top
@@ -118,7 +123,8 @@ def test_an_actor_that_failed_in_its_constructor_has_a_process_and_a_log(cluster
     with pytest.raises(ray.exceptions.ActorDiedError):
         ray.get(actor.call.remote())
     key = actor._actor_id.hex()
-    assert cluster.must("logs", "actor", "--id", key) == "printed before the error\n"
+    for words in ((key,), ("--id", key)):
+        assert cluster.must("logs", "actor", *words) == "printed before the error\n"
     (row,) = yaml.safe_load(cluster.must("get", "actors", key))
     assert row["state"] == "DEAD"
     assert row["pid"] > 0
@@ -126,7 +132,8 @@ def test_an_actor_that_failed_in_its_constructor_has_a_process_and_a_log(cluster
     made = ("-f", f"actor_id={key}", "-f", "type=ACTOR_CREATION_TASK")
     (task,) = json.loads(cluster.must("list", "tasks", *made, "--detail", "--format", "json"))
     assert task["worker_pid"] == row["pid"]
-    assert cluster.must("logs", "task", "--id", task["task_id"]) == "printed before the error\n"
+    for words in ((task["task_id"],), ("--id", task["task_id"])):
+        assert cluster.must("logs", "task", *words) == "printed before the error\n"
 
 
 @ray.remote(num_cpus=0, max_concurrency=3)
@@ -465,6 +472,9 @@ def test_the_timeline_is_written_to_a_file(cluster, tmp_path):
         (("logs", "no-such-file"), "no log"),
         (("logs", "actor"), "--id"),
         (("logs", "actor", "--id", "0" * 32), "not known"),
+        (("logs", "actor", "0" * 32), "not known"),
+        (("logs", "actor", "0" * 32, "--id", "1" * 32), "once"),
+        (("logs", "worker", "0" * 32), "--pid"),
         (("list", "tasks", "--address", "127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )

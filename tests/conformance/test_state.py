@@ -140,6 +140,9 @@ def test_attempts_are_rows_of_their_own(ray, state, tmp_path):
     wait_until(lambda: states(state, "ends_well_at_last") == ["FAILED", "FINISHED"])
     attempts = state.get_task(ref)
     assert {each.attempt_number: each.state for each in attempts} == {0: "FAILED", 1: "FINISHED"}
+    (failed,) = [each for each in attempts if each.attempt_number == 0]
+    assert failed.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert "not yet" in failed.error_message
 
 
 def test_tasks_that_run_and_wait_are_seen(ray, state, gate):

@@ -204,10 +204,20 @@ STATE = {
         {"request": {"GPU": 1.0}, "kind": "actor", "count": 2, "is_feasible": True},
         {"request": {"CPU": 64.0}, "kind": "task", "count": 1, "is_feasible": False},
     ],
+    "pending_groups": [
+        {
+            "name": name,
+            "strategy": "PACK",
+            "bundles": [{"CPU": 1.0}, {"CPU": 1.0}, {"GPU": 2.0}],
+            "is_feasible": is_feasible,
+        }
+        for name, is_feasible in (("evaluation", False), ("", True), ("training", True))
+    ],
 }
 
 
 def test_the_state_of_a_cluster_is_readable():
+    bundles = "{'CPU': 1.0} * 2, {'GPU': 2.0} * 1 (PACK)"
     assert report(STATE, datetime(2030, 1, 2, 3, 4, 5)).splitlines() == [
         "======== Cluster status: 2030-01-02 03:04:05 ========",
         "Node status",
@@ -230,11 +240,14 @@ def test_the_state_of_a_cluster_is_readable():
         "Pending Demands:",
         " {'GPU': 1.0}: 2 pending actor(s)",
         " {'CPU': 64.0}: 1 pending task(s), which no node can ever provide",
+        f" {bundles}: 1 pending placement group(s), which no nodes can ever provide: evaluation",
+        f" {bundles}: 2 pending placement group(s): training",
     ]
 
 
 def test_an_empty_cluster_has_a_state_too():
-    empty = {"nodes": [], "total": {}, "available": {}, "stored": 0, "pending": [], "unfit": {}}
+    empty = {"nodes": [], "total": {}, "available": {}, "stored": 0, "unfit": {}}
+    empty |= {"pending": [], "pending_groups": []}
     text = report(empty, datetime(2030, 1, 1), "http://h:1")
     for line in (" (no nodes)", " (nothing)", " (no resource demands)"):
         assert line in text.splitlines()

@@ -848,6 +848,8 @@ def test_of_an_error_of_several_lines_the_one_with_its_type_is_shown(num_lines, 
     assert failures.last_line(failures.text_of(kept)) == line
     assert len(kept) < 10_000
     assert failures.last_line("one\ntwo: three\n") == "two: three"
+    text = f"{failures.DEAD_BECAUSE}its node has died."
+    assert failures.last_line(text) == "Its node has died."
 
 
 @pytest.mark.parametrize("count", [10, 10_000_000])

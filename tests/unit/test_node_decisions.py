@@ -109,8 +109,10 @@ def test_a_task_whose_process_dies_runs_again_while_it_has_retries(decide, retri
         await machine.start("f-1", retries=retries)
         told = await machine.die(1)
         if retries:
-            assert told[0] == ("scheduler", Tried("f-1", 0))
-            assert names(told[1:]) == [("fork", 2), ("executor", 2, Run)]
+            ((_, tried), *told) = told
+            assert (tried.key, tried.retries, tried.failure[0]) == ("f-1", 0, "WORKER_DIED")
+            assert "SIGKILL" in tried.failure[1]
+            assert names(told) == [("fork", 2), ("executor", 2, Run)]
             told = await machine.die(2)
         ((_, result),) = told
         assert "SIGKILL" in failures.text_of(result.error)
