@@ -383,7 +383,9 @@ def logs(connect: Connect) -> click.Command:
         what = {"actor": "actor_id", "task": "task_id"}.get(kind)
         ids = [*names, *([given["id"]] if given["id"] is not None else [])]
         if len(ids) > 1:
-            raise click.UsageError(f"Say which {kind} once; {len(ids)} were given: {' '.join(ids)}.")
+            raise click.UsageError(
+                f"Say which {kind} once; {len(ids)} were given: {' '.join(ids)}."
+            )
         if ids and what is not None:
             _show(connect(given), given, **{what: ids[0]})
         elif given["pid"] is not None:

@@ -48,7 +48,8 @@ def report(state: Mapping[str, Any], now: datetime, dashboard: str | None = None
             "",
             "Pending Demands:",
             *_or_none(
-                [*_demands(state["pending"]), *_groups(state["pending_groups"])], "no resource demands"
+                [*_demands(state["pending"]), *_groups(state["pending_groups"])],
+                "no resource demands",
             ),
             *(["", f"Dashboard: {dashboard}"] if dashboard is not None else []),
         ]

@@ -84,6 +84,11 @@ class Looks:
         look.timer.cancel()
         found = {
             "running": look.running,
+            "granted": {
+                each.grant["key"]: each.executor.pid
+                for each in self._node.calls.granted.values()
+                if each.executor is not None
+            },
             "callers": look.callers,
             "silent": [executor.pid for executor in look.expected],
             "executors": self._node.pool.describe(),

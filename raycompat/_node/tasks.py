@@ -89,6 +89,7 @@ class Tasks:
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
+            assert isinstance(outcome, Failed)
             why = failures.failure_of(outcome.error)
             self._node.tell(Tried(grant["key"], retries, why))
 

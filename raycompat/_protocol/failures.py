@@ -224,7 +224,7 @@ def line_of(failure: Failure) -> str:
 def last_line(text: str) -> str:
     """Return the line of an error's text that says why: at most 300 characters of it."""
     line = _type_line(text)[0].removeprefix("raycompat.exceptions.")
-    if line.startswith(DEAD_BECAUSE):  # a restarted actor lives, and columns of dead ones are narrow
+    if line.startswith(DEAD_BECAUSE):  # after a restart the actor lives
         line = line.removeprefix(DEAD_BECAUSE)
         line = line[:1].upper() + line[1:]
     return line[:_MANY_CHARACTERS]

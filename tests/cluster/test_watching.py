@@ -196,8 +196,11 @@ def test_the_log_of_a_task_has_its_lines_alone(cluster, wait_until):
     assert lines(made) == ["constructed"]
 
 
-def test_what_a_child_process_of_a_long_task_prints_is_of_it(cluster, tmp_path, wait_until):
-    ref = native.remote(str(tmp_path / "go"))
+@pytest.mark.parametrize("num_cpus", [1, 0])  # in a lease, and granted by the scheduler
+def test_what_a_child_process_of_a_long_task_prints_is_of_it(
+    cluster, tmp_path, wait_until, num_cpus
+):
+    ref = native.options(num_cpus=num_cpus).remote(str(tmp_path / "go"))
     listed = {"filters": [("task_id", "=", ref.task_id().hex())]}
     wait_until(lambda: [each.state for each in list_tasks(**listed)] == ["RUNNING"])
     wait_until(lambda: "native\n" in "".join(get_log(task_id=ref.task_id().hex())))

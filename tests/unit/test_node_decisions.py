@@ -123,7 +123,7 @@ def test_a_task_whose_process_dies_runs_again_while_it_has_retries(decide, retri
 def test_an_error_runs_again_only_if_the_call_allows_that(decide):
     async def test(machine):
         await machine.start("f-1", retries=1)
-        again = await machine.answer(1, Failed("f-1", b"error", "", may_retry=True))
+        again = await machine.answer(1, Failed("f-1", failures.internal("no"), "", may_retry=True))
         assert names(again) == [("scheduler", Tried), ("executor", 1, Run)]
         await machine.answer(1, done("f-1"))
         await machine.start("f-2", retries=1)

@@ -172,7 +172,7 @@ def test_waiting_calls_are_counted_and_not_their_requests(monkeypatch):
             cluster.enqueue(f"lease-{number}", "driver", kind="lease")
         assert tables._waiting_calls(parts, of_actors=True) == {JOB: 3}  # before the first survey
         parts.surveys.last.callers["driver"] = caller
-        parts.surveys.last.nodes["tcp://node-0"] = {"running": running}
+        parts.surveys.last.nodes["tcp://node-0"] = {"running": running, "granted": {}}
         assert tables._waiting_calls(parts, of_actors=True) == {JOB: 1_054}
         cluster.enqueue("A-2", "driver", kind="actor")
         assert tables._waiting_calls(parts, of_actors=True) == {JOB: 1_055}

@@ -137,11 +137,11 @@ class Tasks:
 
     def _named(self, findings: Findings, most_in_lines: int) -> list[Row]:
         """Return the unfinished tasks, as the scheduler, callers and nodes know them."""
-        running = self._running(findings)
+        running, granted = self._running(findings), _granted(findings)
         rows: dict[str, Row] = {}
         for found in findings.callers.values():
             for call in found["calls"]:
-                row = self._of_caller(call, found, running)
+                row = self._of_caller(call, found, running, granted)
                 if row is not None:
                     rows[row["task_id"]] = row
         if _are_many(findings):
@@ -150,8 +150,9 @@ class Tasks:
         for key in self._held_or_in_line(most_in_lines):
             call = self._parts.calls.by_key[key]
             state = _STATES.get(self._parts.ground.dask.state_of(key))
+            pid = granted.get(key)
             if call.spec["kind"] == "task" and state is not None:
-                rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state))
+                rows.setdefault(ids.task_hex(key), self._of_scheduler(key, call, state, pid))
         for key in self._parts.actors.rows:
             self._add_constructor(key, rows)
         return list(rows.values())
@@ -186,7 +187,11 @@ class Tasks:
             rows[row["task_id"]] = {**row, "state": "RUNNING"}
 
     def _of_caller(
-        self, call: dict[str, Any], caller: dict[str, Any], running: dict[str, _Running]
+        self,
+        call: dict[str, Any],
+        caller: dict[str, Any],
+        running: dict[str, _Running],
+        granted: dict[str, int],
     ) -> Row | None:
         """Describe a call that its caller has reported; None if the scheduler knows more."""
         key = call["key"]
@@ -195,7 +200,8 @@ class Tasks:
             state = _STATES.get(self._parts.ground.dask.state_of(key))
             if known is None or known.spec["kind"] != "task" or state is None:
                 return None
-            return {**self._of_scheduler(key, known, state), "parent_task_id": call["parent"]}
+            row = self._of_scheduler(key, known, state, granted.get(key))
+            return {**row, "parent_task_id": call["parent"]}
         run = running.get(key, _NOT_RUNNING)
         party = self._parts.calls.by_key.get(call["party"] or "")
         if not run.address and party is not None and call["state"] == "SUBMITTED_TO_WORKER":
@@ -217,10 +223,10 @@ class Tasks:
             "start_time_ms": milliseconds(run.start),
         }
 
-    def _of_scheduler(self, key: str, call: Call, state: str) -> Row:
+    def _of_scheduler(self, key: str, call: Call, state: str, pid: int | None) -> Row:
         start = call.started if state == "RUNNING" else 0.0
         return {
-            **self._row(key, call.spec["name"], call.spec["job"], call.address, call.pid),
+            **self._row(key, call.spec["name"], call.spec["job"], call.address, call.pid or pid),
             "state": state,
             "type": "NORMAL_TASK",
             "func_or_class_name": key.rpartition("-")[0],
@@ -269,6 +275,11 @@ def num_unlisted(findings: Findings, unfinished: list[Row]) -> int:
     num_calls: int = sum(found["num_calls"] for found in findings.callers.values())
     num_listed: int = sum(row["type"] != "ACTOR_CREATION_TASK" for row in unfinished)
     return max(0, num_calls - num_listed)
+
+
+def _granted(findings: Findings) -> dict[str, int]:
+    """Return the processes that run the scheduler's calls, by key."""
+    return {key: pid for found in findings.nodes.values() for key, pid in found["granted"].items()}
 
 
 def _are_many(findings: Findings) -> bool:
