@@ -41,10 +41,10 @@ def num_tasks(
         return parallelism
     size = size_bytes or 0
     at_least = -(-size // context.target_max_block_size)
-    at_most = max(1, size // context.target_min_block_size)
+    at_most = size // context.target_min_block_size
     cpus = int(ray.cluster_resources().get("CPU", 1)) if ray.is_initialized() else 2
     enough = max(4 * cpus, -(-size // _READ_BYTES))
-    return max(at_least, min(at_most, enough, context.read_op_min_num_blocks), 1)
+    return max(at_least, min(at_most, enough, context.read_op_min_num_blocks), 2 * cpus)
 
 
 def dataset_of(

@@ -70,3 +70,12 @@ def test_ways_to_shuffle(ray):
     settings = context.DataContext.get_current().copy()
     settings.shuffle_strategy = context.ShuffleStrategy.HASH_SHUFFLE
     assert settings.shuffle_strategy == "hash_shuffle"
+
+
+def test_rows_that_are_few_are_in_blocks_for_all_cpus(cluster):
+    data = importlib.import_module(f"{cluster.__name__}.data")
+    enough = 2 * int(cluster.cluster_resources()["CPU"])
+    rows = 25 * enough
+    assert data.range(rows).materialize().num_blocks() == enough
+    assert data.from_items(list(range(rows))).materialize().num_blocks() >= enough
+    assert data.range(1).materialize().num_blocks() == 1
