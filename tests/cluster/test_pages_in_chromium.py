@@ -584,10 +584,10 @@ def test_narrow_pages_do_not_scroll_sideways_and_speak_the_language_of_the_brows
             with Experiment("digits") as experiment:
                 experiment.report("trial", 1, {"loss": 1.0})
                 await pictures.open_page(browser, f"{base}/individual-ray-experiments")
+                text = "digits（实验，运行中，试验：1 个）"  # its trial may come later than it
                 await pictures.wait_until(
-                    lambda: browser.evaluate(CHOICES_JS), "an experiment to choose"
+                    lambda: browser.evaluate(f"({CHOICES_JS}).includes('{text}')"), text
                 )
-                assert "digits（实验，运行中，试验：1 个）" in await browser.evaluate(CHOICES_JS)
             await pictures.open_page(browser, f"{base}/ray?job={job}&tab=tasks")
             await text_of(browser, f"只显示作业 {job}", "任务", "counted", "失败")
             assert failures(browser, base) == []
