@@ -81,7 +81,7 @@ from raycompat.data.sources import (
     read_sql,
 )
 from raycompat.data.summary import DatasetSummary
-from raycompat.data.torch import from_torch
+from raycompat.data.torch_datasource import from_torch
 
 #: The names that Ray had before.
 DatasetContext = DataContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from raycompat.data import expressions
 from raycompat.data.compute import strategy
@@ -11,14 +11,14 @@ from raycompat.data.expressions import Expr, Unnest
 from raycompat.data.options import remote_args
 from raycompat.data.transform import TableStep
 
-if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset
+#: The data set that the methods return.
+DatasetT = TypeVar("DatasetT")
 
 
-class Columns:
+class Columns(Generic[DatasetT]):
     """The methods of a data set that take expressions for new columns."""
 
-    _mapped: Callable[..., Dataset]
+    _mapped: Callable[..., DatasetT]
 
     def with_column(
         self,
@@ -36,7 +36,7 @@ class Columns:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Add or replace a column with an expression.
 
         Parameters
@@ -100,7 +100,7 @@ class Columns:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Add or replace columns with expressions of the existing columns.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +16,31 @@ from raycompat.data.context import DataContext
 from raycompat.data.mixing import MixStoppingCondition
 from raycompat.data.options import refuse_options
 from raycompat.data.plan import AllToAll, Map, Mix, Node, Union
+from raycompat.data.schema import Schema
 from raycompat.data.transform import TableStep
 
-if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset
+
+class _Planned(Protocol):
+    """A data set, as far as another one is combined with it."""
+
+    _plan: Node
+
+    def schema(self) -> Schema | None: ...
 
 
-class Combination:
+#: The data set that the methods take and return.
+DatasetT = TypeVar("DatasetT", bound=_Planned)
+
+
+class Combination(Generic[DatasetT]):
     """The methods of a data set that take others, or make two that are read on their own."""
 
     _plan: Node
     _context: DataContext
-    _derived: Callable[[Node], Dataset]
+    _derived: Callable[[Node], DatasetT]
+    schema: Callable[..., Schema | None]
 
-    def union(self, *other: Dataset) -> Dataset:
+    def union(self, *other: DatasetT) -> DatasetT:
         """Put the rows of other data sets behind those of this one.
 
         Examples
@@ -43,7 +54,7 @@ class Combination:
         """
         return self._derived(Union((self._plan, *(each._plan for each in other))))
 
-    def zip(self, *other: Dataset) -> Dataset:
+    def zip(self, *other: DatasetT) -> DatasetT:
         """Add the columns of other data sets to this one, row by row.
 
         Parameters
@@ -72,10 +83,10 @@ class Combination:
 
     def mix(
         self,
-        *other: Dataset,
+        *other: DatasetT,
         weights: list[float] | None = None,
         stopping_condition: MixStoppingCondition = MixStoppingCondition.STOP_ON_LONGEST_DROP,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Take blocks of several data sets in turn.
 
         Parameters
@@ -118,7 +129,7 @@ class Combination:
 
     def join(
         self,
-        ds: Dataset,
+        ds: DatasetT,
         join_type: str,
         num_partitions: int,
         on: Sequence[str] = ("id",),
@@ -129,7 +140,7 @@ class Combination:
         partition_size_hint: int | None = None,
         aggregator_ray_remote_args: dict[str, Any] | None = None,
         validate_schemas: bool = False,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Join the rows with equal keys, using Arrow.
 
         Parameters
@@ -188,7 +199,7 @@ class Combination:
                 "as many."
             )
         if validate_schemas:
-            _check_types(self.schema(), ds.schema(), keys)  # type: ignore[attr-defined]
+            _check_types(self.schema(), ds.schema(), keys)
         target = self._context.target_max_block_size
         suffixes = (left_suffix, right_suffix)
         return self._derived(
@@ -203,7 +214,7 @@ class Combination:
         hash_column: str | None = None,
         seed: int | None = None,
         **ray_remote_kwargs: Any,
-    ) -> tuple[Dataset, Dataset]:
+    ) -> tuple[DatasetT, DatasetT]:
         """Divide the rows into those to train with and those to test with, without executing the plan.
 
         Parameters

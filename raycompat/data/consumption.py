@@ -14,11 +14,11 @@ from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Block, Bundle, RefBundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
+from raycompat.data.known import known_rows
 from raycompat.data.plan import Node
 from raycompat.data.streaming_split import streaming_split
 
 if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset, MaterializedDataset
     from raycompat.data.schema import Schema
     from raycompat.data.stats import ExecutionStats
 
@@ -29,10 +29,10 @@ class Consumption:
     _plan: Node
     _stats: ExecutionStats | None
     _bundles: Callable[..., Iterator[Bundle]]
-    limit: Callable[[int], Dataset]
+    _context: DataContext
+    limit: Callable[[int], Consumption]
     columns: Callable[..., list[str] | None]
     schema: Callable[..., Schema | None]
-    materialize: Callable[[], MaterializedDataset]
     aggregate: Callable[..., Any]
 
     # Rows.
@@ -149,8 +149,6 @@ class Consumption:
         -----
         Ray source: ``Dataset.count``, 2.60.0. No known difference.
         """
-        from raycompat.data.dataset import known_rows
-
         known = known_rows(self._plan)
         return known if known is not None else sum(bundle.num_rows for bundle in self._bundles())
 
@@ -227,7 +225,7 @@ class Consumption:
         -----
         Ray source: ``Dataset.iterator``, 2.60.0. No known difference.
         """
-        return DatasetIterator(self)  # type: ignore[arg-type]
+        return DatasetIterator(self)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Return an iterable of rows; see `DataIterator.iter_rows`.
@@ -420,7 +418,7 @@ class Consumption:
             raise ValueError(f"n={n!r} is not a number of iterators: give 1 or more.")
         if locality_hints is not None and len(locality_hints) != n:
             raise ValueError(f"locality_hints has {len(locality_hints)} items for {n} iterators.")
-        return streaming_split(self, n, equal)  # type: ignore[arg-type]
+        return streaming_split(self, n, equal)
 
     # Aggregations.
 

@@ -26,6 +26,7 @@ from raycompat.data.context import DataContext
 from raycompat.data.datatype import DataType
 from raycompat.data.execution import Execution
 from raycompat.data.grouped_data import GroupedData, check
+from raycompat.data.known import known_rows, known_schema
 from raycompat.data.maps import Maps
 from raycompat.data.options import refuse_options
 from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
@@ -41,7 +42,14 @@ from raycompat.exceptions import RayError, UnsupportedRayFeatureError
 _PATIENCE_S = 2.0
 
 
-class Dataset(Maps, Columns, Combination, Consumption, Writing, OldMethods):
+class Dataset(
+    Maps["Dataset"],
+    Columns["Dataset"],
+    Combination["Dataset"],
+    Consumption,
+    Writing,
+    OldMethods,
+):
     """Rows in blocks, which are Arrow tables in the object store.
 
     A data set is a plan. Its methods return other data sets at once; the plan is executed when rows are
@@ -942,46 +950,10 @@ def _rows_of(tables: Iterable[Any]) -> Iterator[Any]:
     return (row for table in tables for row in rows(table))
 
 
-def known_schema(node: Node) -> pa.Schema | None:
-    """Return the columns of a node's result, if they are known without executing it."""
-    if isinstance(node, Input):
-        schemas = [bundle.metadata.schema for bundle in node.bundles]
-    elif isinstance(node, Read):
-        schemas = [task.schema for task in node.read_tasks]
-    elif isinstance(node, Limit):
-        return known_schema(node.input)
-    elif isinstance(node, AllToAll) and node.name in _KEEPS_COLUMNS:
-        known = known_schema(node.inputs[0])
-        # a sorted block is Arrow's, without a record of pandas's types
-        return known.remove_metadata() if known is not None and node.name == "Sort" else known
-    else:
-        return None
-    found = [schema for schema in schemas if schema is not None and len(schema)]
-    return shown_schema(united(found)) if found else None
-
-
 def _side_of_group(share: float, is_train: bool, group: pa.Table) -> pa.Table:
     """Return the rows of a group for training, or the others; `share` is that of the tests."""
     num_train = group.num_rows - int(group.num_rows * share)
     return group.slice(0, num_train) if is_train else group.slice(num_train)
-
-
-_KEEPS_COLUMNS = ("RandomShuffle", "RandomizeBlockOrder", "Repartition", "Sort")
-
-
-def known_rows(node: Node) -> int | None:
-    """Return how many rows a node makes, if that is known without executing it."""
-    if isinstance(node, Input):
-        return sum(bundle.num_rows for bundle in node.bundles)
-    if isinstance(node, Read):
-        counts = [task.metadata.num_rows for task in node.read_tasks]
-        return None if None in counts else sum(count or 0 for count in counts)
-    if isinstance(node, Limit):
-        rows = known_rows(node.input)
-        return None if rows is None else min(rows, node.limit)
-    if isinstance(node, AllToAll) and node.name in _KEEPS_COLUMNS:
-        return known_rows(node.inputs[0])
-    return None
 
 
 def proportional_indices(total: int, proportions: Sequence[float]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
 from raycompat._old_forms.data import plain_rows
@@ -15,7 +15,21 @@ from raycompat.data.context import DataContext
 from raycompat.data.schema import Schema
 
 if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset, MaterializedDataset
+    from raycompat.data.dataset import MaterializedDataset
+
+
+class Executed(Protocol):
+    """A data set, as far as iterators execute it."""
+
+    _context: DataContext
+
+    def _bundles(self) -> Iterator[Bundle]: ...
+
+    def schema(self) -> Schema | None:
+        """Return the columns and their types."""
+
+    def stats(self) -> str:
+        """Return a text about the last execution."""
 
 
 class _Again(Iterable[Any]):
@@ -470,7 +484,7 @@ class DataIterator(abc.ABC):
 class DatasetIterator(DataIterator):
     """Executes the plan of a data set in the process that iterates."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Executed) -> None:
         self._dataset = dataset
 
     def __repr__(self) -> str:
@@ -490,4 +504,4 @@ class DatasetIterator(DataIterator):
 
     def get_context(self) -> DataContext:
         """Return the settings of the data set."""
-        return self._dataset.context
+        return self._dataset._context

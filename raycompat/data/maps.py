@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +27,17 @@ from raycompat.data.transform import (
 
 if TYPE_CHECKING:
     from raycompat.data.context import DataContext
-    from raycompat.data.dataset import Dataset
+
+#: The data set that the methods return.
+DatasetT = TypeVar("DatasetT")
 
 
-class Maps:
+class Maps(Generic[DatasetT]):
     """The methods of a data set that map its rows, batches and columns."""
 
     _plan: Node
     _context: DataContext
-    _derived: Callable[[Node], Dataset]
+    _derived: Callable[[Node], DatasetT]
 
     def _mapped(
         self,
@@ -44,7 +46,7 @@ class Maps:
         pool: TaskPoolStrategy | ActorPoolStrategy,
         options: dict[str, Any],
         min_rows: int = 1,
-    ) -> Dataset:
+    ) -> DatasetT:
         return self._derived(Map(self._plan, name, (step,), pool, options, min_rows))
 
     def map(
@@ -68,7 +70,7 @@ class Maps:
         runtime_env: Any = None,
         ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Call a function with each row.
 
         Parameters
@@ -152,7 +154,7 @@ class Maps:
         runtime_env: Any = None,
         ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Call a function with batches of rows.
 
         Parameters
@@ -253,7 +255,7 @@ class Maps:
         runtime_env: Any = None,
         ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Call a function with each row; the function returns a list of rows.
 
         Parameters
@@ -334,7 +336,7 @@ class Maps:
         runtime_env: Any = None,
         ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Keep the rows for which a function, or a condition, is true.
 
         Parameters
@@ -431,7 +433,7 @@ class Maps:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Add a column that a function computes from batches.
 
         Parameters
@@ -498,7 +500,7 @@ class Maps:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Remove columns.
 
         Parameters
@@ -557,7 +559,7 @@ class Maps:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Keep some columns.
 
         Parameters
@@ -615,7 +617,7 @@ class Maps:
         accelerator_type: str | None = None,
         runtime_env: Any = None,
         **ray_remote_args: Any,
-    ) -> Dataset:
+    ) -> DatasetT:
         """Rename columns.
 
         Parameters
@@ -662,7 +664,7 @@ class Maps:
 
     def random_sample(
         self, fraction: float, *, seed: int | RandomSeedConfig | None = None
-    ) -> Dataset:
+    ) -> DatasetT:
         """Keep each row with a probability.
 
         Parameters

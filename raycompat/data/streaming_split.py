@@ -9,17 +9,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import raycompat as ray
 from raycompat.data.block import Bundle
 from raycompat.data.context import DataContext
-from raycompat.data.iterator import DataIterator
+from raycompat.data.iterator import DataIterator, Executed
 from raycompat.data.schema import Schema
 from raycompat.util._internal_actors import internal_actor
-
-if TYPE_CHECKING:
-    from raycompat.data.dataset import Dataset
 
 Piece = tuple[Bundle, int, int]
 
@@ -82,7 +79,7 @@ class Distribution:
 class SplitCoordinator:
     """Executes a plan once in each epoch, and hands out its blocks."""
 
-    def __init__(self, dataset: Dataset, num: int, equal: bool) -> None:
+    def __init__(self, dataset: Executed, num: int, equal: bool) -> None:
         self._dataset = dataset
         self._num = num
         self._equal = equal
@@ -188,9 +185,9 @@ class SplitIterator(DataIterator):
         return self._context
 
 
-def streaming_split(dataset: Dataset, num: int, equal: bool) -> list[DataIterator]:
+def streaming_split(dataset: Executed, num: int, equal: bool) -> list[DataIterator]:
     """Return iterators over one execution of a data set."""
     # Each iterator may have two waiting calls; the other methods must be answered at the same time.
     actor = internal_actor(SplitCoordinator).options(num_cpus=0, max_concurrency=2 * num + 2)
     coordinator = actor.remote(dataset, num, equal)
-    return [SplitIterator(coordinator, index, num, dataset.context) for index in range(num)]
+    return [SplitIterator(coordinator, index, num, dataset._context) for index in range(num)]
