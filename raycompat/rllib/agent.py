@@ -26,6 +26,7 @@ def get_agent_class(alg: str) -> type[Any]:
     -----
     Ray source: ``ray.rllib.agent.get_agent_class``, 0.3.1. No known difference.
     """
-    algorithm = get_algorithm_class(alg)
+    algorithm: type[Any] = get_algorithm_class(alg)
     module = importlib.import_module(f"raycompat.rllib.{ALGORITHMS.get(alg, 'a3c')}")
-    return getattr(module, f"{alg}Agent", algorithm)
+    found: type[Any] = getattr(module, f"{alg}Agent", algorithm)
+    return found

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.checkpoint_state import STATE_FILE, read_state
 
 _NO_LEARNING = "A policy that learns is one of the algorithm"
 _HAS_TO = (
@@ -131,8 +132,6 @@ class RLModule:
         ValueError
             When there is no checkpoint of an algorithm.
         """
-        from raycompat.rllib.algorithms.algorithm import STATE_FILE, Algorithm
-
         wanted = Path(path)
         for folder in (wanted, *wanted.parents):
             if (folder / STATE_FILE).exists():
@@ -142,7 +141,7 @@ class RLModule:
                 f"{path} is not in a checkpoint of an algorithm: expected the file {STATE_FILE} in it "
                 "or above it. Pass what save_to_path() returned."
             )
-        algorithm = Algorithm.from_checkpoint(folder, num_env_runners=0)
+        algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
         try:
             is_named = wanted.name in algorithm.learners
             return algorithm.get_module(wanted.name) if is_named else algorithm.get_module()
@@ -227,13 +226,10 @@ class RLModuleSpec:
                 f"RLModuleSpec.build(): {', '.join(missing)} is None: expected a value for each of "
                 "module_class, observation_space and action_space."
             )
-        if not is_torch_module(self):
-            return self.module_class(
-                self.observation_space, self.action_space, model_config=self.model_config
-            )
-        from raycompat.rllib.torch_module import made
-
-        return made(self.module_class, self.observation_space, self.action_space, self.model_config)
+        spaces = self.observation_space, self.action_space
+        if is_torch_module(self):
+            return self.module_class.of_spaces(*spaces, self.model_config)
+        return self.module_class(*spaces, model_config=self.model_config)
 
 
 def is_torch_module(spec: Any) -> bool:

@@ -1,4 +1,4 @@
-"""`Learner`: a network with its optimizer."""
+"""`Learner`: a network with its optimizer; and the minibatches from which it learns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights, import_keras
 
@@ -124,3 +125,27 @@ def check_finite(statistics: dict[str, Any], what: str) -> None:
             "or reward of the environment is NaN or very large "
             "(observation_filter='MeanStdFilter' scales observations)."
         )
+
+
+def minibatches(
+    num_rows: int, size: int, num_epochs: int, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """Return the rows of all minibatches: each epoch has every row once, in a new order.
+
+    Rows that do not fill a last minibatch are left out in this epoch.
+
+    Parameters
+    ----------
+    num_rows : int, at least 1
+    size : int, at least 1
+    num_epochs : int, at least 1
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    array of int32, shape (minibatches, size)
+    """
+    size = min(size, num_rows)
+    per_epoch = num_rows // size
+    orders = [rng.permutation(num_rows)[: per_epoch * size] for _ in range(num_epochs)]
+    return np.concatenate(orders).reshape(-1, size).astype(np.int32)

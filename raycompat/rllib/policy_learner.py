@@ -334,6 +334,22 @@ class PolicyLearner(ABC):
     def network_of(cls, setup: PolicySetup) -> NetworkSpec:
         """Return the network of a policy."""
 
+    @classmethod
+    def for_modules(cls) -> type[PolicyLearner]:
+        """Return what learns in place of this class for a module or a learner of a program in PyTorch.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the algorithm is another one than PPO and BC.
+        """
+        name = cls.__name__.removesuffix("Learner")
+        raise UnsupportedRayFeatureError(
+            f"A TorchRLModule or learner_class in {name}",
+            f"{name} learns with its own network and loss",
+            "use PPO, or BC for recorded steps, or ModelCatalog.register_custom_model",
+        )
+
     @abstractmethod
     def get_weights(self) -> Weights:
         """Return the weights of the policy."""

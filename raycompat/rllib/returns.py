@@ -212,3 +212,19 @@ def with_targets(columns: dict[str, Any], gamma: float, lambda_: float) -> dict[
         lambda_,
     )
     return {**columns, "advantages": advantages, "targets": advantages + columns["values"]}
+
+
+def with_advantages(columns: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Return the columns of a sample, and ``advantages`` and ``targets``; see `with_targets`.
+
+    Parameters
+    ----------
+    columns : dict of arrays, each of shape (steps, environments, ...)
+    settings : PPOConfig
+        Its ``gamma``, ``lambda_``, ``use_gae`` and ``use_critic`` count.
+    """
+    lambda_ = settings.lambda_ if settings.use_gae else 1.0
+    if settings.use_critic:
+        return with_targets(columns, settings.gamma, lambda_)
+    without = {name: np.zeros_like(columns[name]) for name in ("values", "next_values")}
+    return with_targets({**columns, **without}, settings.gamma, lambda_)

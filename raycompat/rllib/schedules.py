@@ -51,3 +51,15 @@ def check_schedule(name: str, value: Any) -> None:
         f"{name}={value!r}: expected a number, or points such as [(0, 1e-3), (100000, 1e-4)] whose "
         "numbers of steps begin with 0 and grow."
     )
+
+
+def adapted_kl_coeff(coefficient: float, divergence: float, target: float) -> float:
+    """Return the next coefficient of the divergence: larger where the policy moved too far.
+
+    Notes
+    -----
+    arXiv 1707.06347, section 4, with Ray's bounds: 2 and 0.5 times the target.
+    """
+    if divergence > 2.0 * target:
+        return coefficient * 1.5
+    return coefficient * 0.5 if divergence < 0.5 * target else coefficient

@@ -15,20 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms.bc import BCLearner
-from raycompat.rllib.algorithms.ppo import (
-    PPOLearner,
-    adapted_kl_coeff,
-    minibatches,
-    with_advantages,
-)
 from raycompat.rllib.env.episode import LoggedMetrics, MetricsLogger
 from raycompat.rllib.env.runner import POLICY_ID, Columns
-from raycompat.rllib.learner import check_finite
+from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
-from raycompat.rllib.schedules import scheduled
+from raycompat.rllib.returns import with_advantages
+from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
@@ -423,8 +417,6 @@ class ModuleLearner(PolicyLearner):
     """
 
     policy_class: ClassVar[Any] = ModulePolicy
-    #: In the training loop of which learner it takes part.
-    learns_as: ClassVar[Any] = PPOLearner
     #: What learns, without a class of the program.
     default_class: ClassVar[type[TorchLearner]] = PPOTorchLearner
 
@@ -554,7 +546,6 @@ class ImitatingModuleLearner(ModuleLearner):
     seed : int
     """
 
-    learns_as: ClassVar[Any] = BCLearner
     default_class: ClassVar[type[TorchLearner]] = MARWILTorchLearner
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
@@ -585,33 +576,6 @@ class ImitatingModuleLearner(ModuleLearner):
         columns = {name: drawn[name] for name in ("observations", "actions")}
         order = np.arange(len(drawn["actions"]), dtype=np.int32).reshape(count, -1)
         return self._learn_rows(self._tensors(columns), order, num_steps)
-
-
-#: What learns for modules of programs, by what learns without them.
-_LEARNERS = {each.learns_as: each for each in (ModuleLearner, ImitatingModuleLearner)}
-
-
-def learner_for(base: Any) -> type[ModuleLearner]:
-    """Return what learns for a module or a learner of a program.
-
-    Parameters
-    ----------
-    base : subclass of PolicyLearner
-        Of the algorithm.
-
-    Raises
-    ------
-    UnsupportedRayFeatureError
-        When the algorithm is another one than PPO and BC.
-    """
-    if base not in _LEARNERS:
-        name = base.__name__.removesuffix("Learner")
-        raise UnsupportedRayFeatureError(
-            f"A TorchRLModule or learner_class in {name}",
-            f"{name} learns with its own network and loss",
-            "use PPO, or BC for recorded steps, or ModelCatalog.register_custom_model",
-        )
-    return _LEARNERS[base]
 
 
 def _without_critic(columns: Columns, settings: Any) -> Columns:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -118,6 +118,25 @@ class TorchRLModule(nn.Module, RLModule):
             given.action_space,
             inference_only=given.inference_only,
             model_config=given.model_config_dict,
+        )
+
+    @classmethod
+    def of_spaces(cls, observation_space: Any, action_space: Any, model_config: Any) -> Self:
+        """Return a module, by the constructor that the class has.
+
+        Parameters
+        ----------
+        observation_space, action_space : gymnasium.Space
+        model_config : dict or DefaultModelConfig, optional
+        """
+        model_config = _as_dict(model_config)
+        names = list(inspect.signature(cls.__init__).parameters)[1:]
+        if names[:1] == ["config"]:  # until 2024
+            return cls(RLModuleConfig(observation_space, action_space, model_config))
+        return cls(
+            observation_space=observation_space,
+            action_space=action_space,
+            model_config=model_config,
         )
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -321,8 +340,8 @@ class ModuleNetwork:
         with torch.random.fork_rng(devices=[]):
             if seed is not None:
                 torch.manual_seed(seed)
-            module = made(
-                self.module_class, self.observation_space, self.action_space, self.model_config
+            module = self.module_class.of_spaces(
+                self.observation_space, self.action_space, self.model_config
             )
         if module.get_initial_state():
             raise UnsupportedRayFeatureError(
@@ -337,17 +356,6 @@ class ModuleNetwork:
 def _as_dict(model_config: Any) -> Any:
     """Return the options of a model as a dict; a `DefaultModelConfig` is an object."""
     return model_config if isinstance(model_config, dict | None) else dict(vars(model_config))
-
-
-def made(cls: Any, observation_space: Any, action_space: Any, model_config: Any) -> Any:
-    """Return a module of a class, by the constructor that it has."""
-    model_config = _as_dict(model_config)
-    names = list(inspect.signature(cls.__init__).parameters)[1:]
-    if names[:1] == ["config"]:  # until 2024
-        return cls(RLModuleConfig(observation_space, action_space, model_config))
-    return cls(
-        observation_space=observation_space, action_space=action_space, model_config=model_config
-    )
 
 
 class ModulePolicy:

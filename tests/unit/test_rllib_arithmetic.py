@@ -8,10 +8,10 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raycompat.rllib.algorithms.ppo import adapted_kl_coeff, minibatches
 from raycompat.rllib.distributions import Categorical, DiagonalGaussian, Part
 from raycompat.rllib.evolution import ascent_direction, centered_ranks, make_noise, noise_size
 from raycompat.rllib.filters import MeanStdFilter, RunningStatistics, make_filter
+from raycompat.rllib.learner import minibatches
 from raycompat.rllib.networks import Head, NetworkSpec, NumpyForward, initial_weights
 from raycompat.rllib.replay_buffer import PrioritizedReplayBuffer, ReplayBuffer, SumTree
 from raycompat.rllib.results import EndedEpisode, EpisodeStatistics, ResultDict
@@ -21,7 +21,7 @@ from raycompat.rllib.returns import (
     n_step_transitions,
     v_trace,
 )
-from raycompat.rllib.schedules import check_schedule, scheduled
+from raycompat.rllib.schedules import adapted_kl_coeff, check_schedule, scheduled
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 

@@ -9,8 +9,8 @@ from gymnasium import spaces
 
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.callbacks import RLlibCallback
-from raycompat.rllib.env.agent_groups import GroupedAgents
-from raycompat.rllib.env.multi_agent_env import MultiAgentEnv, call_mapping, make_multi_agent
+from raycompat.rllib.env.agent_copies import make_multi_agent
+from raycompat.rllib.env.multi_agent_env import GroupedAgents, MultiAgentEnv, call_mapping
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import EnvRunnerSpec, RunnerState
 from raycompat.rllib.networks import Head, NetworkSpec

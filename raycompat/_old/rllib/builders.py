@@ -174,7 +174,8 @@ def _base_of(policy: Any) -> type[Any]:
         return CustomTrainer
     from raycompat.rllib.algorithms.registry import get_algorithm_class
 
-    return get_algorithm_class(name)
+    found: type[Any] = get_algorithm_class(name)
+    return found
 
 
 class _Hooked(Agent):

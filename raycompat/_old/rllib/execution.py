@@ -29,10 +29,10 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import Agent, defaults_of_trainers
 from raycompat.rllib.algorithms.a3c import ActorCriticLearner
 from raycompat.rllib.algorithms.dqn import DQNLearner
-from raycompat.rllib.algorithms.ppo import PPOLearner, with_advantages
+from raycompat.rllib.algorithms.ppo import PPOLearner
 from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec
 from raycompat.rllib.replay_buffer import ReplayBuffer
-from raycompat.rllib.returns import with_targets
+from raycompat.rllib.returns import with_advantages, with_targets
 from raycompat.rllib.schedules import scheduled
 from raycompat.util.iter import LocalIterator
 from raycompat.util.iter._local import _NextValueNotReady

@@ -331,7 +331,7 @@ class MultiCartpole:
     """
 
     def __new__(cls, num: int) -> Any:
-        from raycompat.rllib.env.multi_agent_env import make_multi_agent
+        from raycompat.rllib.env.agent_copies import make_multi_agent
 
         made: Any = make_multi_agent("CartPole-v0")
         return made({"num_agents": num})

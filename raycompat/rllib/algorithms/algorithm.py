@@ -30,6 +30,7 @@ from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
 from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.callbacks.callbacks import overridden
+from raycompat.rllib.checkpoint_state import STATE_FILE, read_state
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
@@ -68,9 +69,6 @@ from raycompat.tune import PlacementGroupFactory, Trainable
 from raycompat.util.tracking import Experiment
 
 logger = logging.getLogger(__name__)
-
-#: The file of a checkpoint with the weights and all else.
-STATE_FILE = "algorithm_state.pkl"
 
 #: The options, and the figures of the runners, that the dashboard shows.
 _SHOWN_SETTINGS = ("lr", "gamma", "train_batch_size", "num_env_runners", "num_envs_per_env_runner")
@@ -171,11 +169,12 @@ class Algorithm(Trainable):
         self._mapping = check_mapping(settings.policy_mapping_fn)
         self._setups: dict[str, PolicySetup] = {}
         self._learner_classes: dict[str, Any] = {}
+        #: The policies that this algorithm lets learn if its config says nothing else.
+        self._able_to_learn: list[str] = []
         self._plans: dict[str, PolicyPlan] = {}
         self._plan_policies()
         self._acting = {name: plan.make() for name, plan in self._plans.items()}
-        own = [name for name, cls in self._learner_classes.items() if self.can_train(cls)]
-        self._trained = trained_policies(settings.policies_to_train, own)
+        self._trained = trained_policies(settings.policies_to_train, self._able_to_learn)
         self._episodes = EpisodeStatistics(settings.metrics_num_episodes_for_smoothing)
         self._timers: dict[str, float] = {}
         self._evaluation = Evaluation(self)
@@ -267,10 +266,10 @@ class Algorithm(Trainable):
             return
         setup = PolicySetup(config, observation_space, action_space, self._filter)
         base = self._learner_class_of(config)
+        if self.can_train(base):
+            self._able_to_learn.append(name)
         if config.learner_class is not None or is_torch_module(config.rl_module_spec):
-            from raycompat.rllib.torch_learner import learner_for
-
-            base = learner_for(base)
+            base = base.for_modules()
         cls = self._learner_classes[name] = upper("_old.rllib.losses").learner_with(
             base, policy_class, setup.custom_class(), setup.distribution()
         )
@@ -295,8 +294,7 @@ class Algorithm(Trainable):
 
     def can_train(self, learner_class: Any) -> bool:
         """Return whether this algorithm lets a learner learn: one of another algorithm acts only."""
-        learns_as = getattr(learner_class, "learns_as", learner_class)
-        return issubclass(learns_as, self.learner_class)
+        return issubclass(learner_class, self.learner_class)
 
     def is_trained(self, name: str) -> bool:
         """Return whether a policy learns."""
@@ -730,7 +728,7 @@ class Algorithm(Trainable):
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Take the state from a folder, or a dict."""
-        state = checkpoint if isinstance(checkpoint, dict) else _read_state(Path(checkpoint))
+        state = checkpoint if isinstance(checkpoint, dict) else read_state(Path(checkpoint))
         self._take_state(state)
         self.call_hooks("on_checkpoint_loaded")
 
@@ -820,7 +818,7 @@ class Algorithm(Trainable):
             source = Folder(path)
             if source.exists(STATE_FILE):
                 source.download(local)
-            state = _read_state(Path(local) if source.exists(STATE_FILE) else Path(source.path))
+            state = read_state(Path(local) if source.exists(STATE_FILE) else Path(source.path))
         if not issubclass(state["class"], cls):
             raise ValueError(
                 f"{path} is a checkpoint of {state['class'].__name__}, not {cls.__name__}."
@@ -939,23 +937,6 @@ def _with_horizon(
         return gymnasium.wrappers.TimeLimit(of_today(env), horizon)
 
     return limited
-
-
-def _read_state(folder: Path) -> dict[str, Any]:
-    path = folder / STATE_FILE
-    if not path.exists():
-        raise ValueError(
-            f"{folder} is not a checkpoint of an algorithm: expected the file {STATE_FILE} in it. Pass "
-            "what save_to_path() returned."
-        )
-    try:
-        state: dict[str, Any] = pickle.loads(path.read_bytes())
-    except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, ValueError) as error:
-        raise ValueError(
-            f"{path} is damaged, or of another version: it cannot be unpickled ({error}). Use an older "
-            "checkpoint."
-        ) from error
-    return state
 
 
 __getattr__ = names_of(__name__)

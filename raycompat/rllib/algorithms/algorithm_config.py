@@ -37,7 +37,6 @@ from raycompat.rllib.policy_spec import (
 from raycompat.rllib.schedules import check_schedule
 
 if TYPE_CHECKING:
-    from raycompat.rllib.algorithms.algorithm import Algorithm
     from raycompat.rllib.policy_spec import PolicySpec
 
 logger = logging.getLogger(__name__)
@@ -231,6 +230,9 @@ _SCHEDULES = (
 )
 
 
+# Algorithms are Any below: their module imports this one.
+
+
 class AlgorithmConfig:
     """Options of an algorithm, in groups.
 
@@ -266,7 +268,7 @@ class AlgorithmConfig:
     #: Under which name the table has options that this algorithm alone does not carry out.
     ROWS: ClassVar[str] = ""
 
-    def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
+    def __init__(self, algo_class: type[Any] | None = None) -> None:
         self.algo_class = algo_class
         for options in (*GROUPS.values(), self.TRAINING):
             for name, value in options.items():
@@ -576,7 +578,7 @@ class AlgorithmConfig:
         named = get_algorithm_class(name)
         if self.algo_class is not None and issubclass(self.algo_class, named):
             return self
-        config = named.get_default_config()
+        config: AlgorithmConfig = named.get_default_config()
         config.observation_filter = self.observation_filter
         return config
 
@@ -908,7 +910,7 @@ class AlgorithmConfig:
 
         return found, is_policy_to_train
 
-    def build_algo(self, env: Any = None, logger_creator: Any = None) -> Algorithm:
+    def build_algo(self, env: Any = None, logger_creator: Any = None) -> Any:
         """Return the algorithm, ready to train.
 
         Parameters

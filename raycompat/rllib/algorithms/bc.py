@@ -13,7 +13,7 @@ from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.marwil import MARWIL, MARWILConfig, MARWILLearner
 from raycompat.rllib.networks import NetworkSpec
-from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 
 
 class BCConfig(MARWILConfig):
@@ -53,6 +53,13 @@ class BCLearner(MARWILLearner):
         if network.gives_heads:
             return network
         return replace(network, heads=network.heads[:1])
+
+    @classmethod
+    def for_modules(cls) -> type[PolicyLearner]:
+        """Return what learns as BC does."""
+        from raycompat.rllib.torch_learner import ImitatingModuleLearner
+
+        return ImitatingModuleLearner
 
 
 class BC(MARWIL):

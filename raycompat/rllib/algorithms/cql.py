@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
+from raycompat.rllib.algorithms.offline_algorithm import RECORDED, OfflineAlgorithm
 from raycompat.rllib.algorithms.sac import SAC, SACConfig, SACLearner, SoftUpdate
 from raycompat.rllib.distributions import tf_tanh_gaussian_log_probability
-from raycompat.rllib.offline_algorithm import RECORDED, OfflineAlgorithm
 
 
 class CQLConfig(SACConfig):

@@ -23,12 +23,13 @@ from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
 from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec
 from raycompat.rllib.policies import EpsilonGreedyPolicy
 from raycompat.rllib.policy_learner import PolicySetup
-from raycompat.rllib.replay_learner import ReplayAlgorithm, ReplayLearner, check_buffer
+from raycompat.rllib.replay_learner import ReplayLearner, check_buffer
 from raycompat.rllib.schedules import scheduled
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.offline_algorithm import RECORDED, OfflineAlgorithm
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import Learner, compiled_for_any_rows
 from raycompat.rllib.networks import NetworkSpec
-from raycompat.rllib.offline_algorithm import RECORDED, OfflineAlgorithm
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.replay_learner import ReplayLearner
 from raycompat.rllib.schedules import scheduled

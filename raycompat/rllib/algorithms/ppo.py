@@ -22,12 +22,12 @@ from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
-from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
+from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows, minibatches
 from raycompat.rllib.memory import Memory, learned_batch, outputs_for
 from raycompat.rllib.networks import NetworkSpec
-from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
-from raycompat.rllib.returns import with_targets
-from raycompat.rllib.schedules import scheduled
+from raycompat.rllib.policy_learner import KerasLearner, PolicyLearner, PolicySetup
+from raycompat.rllib.returns import with_advantages
+from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 
 
 class PPOConfig(AlgorithmConfig):
@@ -143,18 +143,6 @@ def ppo_loss(
     }
 
 
-def adapted_kl_coeff(coefficient: float, divergence: float, target: float) -> float:
-    """Return the next coefficient of the divergence: larger where the policy moved too far.
-
-    Notes
-    -----
-    arXiv 1707.06347, section 4, with Ray's bounds: 2 and 0.5 times the target.
-    """
-    if divergence > 2.0 * target:
-        return coefficient * 1.5
-    return coefficient * 0.5 if divergence < 0.5 * target else coefficient
-
-
 class PPOLearner(KerasLearner):
     """A policy and its critic, which learn by PPO.
 
@@ -180,6 +168,15 @@ class PPOLearner(KerasLearner):
     def network_of(cls, setup: PolicySetup) -> NetworkSpec:
         """Return a policy and a critic."""
         return setup.actor_critic_network()
+
+    @classmethod
+    def for_modules(cls) -> type[PolicyLearner]:
+        """Return what learns as PPO does."""
+        if cls is not PPOLearner:  # a subclass has a loss of its own
+            return super().for_modules()
+        from raycompat.rllib.torch_learner import ModuleLearner
+
+        return ModuleLearner
 
     def learn(
         self,
@@ -295,15 +292,6 @@ def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None)
     return normalized_batch([with_advantages(each, settings) for each in parts], memory)
 
 
-def with_advantages(columns: Columns, settings: Any) -> Columns:
-    """Return the columns of a sample, and ``advantages`` and ``targets``; see `ppo_batch`."""
-    lambda_ = settings.lambda_ if settings.use_gae else 1.0
-    if settings.use_critic:
-        return with_targets(columns, settings.gamma, lambda_)
-    without = {name: np.zeros_like(columns[name]) for name in ("values", "next_values")}
-    return with_targets({**columns, **without}, settings.gamma, lambda_)
-
-
 def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
     """Return the valid steps of samples with advantages in one, these of mean 0 and deviation 1."""
     batch = learned_batch(parts, _LEARNED, memory)
@@ -328,30 +316,6 @@ _LEARNED = (
     "advantages",
     "targets",
 )
-
-
-def minibatches(
-    num_rows: int, size: int, num_epochs: int, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    """Return the rows of all minibatches: each epoch has every row once, in a new order.
-
-    Rows that do not fill a last minibatch are left out in this epoch.
-
-    Parameters
-    ----------
-    num_rows : int, at least 1
-    size : int, at least 1
-    num_epochs : int, at least 1
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    array of int32, shape (minibatches, size)
-    """
-    size = min(size, num_rows)
-    per_epoch = num_rows // size
-    orders = [rng.permutation(num_rows)[: per_epoch * size] for _ in range(num_epochs)]
-    return np.concatenate(orders).reshape(-1, size).astype(np.int32)
 
 
 def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:

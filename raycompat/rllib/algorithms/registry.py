@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raycompat._surface import modules, table
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
-
-if TYPE_CHECKING:
-    from raycompat.rllib.algorithms.algorithm import Algorithm
 
 #: The modules of `raycompat.rllib.algorithms` by the names of the algorithms.
 ALGORITHMS = {
@@ -81,7 +78,7 @@ def refuse_if_lacking(name: Any) -> None:
         )
 
 
-def get_algorithm_class(name: str) -> type[Algorithm]:
+def get_algorithm_class(name: str) -> Any:  # the options of all algorithms import this module
     """Return the class of an algorithm.
 
     Parameters
@@ -95,6 +92,10 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     ValueError
         When there is none of that name.
 
+    Returns
+    -------
+    subclass of Algorithm
+
     Notes
     -----
     Ray source: ``ray.rllib.algorithms.registry.get_algorithm_class``, 2.60.0, and
@@ -103,8 +104,7 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
     if name in REMOVED:
         row = table.name(f"ray.rllib.algorithms.{REMOVED[name]}")
         assert row is not None
-        removed: Any = modules.value_of(row)
-        return removed  # type: ignore[no-any-return]
+        return modules.value_of(row)
     if name not in ALGORITHMS:
         refuse_if_lacking(name)
         near = difflib.get_close_matches(str(name).upper(), ALGORITHMS)
@@ -113,8 +113,7 @@ def get_algorithm_class(name: str) -> type[Algorithm]:
             f"The algorithm {name!r} does not exist: expected one of {list(ALGORITHMS)}.{hint}"
         )
     module = importlib.import_module(f"raycompat.rllib.algorithms.{ALGORITHMS[name]}")
-    found: Any = getattr(module, name)
-    return found  # type: ignore[no-any-return]
+    return getattr(module, name)
 
 
 __getattr__ = names_of(__name__)

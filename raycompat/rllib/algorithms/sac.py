@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.distributions import tf_tanh_gaussian
 from raycompat.rllib.learner import Learner, compiled_for_any_rows
 from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec, import_keras
 from raycompat.rllib.policies import SoftPolicy
 from raycompat.rllib.policy_learner import PolicySetup
-from raycompat.rllib.replay_learner import ReplayAlgorithm, ReplayLearner, check_buffer
+from raycompat.rllib.replay_learner import ReplayLearner, check_buffer
 from raycompat.rllib.schedules import scheduled
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 

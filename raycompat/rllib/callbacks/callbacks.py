@@ -13,8 +13,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.episode import call_hook
 
 if TYPE_CHECKING:
-    from raycompat.rllib.algorithms.algorithm import Algorithm
     from raycompat.rllib.env.episode import Episode
+
+# The type of `algorithm` is Any, because a method of a program may name the class that it is for.
 
 #: The methods that runners call, in the processes that play.
 RUNNER_HOOKS = (
@@ -93,29 +94,27 @@ class RLlibCallback:
         """Return a callback whose methods call functions."""
         return _Functions(functions)
 
-    def on_algorithm_init(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
+    def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Take note that the algorithm is ready to train."""
 
-    def on_train_result(
-        self, *, algorithm: Algorithm, result: dict[str, Any], **kwargs: Any
-    ) -> None:
+    def on_train_result(self, *, algorithm: Any, result: dict[str, Any], **kwargs: Any) -> None:
         """Inspect a result, or add to it, before `train` returns it."""
 
-    def on_evaluate_start(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
+    def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Take note that an evaluation begins."""
 
     def on_evaluate_end(
-        self, *, algorithm: Algorithm, evaluation_metrics: dict[str, Any], **kwargs: Any
+        self, *, algorithm: Any, evaluation_metrics: dict[str, Any], **kwargs: Any
     ) -> None:
         """Inspect the result of an evaluation."""
 
-    def on_checkpoint_loaded(self, *, algorithm: Algorithm, **kwargs: Any) -> None:
+    def on_checkpoint_loaded(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Handle the restoring of the algorithm from a checkpoint."""
 
     def on_env_runners_recreated(
         self,
         *,
-        algorithm: Algorithm,
+        algorithm: Any,
         env_runner_group: Any,
         env_runner_indices: list[int],
         is_evaluation: bool,

@@ -9,7 +9,6 @@ from typing import Any
 import gymnasium
 
 from raycompat._surface.modules import names_of
-from raycompat.rllib.env.env_context import EnvContext
 
 #: Under this key of a Dict space, some environments have the state of all agents.
 ENV_STATE = "state"
@@ -122,9 +121,74 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         obs_space, act_space : gymnasium.spaces.Tuple, optional
             Of a group. Default: those of its agents.
         """
-        from raycompat.rllib.env.agent_groups import GroupedAgents
-
         return GroupedAgents(self, groups, obs_space, act_space)
+
+
+class GroupedAgents(MultiAgentEnv):
+    """Observations and actions of a group are tuples, and its reward is the sum of its agents'.
+
+    Parameters
+    ----------
+    env : MultiAgentEnv
+    groups : dict of list
+        The agents of each group. All of them act together.
+    obs_space, act_space : gymnasium.spaces.Tuple, optional
+        Of a group. Default: those of its agents.
+    """
+
+    def __init__(
+        self, env: Any, groups: Mapping[str, list[Any]], obs_space: Any, act_space: Any
+    ) -> None:
+        self.env, self.groups = env, dict(groups)
+        self._group_of = {agent: name for name, agents in groups.items() for agent in agents}
+        given = {"observation_space": obs_space, "action_space": act_space}
+        spaces = {name: self._spaces(name, space) for name, space in given.items()}
+        self.observation_spaces = spaces["observation_space"]
+        self.action_spaces = spaces["action_space"]
+        self.agents = self.possible_agents = list(groups)
+        super().__init__()
+
+    def _spaces(self, name: str, given: Any) -> MultiAgentDict:
+        return {
+            group: given
+            or gymnasium.spaces.Tuple([space_of(self.env, agent, name) for agent in agents])
+            for group, agents in self.groups.items()
+        }
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[MultiAgentDict, MultiAgentDict]:
+        """Begin an episode."""
+        observations, infos = reset_env(self.env, seed)
+        return self._grouped(observations, tuple), self._grouped(infos, tuple, {})
+
+    def step(self, action_dict: MultiAgentDict) -> Any:
+        """Do the actions of the groups."""
+        actions = {
+            agent: action
+            for group, own in action_dict.items()
+            for agent, action in zip(self.groups[group], own, strict=True)
+        }
+        observations, rewards, terminateds, truncateds, infos = as_step(self.env.step(actions))
+        ends = []
+        for found in (terminateds, truncateds):
+            own = {agent: end for agent, end in found.items() if agent != ALL}
+            ends.append({**self._grouped(own, all, True), ALL: found.get(ALL, False)})
+        rewards = self._grouped(rewards, sum, 0.0)
+        return self._grouped(observations, tuple), rewards, *ends, self._grouped(infos, tuple, {})
+
+    def _grouped(self, values: Mapping[Any, Any], join: Any, missing: Any = None) -> MultiAgentDict:
+        """Return values of groups of which an agent has one."""
+        present = {self._group_of[agent] for agent in values if agent in self._group_of}
+        return {
+            group: join([values.get(agent, missing) for agent in self.groups[group]])
+            for group in self.groups
+            if group in present
+        }
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
 
 
 def agents_of(env: Any) -> list[Any]:
@@ -167,66 +231,6 @@ def space_of(env: Any, agent: Any, name: str) -> Any:
     """
     method = getattr(env, f"get_{name}", None)
     return _space_of(env, agent, name) if method is None else method(agent)
-
-
-def make_multi_agent(env_name_or_creator: str | Callable[[EnvContext], Any]) -> type[MultiAgentEnv]:
-    """Return a class in whose environments each agent plays in one of its own.
-
-    Parameters
-    ----------
-    env_name_or_creator : str or callable
-        The environment of each agent: see `AlgorithmConfig.environment`.
-
-    Returns
-    -------
-    type
-        The option ``num_agents`` of its config says how many agents there are; the others are given
-        to each environment.
-    """
-    from raycompat.rllib.env.construction import env_creator, make_env
-
-    class MultiEnv(MultiAgentEnv):
-        def __init__(self, config: Any = None) -> None:
-            config = EnvContext(config or {}, 0) if not isinstance(config, EnvContext) else config
-            own = EnvContext(config, config.worker_index, config.vector_index)
-            count = own.pop("num_agents", 1)
-            create = env_creator(env_name_or_creator)
-            self.envs = [make_env(create, own, env_name_or_creator) for _ in range(count)]
-            self.agents = self.possible_agents = list(range(count))
-            self.observation_spaces = {i: env.observation_space for i, env in enumerate(self.envs)}
-            self.action_spaces = {i: env.action_space for i, env in enumerate(self.envs)}
-            self._ended: set[int] = set()
-            super().__init__()
-
-        def reset(
-            self, *, seed: int | None = None, options: Any = None
-        ) -> tuple[MultiAgentDict, MultiAgentDict]:
-            self._ended = set()
-            seeds = [None if seed is None else seed + i for i in range(len(self.envs))]
-            found = {i: env.reset(seed=seeds[i]) for i, env in enumerate(self.envs)}
-            return {i: each[0] for i, each in found.items()}, {
-                i: each[1] for i, each in found.items()
-            }
-
-        def step(self, action_dict: MultiAgentDict) -> Any:
-            found = {i: self.envs[i].step(action) for i, action in action_dict.items()}
-            parts: list[MultiAgentDict] = [
-                {i: each[k] for i, each in found.items()} for k in range(5)
-            ]
-            _, _, terminateds, truncateds, _ = parts
-            self._ended |= {i for i in found if terminateds[i] or truncateds[i]}
-            terminateds[ALL] = len(self._ended) == len(self.envs)
-            truncateds[ALL] = False
-            return tuple(parts)
-
-        def render(self) -> Any:
-            return self.envs[0].render()
-
-        def close(self) -> None:
-            for env in self.envs:
-                env.close()
-
-    return MultiEnv
 
 
 def call_mapping(function: Callable[..., str], agent: Any, episode: Any, runner: Any = None) -> str:

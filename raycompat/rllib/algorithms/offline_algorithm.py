@@ -6,9 +6,9 @@ import math
 from typing import Any, ClassVar
 
 from raycompat.rllib.acting import ActingPolicy
+from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.recorded_steps import columns_of, read_steps, reader_of
-from raycompat.rllib.replay_learner import ReplayAlgorithm
 
 #: Of the buffers of algorithms that learn from recorded steps.
 RECORDED = {
