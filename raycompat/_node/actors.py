@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raycompat._dask import worker as adapter
 from raycompat._messages.actors import ActorAlive, ActorEnded, ActorRestarting, RestartActor
 from raycompat._messages.executors import Failed
-from raycompat._node.calls import Running
 from raycompat._node.executor_pool import Executor, ExecutorDied, describe_exit
+from raycompat._node.granted_calls import GrantedCalls, Running
+from raycompat._node.ground import Ground
+from raycompat._node.jobs import Jobs
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import failures
 from raycompat._protocol.values import to_wire
-
-if TYPE_CHECKING:
-    from raycompat._node.node import Node
 
 
 @dataclass(slots=True, eq=False)
@@ -34,42 +33,43 @@ class Actor:
 class Actors:
     """All actors of a node, by their keys."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, granted: GrantedCalls, jobs: Jobs) -> None:
+        self._ground = ground
+        self._granted = granted
+        self._jobs = jobs
         self.by_key: dict[str, Actor] = {}
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Run an actor until it ends for good; restart it before that (see `task_bodies.run_actor`)."""
-        adapter.secede(self._node.worker, key)
-        running = self._node.calls.granted.get(key)
+        adapter.secede(self._ground.worker, key)
+        running = self._granted.by_key.get(key)
         if running is None:
             return None  # revoked while Dask started it
         grant, spec = running.grant, running.grant["actor"]
-        jobs = self._node.jobs
         assert spec is not None
         try:
-            while not running.ended and grant["job"] in jobs.setups:
-                kind = (*self._node.jobs.kind(grant), key)
-                executor = await self._node.pool.start_executor(
-                    kind, *await self._node.jobs.prepare(grant)
+            while not running.ended and grant["job"] in self._jobs.setups:
+                kind = (*self._jobs.kind(grant), key)
+                executor = await self._ground.pool.start_executor(
+                    kind, *await self._jobs.prepare(grant)
                 )
                 actor = Actor(executor)
-                self._node.sockets[key] = f"raycompat-{uuid.uuid4().hex}"
+                self._ground.sockets[key] = f"raycompat-{uuid.uuid4().hex}"
                 error = await self._live(running, actor, payload, values)
                 left = spec["max_restarts"] - grant["num_restarts"]
                 again = actor.error is None and not running.ended
                 if not again or (left <= 0 and spec["max_restarts"] >= 0):
-                    self._node.tell(ActorEnded(key, error, executor.pid))
+                    self._ground.tell(ActorEnded(key, error, executor.pid))
                     return None
                 grant["num_restarts"] += 1
-                self._node.tell(ActorRestarting(key, error))
+                self._ground.tell(ActorRestarting(key, error))
         except RuntimeEnvFailed as failed:
             text = f"Could not create the actor because its runtime environment failed:\n{failed}"
-            self._node.tell(ActorEnded(key, failures.runtime_env_failed(text)))
+            self._ground.tell(ActorEnded(key, failures.runtime_env_failed(text)))
         finally:
-            self._node.calls.drop(running)
+            self._granted.drop(running)
             self.by_key.pop(key, None)
-            self._node.sockets.pop(key, None)
+            self._ground.sockets.pop(key, None)
         return None
 
     async def _live(
@@ -83,7 +83,7 @@ class Actors:
         running.executor = running.process = executor
         self.by_key[key] = actor
         try:
-            outcome = await self._node.calls.run(
+            outcome = await self._granted.run(
                 executor, running, payload, [to_wire(value) for value in values]
             )
         except ExecutorDied as died:
@@ -93,8 +93,8 @@ class Actors:
             actor.error = outcome.error
             executor.leave()
             return actor.error
-        socket_name, restarts = self._node.sockets[key], running.grant["num_restarts"]
-        self._node.tell(ActorAlive(key, executor.pid, socket_name, incarnation=restarts))
+        socket_name, restarts = self._ground.sockets[key], running.grant["num_restarts"]
+        self._ground.tell(ActorAlive(key, executor.pid, socket_name, incarnation=restarts))
         code = await asyncio.shield(executor.ended)
         return actor.error or self._why_it_died(running, actor, f"it ended {describe_exit(code)}.")
 
@@ -114,7 +114,7 @@ class Actors:
             name=spec["name"] or "",
             ray_namespace=spec["namespace"],
             pid=actor.executor.pid,
-            node_ip_address=self._node.ip,
+            node_ip_address=self._ground.ip,
         )
 
     def note_exit(self, key: str, error: bytes) -> None:
@@ -128,4 +128,4 @@ class Actors:
         actor = self.by_key.get(message.key)
         if actor is not None:
             actor.is_killed = True
-            self._node.pool.kill(actor.executor)
+            self._ground.pool.kill(actor.executor)

@@ -7,7 +7,7 @@ import logging
 import os
 import pickle
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from raycompat._dask import servers as dask_servers
 from raycompat._dask import streams as adapter
@@ -16,13 +16,11 @@ from raycompat._messages.executors import FunctionCode, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
+from raycompat._node.ground import Ground
 from raycompat._node.runtime_env import Prepared, RuntimeEnvFailed
 from raycompat._protocol import import_paths, runtime_env
 from raycompat._protocol.call_spec import Grant
 from raycompat._protocol.message import ask
-
-if TYPE_CHECKING:
-    from raycompat._node.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +32,8 @@ _TUNE = "raycompat.tune"
 class Jobs:
     """All jobs of a node, and the functions that were fetched for them."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
         #: The settings of executors, by job.
         self.setups: dict[str, dict[str, Any]] = {}
         self._functions: dict[str, asyncio.Task[bytes]] = {}
@@ -48,33 +46,33 @@ class Jobs:
         """Record a new driver, with the settings for the executors of its job."""
         job, setup = message.job, message.setup
         if self._take_back is None:
-            self._take_back = dask_worker.send_batches_at_once(self._node.worker)
+            self._take_back = dask_worker.send_batches_at_once(self._ground.worker)
         if setup["log_to_driver"]:
-            self._node.logs.follow(job)
+            self._ground.logs.follow(job)
         self.setups[job] = {
             **{name: value for name, value in setup.items() if name != "program"},
             **pickle.loads(setup["program"]),
             "job": job,
             "namespace": message.namespace,
-            "node_id": self._node.id,
+            "node_id": self._ground.id,
             "node_pid": os.getpid(),
             "node_paths": import_paths.of_this_process(),
-            "ip": self._node.ip,
+            "ip": self._ground.ip,
             "gpus_are_named": accelerators.preset() is not None,
-            "labels": self._node.labels,
-            "node_address": self._node.worker.address,
-            "scheduler": self._node.worker.scheduler.address,
-            "security": dask_servers.client_security(self._node.worker),
-            "place": self._node.store.place.describe(),
-            "logs": str(self._node.logs.directory),
+            "labels": self._ground.labels,
+            "node_address": self._ground.worker.address,
+            "scheduler": self._ground.worker.scheduler.address,
+            "security": dask_servers.client_security(self._ground.worker),
+            "place": self._ground.store.place.describe(),
+            "logs": str(self._ground.logs.directory),
         }
         if runtime_env.is_eager(setup["runtime_env"]):
-            self._node.pool.background(self._prepare_early(job, setup["runtime_env"]))
+            self._ground.pool.background(self._prepare_early(job, setup["runtime_env"]))
 
     async def _prepare_early(self, job: str, environment: str) -> None:
         """Start the set-up of a job's environment before a call needs it."""
         try:
-            await self._node.envs.prepare(job, environment)
+            await self._ground.envs.prepare(job, environment)
         except RuntimeEnvFailed as failed:
             logger.warning("The runtime environment of job %s: %s", job, failed)
 
@@ -87,20 +85,20 @@ class Jobs:
     def end(self, message: JobEnded) -> None:
         """Forget a job. If it has detached actors, only its driver and tasks end."""
         job = message.job
-        self._node.logs.unfollow(job)
+        self._ground.logs.unfollow(job)
         setup = self.setups.get(job)
         driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
         others = [each for name, each in self.setups.items() if name != job]
         is_there = any((each["driver_host"], each["driver_pid"]) == driver for each in others)
-        if driver is not None and driver[0] == self._node.store.place.host and not is_there:
-            self._node.store.clean_up_after(driver[1])
+        if driver is not None and driver[0] == self._ground.store.place.host and not is_there:
+            self._ground.store.clean_up_after(driver[1])
         if message.for_good:
             self._functions.clear()  # other jobs fetch their functions again
             self._receivers.clear()
             self.setups.pop(job, None)
             if not self.setups:
                 self.take_back()
-            self._node.pool.background(self._clean_up_after(job, self._node.pool.end_job(job)))
+            self._ground.pool.background(self._clean_up_after(job, self._ground.pool.end_job(job)))
 
     def take_back(self) -> None:
         """Take back what was changed in the worker for the jobs."""
@@ -111,8 +109,8 @@ class Jobs:
     async def _clean_up_after(self, job: str, executors: list[Executor]) -> None:
         """Remove the files of a job when its executors, which use them, have ended."""
         await asyncio.gather(*(asyncio.shield(executor.ended) for executor in executors))
-        self._node.store.end_job(job)
-        self._node.envs.end_job(job)
+        self._ground.store.end_job(job)
+        self._ground.envs.end_job(job)
 
     async def prepare(self, grant: Grant) -> tuple[dict[str, Any], Prepared]:
         """Set up a call's environment; return the settings and the environment of its executor.
@@ -124,9 +122,9 @@ class Jobs:
         """
         setup = self.setups[grant["job"]]
         try:
-            prepared = await self._node.envs.prepare(grant["job"], grant["runtime_env"])
+            prepared = await self._ground.envs.prepare(grant["job"], grant["runtime_env"])
         except RuntimeEnvFailed as failed:
-            raise RuntimeEnvFailed(f"[Node {self._node.ip}] {failed}") from failed
+            raise RuntimeEnvFailed(f"[Node {self._ground.ip}] {failed}") from failed
         about = {
             "runtime_env": grant["runtime_env"],
             "env_paths": prepared.paths,
@@ -154,7 +152,7 @@ class Jobs:
         fetching = self._functions.get(function)
         if fetching is None:
             fetching = asyncio.ensure_future(
-                ask(self._node.worker.scheduler, FunctionOf(function, job=executor.kind[0]))
+                ask(self._ground.worker.scheduler, FunctionOf(function, job=executor.kind[0]))
             )
             self._functions[function] = fetching
         try:
@@ -162,7 +160,7 @@ class Jobs:
             self._receivers.setdefault(function, weakref.WeakSet()).add(executor)
             executor.send(FunctionCode(function, code))
             if _TUNE.encode() in code:
-                self._node.pool.import_library(_TUNE)
+                self._ground.pool.import_library(_TUNE)
         except (OSError, LookupError) as error:  # the next call fetches it again
             self._functions.pop(function, None)
             reason = f"The scheduler did not send it: {error}"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._messages.executors import ExecutorLooked
 from raycompat._messages.watching import Look, NodeLooked
+from raycompat._node.granted_calls import GrantedCalls
+from raycompat._node.ground import Ground
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
-    from raycompat._node.node import Node
 
 #: Seconds for executors to answer.
 _ANSWER_S = 1.0
@@ -38,15 +39,16 @@ class _Look:
 class Looks:
     """The open questions about running calls."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, granted: GrantedCalls) -> None:
+        self._ground = ground
+        self._granted = granted
         self._looks: dict[int, _Look] = {}
 
     def look(self, message: Look) -> None:
         """Ask all executors; answer when they have answered."""
         token = message.token
-        asked = dict.fromkeys(self._node.pool.idle, "")
-        for key, each in self._node.calls.granted.items():
+        asked = dict.fromkeys(self._ground.pool.idle, "")
+        for key, each in self._granted.by_key.items():
             if each.executor is not None:
                 asked[each.executor] = key
         look = self._looks[token] = _Look(asked)
@@ -86,23 +88,23 @@ class Looks:
             "running": look.running,
             "granted": {
                 each.grant["key"]: each.executor.pid
-                for each in self._node.calls.granted.values()
+                for each in self._granted.by_key.values()
                 if each.executor is not None
             },
             "callers": look.callers,
             "silent": [executor.pid for executor in look.expected],
-            "executors": self._node.pool.describe(),
-            "ended": self._node.pool.describe_ended(),
+            "executors": self._ground.pool.describe(),
+            "ended": self._ground.pool.describe_ended(),
             "environments": self._environments(),
         }
-        self._node.tell(NodeLooked(token, found))
+        self._ground.tell(NodeLooked(token, found))
 
     def _environments(self) -> list[dict[str, Any]]:
         """Return the environments of the node, with the number of calls and actors that use each."""
-        granted = self._node.calls.granted.values()
+        granted = self._granted.by_key.values()
         users = Counter(running.grant["runtime_env"] for running in granted)
         return [
-            {**each, "users": users[each["environment"]]} for each in self._node.envs.describe()
+            {**each, "users": users[each["environment"]]} for each in self._ground.envs.describe()
         ]
 
     def close(self) -> None:

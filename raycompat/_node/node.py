@@ -1,4 +1,4 @@
-"""A node: the parts of raycompat in a Dask worker, which find each other through this class.
+"""A node: the parts of raycompat in a Dask worker, each with those that it asks.
 
 A call takes these steps here: the scheduler's grant arrives first (`Calls.grant`); Dask starts the
 call's task, which runs it in an executor (`Tasks.run`) and returns the result for Dask to store.
@@ -56,6 +56,8 @@ from raycompat._node.calls import Calls
 from raycompat._node.executor_pool import Executor, ExecutorPool
 from raycompat._node.fetcher import Fetcher
 from raycompat._node.gpu_watch import GpuWatch
+from raycompat._node.granted_calls import GrantedCalls
+from raycompat._node.ground import Ground
 from raycompat._node.jobs import Jobs
 from raycompat._node.leases import Leases
 from raycompat._node.log_files import LogFiles
@@ -114,14 +116,6 @@ class Node:
             directory / "raycompat-runtime-envs",
             lambda uri, offset: ask(worker.scheduler, ReadPackage(uri, offset)),
         )
-        self.jobs = Jobs(self)
-        self.calls = Calls(self)
-        self.tasks = Tasks(self)
-        self.leases = Leases(self)
-        self.actors = Actors(self)
-        self.relays = Relays(worker, lambda key: self.sockets[key])
-        self.looks = Looks(self)
-        self.stacks = Stacks(self)
         self.pool = ExecutorPool(
             num_cpus=max(1, worker.state.nthreads),
             on_message=self._on_message,
@@ -129,6 +123,28 @@ class Node:
             goes_on=lambda job: job in self.jobs.setups,
             logs=self.logs,
         )
+        ground = Ground(
+            worker=worker,
+            id=self.id,
+            ip=self.ip,
+            labels=self.labels,
+            tell=self.tell,
+            numbers=self.numbers,
+            store=self.store,
+            logs=self.logs,
+            envs=self.envs,
+            pool=self.pool,
+            sockets=self.sockets,
+        )
+        self.granted = GrantedCalls(ground)
+        self.jobs = Jobs(ground)
+        self.tasks = Tasks(ground, self.granted, self.jobs, self.collect_garbage_soon)
+        self.leases = Leases(ground, self.granted, self.jobs)
+        self.actors = Actors(ground, self.granted, self.jobs)
+        self.calls = Calls(self.pool, self.granted, self.actors, self.leases)
+        self.relays = Relays(worker, lambda key: self.sockets[key])
+        self.looks = Looks(ground, self.granted)
+        self.stacks = Stacks(ground, self.granted)
         self._memory = MemoryMonitor(
             self._memory_limit(),
             self._pids,
@@ -146,7 +162,7 @@ class Node:
     def _gpus_held(self) -> dict[int, list[int]]:
         """Return the indices of the GPUs that each process of this node holds."""
         held: dict[int, list[int]] = {pid: [] for pid in self._pids()}
-        for each in self.calls.granted.values():
+        for each in self.granted.by_key.values():
             if each.executor is not None:
                 held[each.executor.pid] = [index for index, _ in each.grant["gpus"]]
         return held
@@ -366,7 +382,7 @@ class Node:
 
     def _on_item(self, message: ItemYielded) -> None:
         key, index = message.key, message.index
-        running = self.calls.granted.get(key)
+        running = self.granted.by_key.get(key)
         if running is None:
             return
         owner = running.grant["owner"]
@@ -391,7 +407,7 @@ class Node:
                 is_retryable=each.is_retryable,
                 is_owner=each.executor.owns,
             )
-            for each in self.calls.granted.values()
+            for each in self.granted.by_key.values()
             if each.executor is not None
         ]
 

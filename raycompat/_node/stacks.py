@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._host import thread_stacks
 from raycompat._messages.watching import ShowStack, StackShown
+from raycompat._node.granted_calls import GrantedCalls
+from raycompat._node.ground import Ground
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
-    from raycompat._node.node import Node
 
 #: Seconds for an executor to answer, and for ``py-spy``.
 _ANSWER_S, _PY_SPY_S = 2.0, 10.0
@@ -28,14 +29,15 @@ _MOST_AT_ONCE = 4
 class Stacks:
     """The open questions for stacks."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, ground: Ground, granted: GrantedCalls) -> None:
+        self._ground = ground
+        self._granted = granted
         self._asked: dict[Executor, asyncio.Future[str]] = {}
 
     async def show(self, pid: int | None) -> dict[str, Any]:
         """Return the stacks of the executors and the node, or of one process, with what runs there."""
-        executors = dict.fromkeys(self._node.pool.idle, "nothing runs")
-        for running in self._node.calls.granted.values():
+        executors = dict.fromkeys(self._ground.pool.idle, "nothing runs")
+        for running in self._granted.by_key.values():
             if running.executor is not None:
                 executors[running.executor] = _name(running.grant)
         limit = asyncio.Semaphore(_MOST_AT_ONCE)
@@ -48,7 +50,7 @@ class Stacks:
         if pid in (None, os.getpid()):
             own = f"{thread_stacks.describe()}\nIts event loop answers.".lstrip()
             processes.append({"pid": os.getpid(), "runs": "the node", "stack": own})
-        return {"ip": self._node.ip, "processes": processes}
+        return {"ip": self._ground.ip, "processes": processes}
 
     async def _stack(self, executor: Executor, limit: asyncio.Semaphore) -> str:
         py_spy = shutil.which("py-spy")

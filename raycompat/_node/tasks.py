@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from raycompat._dask import worker as adapter
 from raycompat._messages.calls import Result, Tried
 from raycompat._messages.executors import Answer, Failed, Succeeded
-from raycompat._node.calls import Running
 from raycompat._node.executor_pool import ExecutorDied
+from raycompat._node.granted_calls import GrantedCalls, Running
+from raycompat._node.ground import Ground
+from raycompat._node.jobs import Jobs
 from raycompat._node.runtime_env import RuntimeEnvFailed
 from raycompat._protocol import accelerator_kinds, failures
 from raycompat._protocol.values import CallFailed, SegmentValue, SeveralValues, to_wire
-
-if TYPE_CHECKING:
-    from raycompat._node.node import Node
 
 
 class _Ended(Exception):
@@ -24,13 +24,22 @@ class _Ended(Exception):
 class Tasks:
     """Runs the tasks of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        ground: Ground,
+        granted: GrantedCalls,
+        jobs: Jobs,
+        collect_garbage_soon: Callable[[], None],
+    ) -> None:
+        self._ground = ground
+        self._granted = granted
+        self._jobs = jobs
+        self._collect_garbage_soon = collect_garbage_soon
 
     async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
         """Run a call in an executor; return what Dask stores (see `task_bodies.run_call`)."""
-        adapter.secede(self._node.worker, key)
-        running = self._node.calls.granted.get(key)
+        adapter.secede(self._ground.worker, key)
+        running = self._granted.by_key.get(key)
         if running is None:
             return None  # revoked while Dask started it
         results = running.grant["results"]
@@ -42,12 +51,12 @@ class Tasks:
         except _Ended:
             return None
         except CallFailed:
-            self._node.collect_garbage_soon()
+            self._collect_garbage_soon()
             raise
         finally:
-            self._node.calls.drop(running)
+            self._granted.drop(running)
         if isinstance(outcome, Failed) and any(isinstance(value, SegmentValue) for value in values):
-            self._node.collect_garbage_soon()
+            self._collect_garbage_soon()
         return self._finish(running, outcome)
 
     async def _run_task(self, running: Running, payload: bytes, wires: list[Any]) -> Answer:
@@ -57,41 +66,41 @@ class Tasks:
         while True:
             if running.ended:
                 raise _Ended
-            if grant["job"] not in self._node.jobs.setups:
+            if grant["job"] not in self._jobs.setups:
                 return self._owner_died(grant["key"])
             if running.cancelled:
-                return self._node.calls.cancelled(running)
+                return self._granted.cancelled(running)
             try:
-                setup, prepared = await self._node.jobs.prepare(grant)
+                setup, prepared = await self._jobs.prepare(grant)
             except RuntimeEnvFailed as failed:
                 text = str(failed)
                 return Failed(grant["key"], failures.runtime_env_failed(text), text)
-            executor = await self._node.pool.acquire(
-                self._node.jobs.kind(grant),
+            executor = await self._ground.pool.acquire(
+                self._jobs.kind(grant),
                 setup,
                 prepared,
                 fresh=accelerator_kinds.any_in(grant["resources"]),
             )
             running.executor = running.process = executor
             try:
-                outcome = await self._node.calls.run(executor, running, payload, wires)
+                outcome = await self._granted.run(executor, running, payload, wires)
                 retry = isinstance(outcome, Failed) and outcome.may_retry
             except ExecutorDied as died:
-                outcome, retry = self._node.calls.crashed(running, died), True
+                outcome, retry = self._granted.crashed(running, died), True
             finally:
                 running.executor = None
                 spent = 0 < grant["max_calls"] <= executor.calls_begun
-                self._node.pool.release(executor, spent=spent)
+                self._ground.pool.release(executor, spent=spent)
             if running.ended:
                 raise _Ended
-            if retry and grant["job"] not in self._node.jobs.setups:
+            if retry and grant["job"] not in self._jobs.setups:
                 return self._owner_died(grant["key"])
             if running.cancelled or not retry or retries == 0:
                 return outcome
             retries -= 1
             assert isinstance(outcome, Failed)
             why = failures.failure_of(outcome.error)
-            self._node.tell(Tried(grant["key"], retries, why))
+            self._ground.tell(Tried(grant["key"], retries, why))
 
     @staticmethod
     def _owner_died(key: str) -> Failed:
@@ -102,11 +111,11 @@ class Tasks:
         key, owner = running.grant["key"], running.grant["owner"]
         pid = running.process.pid if running.process is not None else None
         if isinstance(outcome, Failed):
-            self._node.tell(Result(key, owner, pid, error=outcome.error))
+            self._ground.tell(Result(key, owner, pid, error=outcome.error))
             raise CallFailed(outcome.error, outcome.text)
         assert isinstance(outcome, Succeeded)
         stored = self._keep(outcome.values)
-        self._node.tell(Result(key, owner, pid, outcome.values, phases=outcome.phases))
+        self._ground.tell(Result(key, owner, pid, outcome.values, phases=outcome.phases))
         return stored
 
     def _keep_results(self, key: str, wires: list[Any]) -> Any:
@@ -118,5 +127,5 @@ class Tasks:
 
     def _keep(self, wires: list[Any]) -> Any:
         """Store the results of a call; return the value for Dask."""
-        stored = [self._node.store.adopt(wire) for wire in wires]
+        stored = [self._ground.store.adopt(wire) for wire in wires]
         return stored[0] if len(stored) == 1 else SeveralValues(tuple(stored))

@@ -212,11 +212,11 @@ def test_a_message_to_the_scheduler_that_cannot_be_written_fails_its_call(
 @pytest.mark.parametrize("is_strict", [True, False], ids=["unwritable", "unreadable"])
 def test_a_call_that_a_node_cannot_pass_on_fails_alone(is_strict, cluster):
     def spoil(dask_worker, *, strict):
-        from raycompat._node.calls import Calls
+        from raycompat._node.granted_calls import GrantedCalls
 
         if not strict:
             _let_pass()
-        run = Calls.run
+        run = GrantedCalls.run
 
         async def spoilt(self, executor, running, payload, wires):
             if running.grant["name"] != "bad":
@@ -224,7 +224,7 @@ def test_a_call_that_a_node_cannot_pass_on_fails_alone(is_strict, cluster):
             value = Opaque() if strict else _foreign()
             return await run(self, executor, running, payload, [("inline", value, ())])
 
-        Calls.run = spoilt
+        GrantedCalls.run = spoilt
 
     dask.client().run(spoil, strict=is_strict)
     call = ray.remote(scheduling_strategy="SPREAD", max_retries=0)(lambda value: value)

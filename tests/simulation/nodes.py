@@ -54,6 +54,7 @@ from raycompat._messages.nodes import NodeReady
 from raycompat._messages.objects import Discard, NotAdopted
 from raycompat._node.actors import Actors
 from raycompat._node.calls import Calls
+from raycompat._node.granted_calls import GrantedCalls
 from raycompat._node.leases import Leases
 from raycompat._node.numbers import Numbers
 from raycompat._node.tasks import Tasks
@@ -269,10 +270,14 @@ class Node(BaseWorker):
         self.store = Store(world, f"host-{number}")
         self.pool = Pool(self)
         self.jobs = Jobs(self)
-        self.calls = Calls(self)  # type: ignore[arg-type]
-        self.tasks = Tasks(self)  # type: ignore[arg-type]
-        self.leases = Leases(self)  # type: ignore[arg-type]
-        self.actors = Actors(self)  # type: ignore[arg-type]
+        ground: Any = self  # it has what these parts use of a `Ground`
+        jobs: Any = self.jobs
+        pool: Any = self.pool
+        self.granted = GrantedCalls(ground)
+        self.tasks = Tasks(ground, self.granted, jobs, self.collect_garbage_soon)
+        self.leases = Leases(ground, self.granted, jobs)
+        self.actors = Actors(ground, self.granted, jobs)
+        self.calls = Calls(pool, self.granted, self.actors, self.leases)
         self._executing: set[asyncio.Task[Any]] = set()
         state = WorkerState(
             nthreads=int(amounts["CPU"]),
@@ -422,7 +427,7 @@ class Node(BaseWorker):
     def on_item(self, message: ItemYielded) -> None:
         """Pass on an item of a generator, as `_node.node` does."""
         key, index = message.key, message.index
-        running = self.calls.granted.get(key)
+        running = self.granted.by_key.get(key)
         if running is not None:
             owner = running.grant["owner"]
             item = ids.return_key(key, index)

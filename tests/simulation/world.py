@@ -366,7 +366,7 @@ class World:
         """Check that no accelerator runs two calls, by the processes themselves."""
         for node in self.living_nodes():
             used: Counter[int] = Counter()
-            for running in node.calls.granted.values():
+            for running in node.granted.by_key.values():
                 if running.executor is not None and running.executor.alive:
                     for index, units in running.grant["gpus"]:
                         used[index] += units
@@ -490,7 +490,7 @@ class World:
             left |= {
                 f"{name} of {node.name}": found
                 for name, found in {
-                    "calls": node.calls.granted,
+                    "calls": node.granted.by_key,
                     "actors": node.actors.by_key,
                     "sockets": node.sockets,
                     "jobs": node.jobs.setups,
