@@ -633,9 +633,14 @@ def _configure_logging(level: int | str, text: str | None) -> None:
     package = logging.getLogger("raycompat")
     package.setLevel(level.upper() if isinstance(level, str) else level)
     if not package.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(text or "%(asctime)s %(levelname)s %(message)s"))
-        package.addHandler(handler)
+        handlers = [logging.StreamHandler()]
+        if "ipykernel" in sys.modules:  # notebooks paint stderr red
+            handlers[0].setLevel(logging.WARNING)
+            handlers.append(logging.StreamHandler(sys.stdout))
+            handlers[1].addFilter(lambda record: record.levelno < logging.WARNING)
+        for handler in handlers:
+            handler.setFormatter(logging.Formatter(text or "%(asctime)s %(levelname)s %(message)s"))
+            package.addHandler(handler)
 
 
 def _context() -> RayContext:

@@ -153,3 +153,15 @@ def test_the_context_shows_what_is_in_use(notebook):
     notebook.run("holder = Counter.options(num_gpus=1).remote(); ray.get(holder.add.remote(1))")
     shown = notebook.run("ray.get_runtime_context() and ray.init(ignore_reinit_error=True)")
     assert "<td>GPU</td><td>1</td><td>1</td>" in shown
+
+
+def test_lines_below_warnings_are_not_on_stderr_which_notebooks_paint_red(notebook):
+    code = "import logging; logging.getLogger('raycompat').{}('seen')"
+    streams = []
+    for level in ("info", "warning"):
+        notebook.client.execute_interactive(
+            code.format(level),
+            timeout=DEADLINE_S,
+            output_hook=lambda message: streams.append(message["content"].get("name")),
+        )
+    assert [each for each in streams if each is not None] == ["stdout", "stderr"]
