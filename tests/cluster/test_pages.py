@@ -306,7 +306,8 @@ def test_a_page_with_one_part_shows_why_an_actor_died(page, wait_until):
     wait_until(died)
     (found,) = [row for row in died() if row["id"] == learner._ray_actor_id.hex()]
     assert found["is_failed"]
-    assert found["traceback"].endswith(found["error"])
+    assert found["error"].startswith("Its worker process has died.")
+    assert found["traceback"].endswith(found["error"][1:])
     assert found["log"].endswith(f"%20{found['pid']}")
     assert shown("gpus") is None
 
