@@ -12,6 +12,7 @@ import pytest
 from _dask_cluster import DaskCluster
 
 import raycompat as ray
+from raycompat._caller import session as sessions
 from raycompat._messages.nodes import ClusterState
 from raycompat.train import ScalingConfig, _reservation
 from raycompat.util import (
@@ -68,7 +69,7 @@ def state(group):
 
 
 def _id_of(pid):
-    rows = ray._caller.sessions.require().rpc(ClusterState())["nodes"]
+    rows = sessions.require().rpc(ClusterState())["nodes"]
     return next((node["node_id"] for node in rows if node["pid"] == pid), None)
 
 
