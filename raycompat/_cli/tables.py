@@ -116,7 +116,7 @@ def table(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
         others, others_left_out = _narrowed({**columns, names[0]: []}, width)
         del others[names[0]]
         if others:
-            left_out, below = others_left_out, _blocks(others, width - 2)
+            left_out, below = others_left_out, _blocks(others, width - 2, num_whole=0)
             blocks = [
                 [first, *(f"  {line}" for line in lines)]
                 for first, lines in zip(columns[names[0]], below, strict=True)
@@ -169,11 +169,13 @@ def _wrapped(text: str, width: int, *, cuts: bool = True) -> list[str]:
     return _Wrapper(width, break_long_words=cuts).wrap(text) or [""]
 
 
-def _blocks(columns: Mapping[str, list[str]], width: int | None) -> list[list[str]]:
+def _blocks(
+    columns: Mapping[str, list[str]], width: int | None, *, num_whole: int = 1
+) -> list[list[str]]:
     """Return the lines of each row; in a window, the widest columns but the first are wrapped."""
     widths = {name: _width_of(cells) for name, cells in columns.items()}
     excess = sum(widths.values()) + 2 * len(widths) - 2 - width if width is not None else 0
-    room = {name: widths[name] - _least(cells) for name, cells in [*columns.items()][1:]}
+    room = {name: widths[name] - _least(cells) for name, cells in [*columns.items()][num_whole:]}
     for _ in range(excess):
         widest = max(room, key=lambda name: (room[name] > 0, widths[name]), default="")
         if not room.get(widest):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, TypeGuard
 
 import raycompat
+from raycompat._caller import session as sessions
+from raycompat._caller.object_ref import WeakObjectRef
+from raycompat._protocol.actor_about import About
 from raycompat.actor import ActorHandle
 from raycompat.experimental import internal_kv
+from raycompat.util.state import list_actors
 
 #: Namespace of the names, so that they meet no keys of the program.
 _SPACE = "raycompat.named_actors"
@@ -37,14 +41,16 @@ def register_actor(name: str, actor_handle: ActorHandle[Any]) -> None:
             f"register_actor({name!r}, {actor_handle!r}): the second argument is the handle "
             "of an actor, which SomeClass.remote() returns."
         )
-    was_there = internal_kv._internal_kv_put(
-        name, pickle.dumps(actor_handle), overwrite=False, namespace=_SPACE
-    )
-    if was_there:
+    # Its key and description, and not the handle, which would keep the actor alive.
+    value = pickle.dumps((actor_handle._actor_ref._key, actor_handle._about))
+    if not internal_kv._internal_kv_put(name, value, overwrite=False, namespace=_SPACE):
+        return
+    if _is_living(_registered(name)):
         raise ValueError(
             f"register_actor({name!r}, ...): an actor has this name. Choose another name, or get that "
             f"actor with get_actor({name!r})."
         )
+    internal_kv._internal_kv_put(name, value, overwrite=True, namespace=_SPACE)
 
 
 def get_actor(name: str) -> ActorHandle[Any]:
@@ -59,8 +65,21 @@ def get_actor(name: str) -> ActorHandle[Any]:
     ValueError
         When no actor has the name.
     """
-    value = internal_kv._internal_kv_get(name, namespace=_SPACE)
-    if value is None:
+    found = _registered(name)
+    if not _is_living(found):
         return raycompat.get_actor(name)
-    handle: ActorHandle[Any] = pickle.loads(value)
-    return handle
+    key, about = found
+    return ActorHandle(WeakObjectRef(key, sessions.require()), about)
+
+
+def _registered(name: str) -> tuple[str, About] | None:
+    """Return the key and the description of the actor that was given a name."""
+    value = internal_kv._internal_kv_get(name, namespace=_SPACE)
+    return None if value is None else pickle.loads(value)
+
+
+def _is_living(found: tuple[str, About] | None) -> TypeGuard[tuple[str, About]]:
+    if found is None:
+        return False
+    rows = list_actors(filters=[("actor_id", "=", found[0].rpartition("-")[2])])
+    return any(row.state != "DEAD" for row in rows)

@@ -7,7 +7,7 @@ import importlib
 import io
 import itertools
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,18 +227,31 @@ class Parquet:
             known = schema or file.physical_schema
             if self.columns is not None:
                 block.require_columns(self.columns, known.names, f"read_parquet({path!r})")
+            options = {"batch_size": 65536, **options}
             scanner = file.scanner(
                 schema=known,
                 columns=self.columns,
                 filter=condition,
                 batch_readahead=1,
                 use_threads=False,
-                **{"batch_size": 65536, **options},
+                **options,
             )
-            batches = (batch for batch in scanner.to_batches() if batch.num_rows)
-            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            tables = _joined(scanner.to_batches(), options["batch_size"])
             first = next(tables, pa.Table.from_batches([], scanner.projected_schema))
             yield from itertools.chain([first], tables)
+
+
+def _joined(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[Block]:
+    """Yield tables of at least `size` rows, but the last: groups of rows in a file may be small."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+        if sum(each.num_rows for each in waiting) >= size:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _unchanged(table: Block) -> Block:

@@ -83,7 +83,7 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
         algorithms.refuse_if_lacking(trainable_name)
         names = [*_trainables, *algorithms.ALGORITHMS]
         near = difflib.get_close_matches(trainable_name, names) or sorted(_trainables)
-        hint = f"The names are {near}." if near else "No trainable_name is registered."
+        hint = f"The names are {near}." if near else "No name is registered."
         raise TuneError(
             f"Unknown trainable {trainable_name!r}. {hint} Register it with "
             f"tune.register_trainable({trainable_name!r}, f), or "

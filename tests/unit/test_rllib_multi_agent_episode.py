@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import threading
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -139,3 +143,42 @@ def test_an_episode_is_kept_as_a_state_and_as_a_batch(capsys):
         ["a", "x", "x", "x", "x"],
         ["b", "x", "x"],
     ]
+
+
+class Runner:
+    """Something that cannot be pickled, with a function that chooses modules."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def module_of(self, agent, episode, **_):
+        return f"module of {agent}"
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.deepcopy,
+        lambda episode: pickle.loads(pickle.dumps(episode)),
+        lambda episode: MultiAgentEpisode.from_state(
+            pickle.loads(pickle.dumps(episode.get_state()))
+        ),
+    ],
+)
+def test_a_copy_has_the_modules_of_its_agents_and_not_the_runner_that_chose_them(copied):
+    episode = MultiAgentEpisode(agent_to_module_mapping_fn=Runner().module_of)
+    episode.add_env_reset({"a": 0})
+    assert episode.module_for("a") == "module of a"
+    made = copied(episode)
+    assert made.module_for("a") == "module of a"
+    with pytest.raises(ValueError, match="is a copy, which knows"):
+        made.module_for("b")
+
+
+def test_what_an_agent_earned_before_it_acts_again_counts():
+    episode = MultiAgentEpisode()
+    episode.begin({"a": 0, "b": 0}, {})
+    for reward in (3.0, 4.0):
+        episode.add({"a": 1}, ({"b": 0}, {"a": reward}, {}, {}, {}))
+    episode.add({"a": 1}, ({"a": 1}, {"a": 5.0}, {}, {}, {}))
+    assert episode.total_reward == 12.0

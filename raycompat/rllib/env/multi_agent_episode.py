@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from itertools import chain
+from types import MethodType
 from typing import Any, Self
 
 from raycompat._upper import upper
@@ -26,6 +27,13 @@ from raycompat.rllib.utils.error import MultiAgentEnvError
 
 def _one_policy(agent_id: Any, episode: Any, **kwargs: Any) -> str:
     return "default_policy"
+
+
+def _of_a_copy(agent_id: Any, episode: Any, **kwargs: Any) -> str:
+    raise ValueError(
+        f"{episode!r} is a copy, which knows the modules of the agents that were in it, and not that "
+        f"of {agent_id!r}: the function that chooses them belongs to an env runner."
+    )
 
 
 class MultiAgentEpisode(AgentValues, ForCallbacks):
@@ -284,8 +292,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             steps.append(self.SKIP_ENV_TS_TAG)
         for agent, action in actions.items():
             if self._goes_on(agent):
-                early = self._early.pop(agent, 0.0)
-                self._open[agent] = OpenStep(action, early, dict(outputs.get(agent) or {}))
+                self._begin_step(agent, action, outputs.get(agent))
         for agent, reward in rewards.items():
             if agent in self._open:
                 self._open[agent].reward += float(reward)
@@ -309,6 +316,13 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         self._last = time.perf_counter()
         if self._begun is None:
             self._begun = self._last
+
+    def _begin_step(self, agent: Any, action: Any, outputs: Mapping[str, Any] | None) -> None:
+        """Begin the step of an agent, with what it has earned before."""
+        reward = self._early.pop(agent, 0.0)
+        if agent in self._open:  # it acts again before it was observed
+            reward += self._open[agent].reward
+        self._open[agent] = OpenStep(action, reward, dict(outputs or {}))
 
     def _goes_on(self, agent: Any) -> bool:
         return agent in self.agent_episodes and not self.agent_episodes[agent].is_done
@@ -617,9 +631,17 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
 
     def get_state(self) -> dict[str, Any]:
         """Return what `from_state` makes the same episode of."""
-        state = {name: each for name, each in vars(self).items() if name != "agent_episodes"}
+        state = self.__getstate__()
+        del state["agent_episodes"]
         agents = [(agent, each.get_state()) for agent, each in self.agent_episodes.items()]
         return {**state, "agent_episodes": agents}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the function of an env runner, which would bring the runner with it."""
+        state = vars(self).copy()
+        if isinstance(self.agent_to_module_mapping_fn, MethodType):
+            state["agent_to_module_mapping_fn"] = _of_a_copy
+        return state
 
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> MultiAgentEpisode:

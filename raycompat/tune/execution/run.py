@@ -172,8 +172,10 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
         given = create_searcher(given)
     if given is None:
         given = BasicVariantGenerator(max_concurrent=settings.max_concurrent_trials or 0)
-    elif limit := settings.max_concurrent_trials or searchers.limit_of(given):
-        given = _limited(given, limit)
+    else:
+        limits = settings.max_concurrent_trials, searchers.limit_of(given)
+        if limit := min(filter(None, limits), default=None):
+            given = _limited(given, limit)
     search_alg = SearchGenerator(given) if isinstance(given, Searcher) else given
     if not isinstance(search_alg, SearchAlgorithm):
         raise TypeError(
