@@ -167,7 +167,7 @@ class Runner:
 )
 def test_a_copy_has_the_modules_of_its_agents_and_not_the_runner_that_chose_them(copied):
     episode = MultiAgentEpisode(agent_to_module_mapping_fn=Runner().module_of)
-    episode.add_env_reset({"a": 0})
+    episode.add_env_reset(observations={"a": 0})
     assert episode.module_for("a") == "module of a"
     made = copied(episode)
     assert made.module_for("a") == "module of a"
