@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import cloudpickle
 
 from raycompat._host.mapping import Mapping, address
-from raycompat._pickling import deep_values
+from raycompat._pickling import cells, deep_values
 from raycompat._pickling.dual_error import native_class
 from raycompat._pickling.tensor_bytes import (
     DeviceBytes,
@@ -166,7 +166,10 @@ _FILE_NAME = 10
 def _reduce_code(code: CodeType) -> tuple[Any, ...]:
     """Reduce code as cloudpickle does, but with the name of its file, which tracebacks show."""
     kind, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
-    return kind, (*arguments[:_FILE_NAME], code.co_filename, *arguments[_FILE_NAME + 1 :])
+    cell = cells.cell_of(code.co_filename)
+    name = code.co_filename if cell is None else cell.name
+    arguments = (*arguments[:_FILE_NAME], name, *arguments[_FILE_NAME + 1 :])
+    return (kind, arguments) if cell is None else (cells.made, (tuple(cell), kind, arguments))
 
 
 #: Functions and classes of NumPy and raycompat that were pickled by reference, by their ids. Each array

@@ -39,8 +39,8 @@ class NodeTable:
         self._return_until, self._num_before = 0.0, 0
         #: The nodes that have left last.
         self.departed: deque[DepartedNode] = deque(maxlen=_MANY_DEPARTED)
-        #: The ids of the nodes that have left last, by address.
-        self._former_ids: dict[str, str] = {}
+        #: The nodes that have left last, by address.
+        self._former: dict[str, DepartedNode] = {}
 
     def current(self, worker: str) -> NodeInfo:
         """Return the report of a node, with those of its GPUs only that belong to it now.
@@ -82,8 +82,12 @@ class NodeTable:
         """Return the id of the node at an address, also of one that has left; None if unknown."""
         if address is None:
             return None
-        info = self.info.get(address)
-        return str(info["node_id"]) if info is not None else self._former_ids.get(address)
+        info = self.known(address)
+        return str(info["node_id"]) if info is not None else None
+
+    def known(self, address: str) -> NodeInfo | None:
+        """Return the report of the node at an address, also of one that has left; None if unknown."""
+        return self.info.get(address) or self._former.get(address)
 
     def address_of(self, node: str) -> str | None:
         """Return the address of a node by its id or its IP address; None if unknown."""
@@ -103,9 +107,9 @@ class NodeTable:
         info = self.current(worker)
         gone = DepartedNode(**info, address=worker, ended=time.time(), is_expected=is_expected)
         self.departed.append(gone)
-        self._former_ids.pop(worker, None)
-        self._former_ids[worker] = str(info["node_id"])
-        if len(self._former_ids) > _MANY_DEPARTED:
-            del self._former_ids[next(iter(self._former_ids))]
+        self._former.pop(worker, None)
+        self._former[worker] = gone
+        if len(self._former) > _MANY_DEPARTED:
+            del self._former[next(iter(self._former))]
         del self.info[worker]
         return gone

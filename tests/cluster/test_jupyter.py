@@ -165,3 +165,23 @@ def test_lines_below_warnings_are_not_on_stderr_which_notebooks_paint_red(notebo
             output_hook=lambda message: streams.append(message["content"].get("name")),
         )
     assert [each for each in streams if each is not None] == ["stdout", "stderr"]
+
+
+@pytest.mark.parametrize("call", ["divide.remote(0)", "Divider.remote().divide.remote(0)"])
+def test_an_error_names_the_cell_of_a_function_and_shows_its_line(notebook, call):
+    notebook.run(
+        "@ray.remote\n"
+        "def divide(number):\n"
+        "    def share():\n"
+        "        return 10 / number  # in parts\n"
+        "    return share()\n"
+        "@ray.remote\n"
+        "class Divider:\n"
+        "    def divide(self, number):\n"
+        "        return 10 / number  # in parts\n"
+    )
+    shown = re.sub(r"\x1b\[[\d;]*m", "", notebook.run(f"ray.get({call})"))
+    (line,) = re.findall(r'  File "Cell In\[\d+\]", line (\d+), in (?:share|divide)\n', shown)[-1:]
+    assert line == ("4" if call.startswith("divide") else "9")
+    assert "    return 10 / number  # in parts\n" in shown
+    assert "ipykernel_" not in shown

@@ -8,6 +8,7 @@ import pytest
 
 from raycompat._protocol.spans import Failure, pack
 from raycompat._scheduler.history import EndedCalls, History
+from raycompat._scheduler.node_table import NodeTable
 from raycompat._scheduler.pages import calls as pages
 from raycompat._scheduler.pages import sliced_table
 from raycompat._scheduler.pages.documents import show_asked
@@ -46,13 +47,15 @@ def waiting():
 
 @pytest.fixture
 def page(history, waiting):
-    nodes = SimpleNamespace(info={"tcp://host:1": {"node_id": "n1", "name": "", "ip": "host"}})
+    nodes = NodeTable(None, None)
+    nodes.info["tcp://host:1"] = {"node_id": "n1", "name": "", "ip": "host"}
     findings = SimpleNamespace(callers={})
     surveys = SimpleNamespace(refresh=lambda: findings, last=SimpleNamespace(warning=""))
     tasks = SimpleNamespace(unfinished=lambda findings, most: list(waiting))
     parts = SimpleNamespace(
         history=history,
         nodes=nodes,
+        ground=SimpleNamespace(nodes=nodes),
         surveys=surveys,
         state=SimpleNamespace(tasks=tasks),
         actors=SimpleNamespace(internal_ids=lambda: {"own"}),

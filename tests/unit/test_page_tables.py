@@ -245,6 +245,15 @@ def test_a_node_has_the_name_that_its_user_gave(monkeypatch):
     run(monkeypatch, 2, test)
 
 
+def test_a_node_that_has_left_keeps_its_name(monkeypatch):
+    def test(cluster):
+        cluster.parts.nodes.info["tcp://node-0"] |= {"name": "alice", "ip": "10.0.0.1"}
+        cluster.leave("tcp://node-0")
+        assert tables.node_of(cluster.parts, "tcp://node-0") == "alice"
+
+    run(monkeypatch, 2, test)
+
+
 def test_nodes_of_one_name_have_their_ports_too_so_that_each_has_bars_of_its_own(monkeypatch):
     def test(cluster):
         parts = cluster.parts

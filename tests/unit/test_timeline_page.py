@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from raycompat._protocol.spans import Phases, Ran
+from raycompat._scheduler.node_table import NodeTable
 from raycompat._scheduler.pages import timeline
 from raycompat._scheduler.run_times import RunTimes
 
@@ -25,10 +26,11 @@ def shown():
 def page(shown):
     actor = SimpleNamespace(pid=3, class_name="Scaler")
     actors = SimpleNamespace(rows={"a": actor})
-    nodes = SimpleNamespace(
-        info={f"tcp://10.0.0.1:{port}": {"name": "", "ip": ""} for port in (7000, 7001)}
-    )
-    return timeline.Timeline(SimpleNamespace(run_times=shown, actors=actors, nodes=nodes))
+    nodes = NodeTable(None, None)
+    nodes.info |= {f"tcp://10.0.0.1:{port}": {"name": "", "ip": ""} for port in (7000, 7001)}
+    ground = SimpleNamespace(nodes=nodes)
+    parts = SimpleNamespace(run_times=shown, actors=actors, nodes=nodes, ground=ground)
+    return timeline.Timeline(parts)
 
 
 def test_the_only_node_has_no_name_on_the_rows(shown, page):

@@ -806,11 +806,12 @@ def node_of(parts: WatchedParts, address: str | None) -> str:
 
     Where nodes have the same name, each has its host and port too.
     """
-    info, place = parts.nodes.info.get(address or ""), node_name(address)
+    info, place = parts.ground.nodes.known(address or ""), node_name(address)
     if info is None or info["name"] in ("", info["ip"]):
         return place
     name: str = info["name"]
-    is_only = sum(each["name"] == name for each in parts.nodes.info.values()) == 1
+    others = (each for at, each in parts.nodes.info.items() if at != address)
+    is_only = all(each["name"] != name for each in others)
     return name if is_only else f"{name} ({place})"
 
 

@@ -1,0 +1,45 @@
+"""Code of notebooks' cells, so that tracebacks of other processes name the cell and show its line.
+
+IPython gives the code of a cell the name of a file that only its kernel knows. So such code travels
+with the name that IPython shows for the cell, and with the cell's source.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, NamedTuple
+
+
+class Cell(NamedTuple):
+    """A cell that was executed."""
+
+    name: str
+    source: str
+
+
+#: The cells whose code was pickled, by their files: one copy of a source serves all code of a pickle.
+_cells: dict[str, Cell] = {}
+
+
+def cell_of(filename: str) -> Cell | None:
+    """Return the cell of this process whose code has the name of this file; None if there is none."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return None
+    if filename not in _cells:
+        shell = ipython.get_ipython()
+        shown = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)
+        if (words := shown(filename)) is None:
+            return None
+        _cells[filename] = Cell(" ".join(words), "".join(linecache.getlines(filename)))
+    return _cells[filename]
+
+
+def made(cell: tuple[str, str], make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> Any:
+    """Return code of a cell, and let tracebacks find the cell's lines."""
+    name, source = cell
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    return make(*arguments)
