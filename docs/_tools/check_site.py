@@ -32,6 +32,8 @@ WORD = re.compile(r"[A-Za-z]{2,}")
 SENTENCE = re.compile(r"(?:\b[A-Za-z][A-Za-z'’-]*[ ,;]+){6,}[A-Za-z]")
 #: The full name of a class or function, in the title of a link.
 NAME = re.compile(r"[a-z]\w*(?:\.\w+)+")
+#: A quantity with its unit, which is the same in both languages.
+QUANTITY = re.compile(r"[\d.,]+ (?:[kMG]i?B|[mµ]?s)")
 #: reStructuredText that reached the reader: ``code``, :role:`x`, `link`_, **strong**
 RAW_MARKUP = re.compile(r"``|:[a-z][\w:+-]*:`|`_|\*\*[^\s*]+\*\*")
 #: Columns of a block of code: more would be cut on a page of usual width.
@@ -152,7 +154,11 @@ def _is_english(text: str, allowed: set[str]) -> bool:
     # A window's title is the page's and the site's.
     parts = (part.strip(" .|,:()") for part in text.split("·"))
     return any(
-        WORD.search(part) and part not in allowed and not NAME.fullmatch(part) for part in parts
+        WORD.search(part)
+        and part not in allowed
+        and not NAME.fullmatch(part)
+        and not QUANTITY.fullmatch(part)
+        for part in parts
     )
 
 
