@@ -267,7 +267,7 @@ def test_commands_without_the_password_are_refused_and_told_why(secured, verb, a
 STRANGERS = """
 import sys
 from distributed import Client, Security
-from raycompat import _security
+from raycompat._dask import security
 
 from raycompat._protocol.shared_secret import Authority
 
@@ -275,7 +275,7 @@ address = sys.argv[1]
 for where, how in [
     (address.replace("tls://", "tcp://"), None),
     (address, Security.temporary()),
-    (address, _security.dask_security(Authority("wrong").credentials())),
+    (address, security.dask_security(Authority("wrong").credentials())),
 ]:
     try:
         Client(where, security=how, set_as_default=False)

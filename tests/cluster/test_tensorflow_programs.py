@@ -52,7 +52,7 @@ def test_executors_take_the_mode_over_before_tensorflow_is_imported(program):
         """
         import sys
         import raycompat as ray
-        from raycompat._protocol import tensorflow_mode
+        from raycompat._caller import tensorflow_mode
 
         tensorflow_mode.follow("disable_v2_behavior")
 

@@ -218,6 +218,7 @@ class Algorithm(Trainable):
         try:
             #: Whether the environment is one of several agents.
             self.is_multi_agent = is_multi_agent(probe)
+            self._check_agents()
             self.observation_space, self.action_space = (
                 probe.observation_space,
                 probe.action_space,
@@ -241,6 +242,9 @@ class Algorithm(Trainable):
             close = getattr(probe, "close", None)
             if close is not None:
                 close()
+
+    def _check_agents(self) -> None:
+        """Refuse an environment of several agents, where the algorithm has one policy."""
 
     def _made_learner_connectors(self) -> LearnerConnectors | None:
         function = self.config.learner_connector

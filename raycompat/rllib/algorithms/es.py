@@ -258,8 +258,7 @@ class ES(Algorithm):
     learns_from_samples: ClassVar[bool] = False
     runner_class = EvolutionRunner
 
-    def _plan_policies(self) -> None:
-        super()._plan_policies()
+    def _check_agents(self) -> None:
         if self.is_multi_agent:
             raise UnsupportedRayFeatureError(
                 f"ES for {self.config.env!r}, an environment of several agents,",
