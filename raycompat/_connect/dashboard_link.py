@@ -10,7 +10,7 @@ import dask.config
 
 logger = logging.getLogger(__name__)
 
-#: The entry of Dask's configuration, and its value where nobody has set it.
+#: The entry of Dask's configuration, and its value if it was not set.
 _ENTRY, _DEFAULT = "distributed.dashboard.link", "{scheme}://{host}:{port}/status"
 
 

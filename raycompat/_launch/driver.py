@@ -740,7 +740,7 @@ def is_initialized() -> bool:
 
 
 def start_by_itself() -> None:
-    """Start a session for the first call of a program, if another thread has not."""
+    """Start a session for the first call of a program, unless another thread has started one."""
     _refuse_in_dask()
     with _init_lock:
         if current_session.get() is None:

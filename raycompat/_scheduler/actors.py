@@ -94,7 +94,7 @@ class Actors:
             self._directory.reserve(row)
         row.state, row.keep, row.runtime_env = "PENDING", spec["keep"], spec["runtime_env"]
         row.group = group_of(self._ground.calls.by_key.get(spec["key"]))
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     async def reserve(self, client: str, key: str, job: str, actor: ActorSpec) -> FoundActor | None:
         """Reserve a name for an actor that `client` will submit, or return the actor that has it.
@@ -116,7 +116,7 @@ class Actors:
         while (row := self._directory.find(name, namespace)) is not None:
             if row.state != "RESERVED":
                 return {"key": row.key, "about": row.about}
-            await self._ground.changes.wait()
+            await self._ground.next_change.wait()
         return None
 
     def of_name(self, name: str, namespace: str) -> ActorRow | None:
@@ -132,7 +132,7 @@ class Actors:
         row = self._directory.rows.get(key)
         if row is not None and row.state == "RESERVED":
             self._directory.forget(key)
-            self._ground.changes.notify()
+            self._ground.next_change.notify()
 
     def withdraw(self, client: str, message: FreeName) -> None:
         """Handle a client's message that it will not submit an actor."""

@@ -81,7 +81,7 @@ class Draining:
         self._ground.events.note("WARNING", "RAYLET", text, node_id=info["node_id"])
         logger.info(text)
         self._leases.revoke_all(address)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
         self._ground.next_round.soon()
         return {}
 

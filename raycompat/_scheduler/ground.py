@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from raycompat._scheduler.actor_directory import ActorDirectory
 from raycompat._scheduler.call_table import CallTable
-from raycompat._scheduler.changes import Changes
 from raycompat._scheduler.drains import Drains
 from raycompat._scheduler.events import Events
 from raycompat._scheduler.functions import Functions
 from raycompat._scheduler.job_table import JobTable
 from raycompat._scheduler.ledger import Ledger
+from raycompat._scheduler.next_change import NextChange
 from raycompat._scheduler.next_round import NextRound
 from raycompat._scheduler.node_table import NodeTable
 from raycompat._scheduler.owners import Owners
@@ -40,7 +40,7 @@ class Ground:
     drains: Drains
     owners: Owners
     events: Events
-    changes: Changes
+    next_change: NextChange
     next_round: NextRound
     #: Who hears what happens.
     watcher: Watcher
@@ -61,7 +61,7 @@ def ground_of(dask: DaskScheduler) -> Ground:
         drains=Drains(dask, nodes),
         owners=Owners(dask, calls),
         events=Events(),
-        changes=Changes(),
+        next_change=NextChange(),
         next_round=NextRound(),
         watcher=Watcher(),
     )

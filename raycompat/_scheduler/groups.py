@@ -68,7 +68,7 @@ class Groups:
         while spec["job"] not in self._ground.jobs.open:  # the job's message is separate
             if client not in self._dask.clients():
                 raise ValueError(f"{client} has left the cluster")
-            await self._ground.changes.wait()
+            await self._ground.next_change.wait()
         if self._find(spec["name"], spec["namespace"]) is not None:
             return False
         self._create(spec)

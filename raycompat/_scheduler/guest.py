@@ -136,7 +136,7 @@ class Guest:
     def node_is_gone(self, worker: str, message: Gone) -> None:
         """Handle the last message of a worker that was dismissed."""
         self._leaving.discard(worker)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     # --- taking raycompat off the cluster ---------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Guest:
                 for worker in list(self._ground.nodes.info):
                     self.dismiss(worker)
                 while not self._leaving.isdisjoint(dask.workers()):
-                    await self._ground.changes.wait()
+                    await self._ground.next_change.wait()
                 self.remove_handlers()
         except TimeoutError:  # a worker or a client is stopped
             logger.warning("Some processes have not left raycompat within %g s.", _DETACH_S)
@@ -185,7 +185,7 @@ class Guest:
             dask.notify_client(client, Detached(text))
         await asyncio.gather(*(dask.close_client(each) for each in ours))
         while self._ground.jobs.open or any(each in dask.clients() for each in ours):
-            await self._ground.changes.wait()
+            await self._ground.next_change.wait()
 
 
 def _call_all(functions: list[dask_streams.TakeBack]) -> None:

@@ -117,7 +117,7 @@ class Jobs:
         self.functions.end_job(job.job)
         self._dask.forget_split_keys()
         self._guest.session_ended()
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     def begin(self, client: str, message: BeginJob) -> None:
         """Add a driver's job, and send its settings to all nodes."""
@@ -133,7 +133,7 @@ class Jobs:
             self._dask.notify_node(worker, self._message(opened))
         self._submissions.driver_began(opened)
         self._note(opened, "has begun")
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     def _note(self, job: Job, what: str) -> None:
         if job.namespace != NAMESPACE:  # the processes that send jobs are drivers too

@@ -92,7 +92,7 @@ class Nodes:
         self._ground.ledger.add_node(worker, total, info["gpu_ids"])
         self._guest.node_came(worker)
         self._jobs.node_came(worker)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
         self._ground.next_round.soon()
 
     def on_gpus(self, worker: str, message: Gpus) -> None:
@@ -107,7 +107,7 @@ class Nodes:
         logger.error(line)
         for job in self._ground.jobs.open:
             self._logs.tell(job, line)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     def resigned(self, worker: str, message: Resign) -> None:
         """Handle a worker's wish to be a node no more, because its plugin was removed."""
@@ -147,7 +147,7 @@ class Nodes:
             self._calls.node_left(worker)
             self._objects.node_left(worker)
             self._jobs.node_left(worker)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
         self._ground.next_round.soon()
 
     async def wait_until_ready(self, at_least: int, timeout_s: float) -> FoundNodes:
@@ -186,7 +186,7 @@ class Nodes:
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
-                    await self._ground.changes.wait()
+                    await self._ground.next_change.wait()
         except TimeoutError:
             return condition()
         return True

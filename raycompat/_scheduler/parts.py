@@ -371,7 +371,7 @@ class Parts:
         self.calls.client_left(client)
         self.jobs.client_left(client)
         self.groups.collect_soon()
-        self.ground.changes.notify()
+        self.ground.next_change.notify()
 
     def close(self) -> None:
         """Stop draining nodes and sending jobs, and remove uploaded packages."""

@@ -173,7 +173,7 @@ class Submissions:
         self._waiting.append(added)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send())
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
         return added
 
     def stop(self, job: Submission) -> bool:
@@ -265,7 +265,7 @@ class Submissions:
         job.status, job.node_id = "RUNNING", node_id
         text = f"The submitted job {job.id} has started."
         self._ground.events.note("INFO", "JOBS", text, submission_id=job.id, node_id=node_id)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
         return job.request.to_wire()
 
     async def await_stop(self, submission_id: str) -> bool:
@@ -335,7 +335,7 @@ class Submissions:
         self._ended.append(job)
         while len(self._ended) > _MOST_ENDED:
             self.by_id.pop(self._ended.popleft().id, None)
-        self._ground.changes.notify()
+        self._ground.next_change.notify()
 
     def _end_actor(self, submission_id: str) -> None:
         row = self._actors.of_name(actor_name(submission_id), NAMESPACE)

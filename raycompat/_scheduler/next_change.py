@@ -1,12 +1,12 @@
-"""Changes of nodes, jobs and actors, for those who wait for one."""
+"""The next change of a node, job or actor, for those who wait for one."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Changes:
-    """The next change."""
+class NextChange:
+    """A change that others wait for."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
