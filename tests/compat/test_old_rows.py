@@ -49,7 +49,7 @@ def test_what_a_row_names_exists(row):
         try:
             ours = forms.find("raycompat" + row.name.removeprefix("ray"))
         except ImportError as error:
-            if "pip install" not in str(error):
+            if "pip install" not in str(error) and error.name != "torch":
                 raise
             pytest.skip(str(error))
         if row in NAMES:

@@ -137,6 +137,8 @@ def test_layers_of_pytorch_without_use_or_fixed_do_not_learn():
 
 @pytest.mark.parametrize("cls", [FullyConnectedNetwork, TorchNetwork])
 def test_ppo_learns_with_a_class(cls):
+    if cls is TorchNetwork:
+        pytest.importorskip("torch")
     ModelCatalog.register_custom_model("of_class", cls)
     config = PPOConfig().training(minibatch_size=8, num_epochs=1, lr=0.01)
     config.train_batch_size_per_learner = 8
@@ -387,6 +389,8 @@ def test_functions_of_tensorflow_take_symbolic_tensors():
 
 @pytest.mark.parametrize("framework", ["tf", "torch"])
 def test_networks_without_an_algorithm_have_the_methods_of_an_interface(framework):
+    if framework == "torch":
+        pytest.importorskip("torch")
     kind = TorchModelV2 if framework == "torch" else TFModelV2
 
     class Doubling(kind):
