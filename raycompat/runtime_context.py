@@ -11,12 +11,14 @@ from raycompat._caller import this_process
 from raycompat._messages.nodes import SessionName
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.accelerator_kinds import GPU, KINDS
+from raycompat._surface.modules import lacks
 from raycompat.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:
     from raycompat.actor import ActorHandle
 
 
+@lacks("ray.runtime_context.RuntimeContext", "get_temp_dir")
 class RuntimeContext:
     """The job, node, task and actor of the running code.
 

@@ -16,7 +16,7 @@ from raycompat._caller.object_table import READY, Entry
 from raycompat._protocol import item_credit
 from raycompat._protocol.ids import return_key
 from raycompat._protocol.values import Wire
-from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat._surface.modules import lacks
 
 if TYPE_CHECKING:
     from raycompat._caller.membership import Membership
@@ -214,6 +214,7 @@ class Stream:
         return self._ended and not self._ready
 
 
+@lacks("ray.ObjectRefGenerator", "aclose", "asend", "athrow", "close", "send", "throw")
 class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[Any]"]):
     """Iterates over references to the items of a remote generator, each as soon as it is made.
 
@@ -311,18 +312,6 @@ class ObjectRefGenerator(Iterator["ObjectRef[Any]"], AsyncIterator["ObjectRef[An
             "that it yields."
         )
 
-    def send(self, value: Any) -> Any:
-        """Raise an error: values cannot be sent into a remote generator."""
-        _refuse("send")
-
-    def throw(self, value: Any) -> Any:
-        """Raise an error: exceptions cannot be thrown into a remote generator."""
-        _refuse("throw")
-
-    def close(self) -> None:
-        """Raise an error: end a remote generator with `cancel`."""
-        _refuse("close")
-
 
 class DynamicObjectRefGenerator:
     """The references to all items of a generator with ``num_returns="dynamic"``, once it has ended.
@@ -354,11 +343,3 @@ class DynamicObjectRefGenerator:
 
     def __len__(self) -> int:
         return len(self._refs)
-
-
-def _refuse(name: str) -> Any:
-    raise UnsupportedRayFeatureError(
-        f"ObjectRefGenerator.{name}",
-        "values cannot be sent into a remote generator",
-        "read it with next() or async for",
-    )

@@ -16,6 +16,7 @@ from raycompat._caller.object_table import FAILED, READY, Entry
 from raycompat._pickling.serialization import report_ref
 from raycompat._protocol import id_types, ids
 from raycompat._protocol.values import InlineValue
+from raycompat._surface.modules import lacks
 
 if TYPE_CHECKING:
     from raycompat._caller.membership import Membership
@@ -27,6 +28,7 @@ T_co = TypeVar("T_co", covariant=True)
 _NO_SESSION = cast("Membership", None)
 
 
+@lacks("ray.ObjectRef", "owner_address", "redis_shard_hash")
 class ObjectRef(Generic[T_co]):
     """A reference to a value of the cluster, which may not be computed yet.
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from raycompat._surface import companions, era, forms, table
 from raycompat._surface.table import Row
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from importlib.abc import Loader
 
 _OURS, _THEIRS = "raycompat", "ray"
+
+_T = TypeVar("_T")
 
 
 def of_ray(name: str) -> str:
@@ -57,6 +59,37 @@ def names_of(module: str) -> Callable[[str], Any]:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     return __getattr__
+
+
+def lacks(of: str, *names: str) -> Callable[[type[_T]], type[_T]]:
+    """Give a class its attributes of today's Ray that raycompat does without: each refuses when used.
+
+    Parameters
+    ----------
+    of : str
+        The dotted name of the class in Ray. ``names.toml`` has the reason of each attribute.
+    names : str
+        The attributes. They are named here, because a ``__getattr__`` would make each attribute of the
+        class slower, and reading the table takes time at the import.
+    """
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        for name in names:
+            setattr(cls, name, _Refused(f"{of}.{name}"))
+        return cls
+
+    return decorate
+
+
+class _Refused:
+    """An attribute of a class, with its reason in the table."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        reason = table.refused(self._name).removesuffix(".")
+        return _without(self._name, Row(self._name, without=reason))
 
 
 def _is_there(module: str) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import raycompat as ray
 from raycompat._old_forms.data import keys
 from raycompat._old_forms.data.methods import OldMethods
-from raycompat._surface.modules import names_of
+from raycompat._surface.modules import lacks, names_of
 from raycompat.data import exchange, grouping, plan, preview, seeds
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows
 from raycompat.data.columns import Columns
@@ -42,6 +42,26 @@ from raycompat.exceptions import RayError, UnsupportedRayFeatureError
 _PATIENCE_S = 2.0
 
 
+@lacks(
+    "ray.data.Dataset",
+    "get_stats_summary",
+    "iter_jax_batches",
+    "map_batches_internal",
+    "to_daft",
+    "to_mars",
+    "to_modin",
+    "to_random_access_dataset",
+    "to_spark",
+    "write_bigquery",
+    "write_clickhouse",
+    "write_delta",
+    "write_iceberg",
+    "write_kafka",
+    "write_lance",
+    "write_mongo",
+    "write_snowflake",
+    "write_turbopuffer",
+)
 class Dataset(
     Maps["Dataset"],
     Columns["Dataset"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
 from raycompat._old_forms.data import plain_rows
+from raycompat._surface.modules import lacks
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
 from raycompat.data.context import DataContext
@@ -60,6 +61,7 @@ def _fetch(bundle: Bundle, start: int, stop: int) -> Block:
     return table if (start, stop) == (0, table.num_rows) else table.slice(start, stop - start)
 
 
+@lacks("ray.data.DataIterator", "iter_jax_batches")
 class DataIterator(abc.ABC):
     """Reads the rows of a data set, or of a part of it, as often as it is iterated over.
 

@@ -63,6 +63,8 @@ def test_conversions_exist(row):
 
 #: Functions and classes of today's Ray that raycompat does without, in modules that it has.
 REFUSED = [
+    "ray.ObjectRef.owner_address",
+    "ray.data.Dataset.write_mongo",
     "ray.data.read_snowflake",
     "ray.data.KafkaAuthConfig",
     "ray.data.collate_fn.DefaultCollateFn",

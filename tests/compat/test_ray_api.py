@@ -181,6 +181,11 @@ def test_nothing_is_hidden(name):
     assert not works(name), f"{name} works now: say so in names.toml"
 
 
+@pytest.mark.parametrize("name", [each for each in GAPS if each.split(".")[-2][0].isupper()])
+def test_what_a_class_lacks_says_why_when_it_is_called(name):
+    assert isinstance(find(name), MissingName), f"{name} is a bare AttributeError: see `lacks`"
+
+
 @pytest.mark.parametrize("module_name", MODULES)
 def test_nothing_is_added(module_name):
     if module_name == "ray" or value_exists(module_name, "raycompat"):

@@ -18,7 +18,7 @@ import cloudpickle
 
 from raycompat._recordable import recordable
 from raycompat._surface import forms
-from raycompat._surface.modules import names_of
+from raycompat._surface.modules import lacks, names_of
 from raycompat.tune import result as keys
 from raycompat.tune.trainable.place import TrialPlace
 
@@ -40,6 +40,7 @@ class TrainingResult:
     metrics: dict[str, Any]
 
 
+@lacks("ray.tune.Trainable", "is_actor")
 @forms.takes_old_options_in_constructor("ray.tune.Trainable")
 class Trainable:
     """Train step by step. Subclasses write `setup`, `step`, `save_checkpoint` and `load_checkpoint`.
