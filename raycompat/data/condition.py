@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow.compute as pc
+
+from raycompat.data.block import Block
+from raycompat.data.pushdown import Condition, Uses
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -42,6 +45,35 @@ def parse(text: str) -> Any:
             f"expr={text!r} is not a condition ({error}). Write comparisons of columns and constants, "
             "joined with and, or, not: \"a > 2 and b == 'x'\"."
         ) from error
+
+
+def kept(table: Block, text: str) -> Block:
+    """Return the rows for which a condition is true."""
+    return table.filter(parse(text))
+
+
+def uses(text: str) -> Uses:
+    """Return the columns of a condition, and those of its parts that can leave out groups of rows."""
+    body = ast.parse(text.strip(), mode="eval").body
+    parts = body.values if _is_conjunction(body) else [body]
+    conditions = tuple(
+        Condition(ast.unparse(part), frozenset(_columns(part)), _expression(part))
+        for part in parts
+        if not any(isinstance(node, _TRUE_FOR_NAN) for node in ast.walk(part))
+    )
+    return Uses(tuple(_columns(body)), conditions=conditions)
+
+
+#: What may be true for NaN, which the least and greatest values of a group of rows do not count.
+_TRUE_FOR_NAN = (ast.Not, ast.NotEq, ast.NotIn)
+
+
+def _is_conjunction(node: ast.expr) -> TypeGuard[ast.BoolOp]:
+    return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
+
+
+def _columns(node: ast.expr) -> list[str]:
+    return [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
 
 
 def _expression(node: ast.expr) -> Any:

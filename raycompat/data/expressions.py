@@ -20,6 +20,7 @@ from raycompat.data import block, files, frames, seeds
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
 from raycompat.data.namespaces import Arrays, Lists, Maps, Structs, Texts, Times
+from raycompat.data.pushdown import Condition, Uses
 from raycompat.data.seeds import Numbers, RandomSeedConfig
 from raycompat.data.storable import storable
 
@@ -90,6 +91,23 @@ class Expr:
     def _sources(self) -> set[builtins.str]:
         """Return the names of the columns whose kind of pandas type its values have."""
         return set()
+
+    def _arrow(self) -> Any:
+        """Return the same as an expression of Arrow's, if it can leave out groups of rows."""
+        return None
+
+    def _is_of_row(self) -> builtins.bool:
+        """Return whether the value of a row depends only on the values in this row's columns."""
+        return False
+
+    def _columns(self) -> Iterator[builtins.str]:
+        """Return the names of its columns."""
+        for each in self._parts():
+            yield from each._columns()
+
+    def _conjuncts(self) -> Iterator[Expr]:
+        """Return the conditions that all have to be true for this one to be true."""
+        yield self
 
     def _call(self, function: Callable[..., Any], *others: Any, **options: Any) -> Expr:
         return _Call(function, (self, *others), options)
@@ -478,6 +496,16 @@ class _Column(Expr):
         assert self.name is not None
         return {self.name}
 
+    def _is_of_row(self) -> bool:
+        return True
+
+    def _columns(self) -> Iterator[str]:
+        assert self.name is not None
+        yield self.name
+
+    def _arrow(self) -> Any:
+        return pc.field(self.name)
+
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 
@@ -488,6 +516,12 @@ class _Literal(Expr):
 
     def _evaluate(self, table: Block) -> Any:
         return pa.scalar(self.value)
+
+    def _is_of_row(self) -> bool:
+        return True
+
+    def _arrow(self) -> Any:
+        return _literal(self.value)
 
     def __repr__(self) -> str:
         return f"lit({self.value!r})"
@@ -613,6 +647,20 @@ _log = logging.getLogger(__name__)
 #: Functions whose values have the same type whatever types of pandas the columns have.
 _OF_OWN_TYPE = (pc.cast, pc.is_null, pc.is_valid)
 
+#: Functions that Arrow compares with the least and greatest values of groups of rows. What may be true
+#: for NaN is not among them: these values do not count NaN.
+_COMPARED = (
+    pc.equal,
+    pc.greater,
+    pc.greater_equal,
+    pc.less,
+    pc.less_equal,
+    pc.and_kleene,
+    pc.or_kleene,
+    pc.is_in,
+    pc.is_valid,
+)
+
 
 class _Call(Expr):
     """A function of expressions and constants."""
@@ -647,6 +695,25 @@ class _Call(Expr):
     def _has_class(self) -> bool:
         return isinstance(self._function, _Instance) or super()._has_class()
 
+    def _is_of_row(self) -> bool:
+        is_of_arrow = getattr(self._function, "__module__", "").startswith("pyarrow")
+        return is_of_arrow and all(each._is_of_row() for each in self._parts())
+
+    def _arrow(self) -> Any:
+        if self._function not in _COMPARED:
+            return None
+        args = [each._arrow() if isinstance(each, Expr) else _literal(each) for each in self._args]
+        if any(each is None for each in args):
+            return None
+        return self._function(*args, **self._options)
+
+    def _conjuncts(self) -> Iterator[Expr]:
+        if self._function is not pc.and_kleene:
+            yield self
+            return
+        for each in self._parts():
+            yield from each._conjuncts()
+
     def __repr__(self) -> str:
         if self._sign is not None:
             left, right = (_nested(each) for each in self._args)
@@ -654,6 +721,14 @@ class _Call(Expr):
         given = [repr(each) for each in self._args]
         given += [f"{name}={value!r}" for name, value in self._options.items()]
         return f"{getattr(self._function, '__name__', self._function)}({', '.join(given)})"
+
+
+def _literal(value: Any) -> Any:
+    """Return a constant as an expression of Arrow's, if it can be one."""
+    try:
+        return pc.scalar(value)
+    except (TypeError, pa.ArrowException):
+        return None
 
 
 def _nested(value: Any) -> str:
@@ -967,3 +1042,16 @@ def kept(table: Block, condition: Expr) -> Block:
     if isinstance(value, pa.Scalar):
         value = pa.repeat(value, table.num_rows)
     return table.filter(value)
+
+
+def uses(condition: Expr) -> Uses | None:
+    """Return the columns of a condition, and those of its parts that can leave out groups of rows."""
+    if not condition._is_of_row():
+        return None
+    found = ((each, each._arrow()) for each in condition._conjuncts())
+    conditions = tuple(
+        Condition(repr(each), frozenset(each._columns()), expression)
+        for each, expression in found
+        if expression is not None
+    )
+    return Uses(tuple(condition._columns()), conditions=conditions)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from raycompat.data import batch, block, condition, frames, seeds, transform
+from raycompat.data import batch, block, condition, expressions, frames, seeds, transform
 from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
-from raycompat.data.expressions import Expr, kept
+from raycompat.data.expressions import Expr
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Map, Node, has_blocks
+from raycompat.data.pushdown import Uses
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
 from raycompat.data.transform import (
@@ -397,12 +398,12 @@ class Maps(Generic[DatasetT]):
             ray_remote_args_fn=ray_remote_args_fn,
         )
         if isinstance(expr, Expr):
-            step = TableStep(kept, (expr,))
+            step = TableStep(expressions.kept, (expr,), expressions.uses(expr))
             pool = strategy(compute, concurrency, expr._has_class())
             return self._mapped(f"Filter({expr!r})", step, pool, options)
         if fn is None:
-            step = TableStep(_kept, (str(expr),))
             condition.parse(str(expr))
+            step = TableStep(condition.kept, (str(expr),), condition.uses(str(expr)))
             pool = strategy(compute, concurrency, is_class=False)
             return self._mapped(f"Filter({expr})", step, pool, options)
         function = UserFunction(
@@ -599,7 +600,7 @@ class Maps(Generic[DatasetT]):
             runtime_env=runtime_env,
         )
         names = _names(cols, "select_columns")
-        step = TableStep(transform.select, (names,))
+        step = TableStep(transform.select, (names,), Uses(tuple(names), drops_others=True))
         return self._mapped("SelectColumns", step, strategy(compute, concurrency, False), options)
 
     def rename_columns(
@@ -708,10 +709,6 @@ def _names(cols: str | Sequence[str], what: str) -> list[str]:
     if len(set(names)) < len(names):
         raise ValueError(f"{what}: {names} names a column twice. Give each once.")
     return names
-
-
-def _kept(table: Block, text: str) -> Block:
-    return table.filter(condition.parse(text))
 
 
 def _with_column(

@@ -33,6 +33,8 @@ from raycompat.data.operators import (
     Stages,
     UnionOperator,
 )
+from raycompat.data.pushdown import Uses, uses_of
+from raycompat.data.readers import FileRead
 from raycompat.data.transform import Step, Transform
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util._internal_actors import internal_actor
@@ -137,6 +139,12 @@ def name_of(node: Node) -> str:
     """Return how a node is shown."""
     if isinstance(node, Limit):
         return f"Limit[limit={node.limit}]"
+    if (
+        isinstance(node, Read)
+        and (uses := uses_of(node.steps))
+        and any(map(_can_narrow, node.read_tasks))
+    ):
+        return f"{node.name} [{uses}]"
     return getattr(node, "name", type(node).__name__)
 
 
@@ -271,11 +279,25 @@ def _read(node: Read, context: DataContext, execution: int) -> Operator:
     _refuse_limits(node.name, fixed, context)
     function = tasks.read.options(**{"name": node.name, **fixed, **of_each()})
     read_tasks = node.in_execution(execution) if node.in_execution else node.read_tasks
+    uses = uses_of(node.steps)
     calls = [
-        functools.partial(function.remote, each, transform, number)
+        functools.partial(function.remote, _narrowed(each, uses), transform, number)
         for number, each in enumerate(read_tasks)
     ]
     cpus = fixed.get("num_cpus", 1.0)
     return ReadOperator(
         node.name, calls, cpus=cpus, limit=node.compute.size, calls_functions=bool(node.steps)
     )
+
+
+def _can_narrow(task: ReadTask) -> bool:
+    """Return whether a task reads files of a format in which columns or rows can be left out."""
+    is_whole = task.per_task_row_limit is None
+    return is_whole and isinstance(task.read_fn, FileRead) and task.read_fn.can_narrow
+
+
+def _narrowed(task: ReadTask, uses: Uses) -> ReadTask:
+    """Return a task that may leave out what is not used."""
+    if not uses or not _can_narrow(task):
+        return task
+    return ReadTask(replace(task.read_fn, uses=uses), task.metadata, task.schema)  # type: ignore[type-var]

@@ -8,7 +8,7 @@ import io
 import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from raycompat._old_forms.data import plain_rows
 from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block
 from raycompat.data.datasource.partitioning import Partitioning
+from raycompat.data.pushdown import EVERYTHING, Uses
 
 #: Bytes of one read from a file.
 _CHUNK_BYTES = 8 * 2**20
@@ -55,6 +56,20 @@ class FileRead:
     folder_columns: Sequence[str] | None = None
     opening: Mapping[str, Any] = field(default_factory=dict)
 
+    #: What the next steps use of the rows.
+    uses: Uses = EVERYTHING
+
+    @property
+    def can_narrow(self) -> bool:
+        """Whether it can leave out what is not used."""
+        return isinstance(self.read, Parquet | Orc)
+
+    def _reader(self, columns: Mapping[str, Any]) -> Callable[..., Iterator[Block]]:
+        """Return the reader of a file with these values in the columns of folders."""
+        if self.uses and isinstance(self.read, Parquet | Orc):
+            return self.read.narrowed(self.uses, columns)
+        return self.read
+
     def __call__(self) -> Iterator[Block]:
         """Read; an error names its file."""
         for path in self.paths:
@@ -64,7 +79,7 @@ class FileRead:
             if self.include_paths:
                 columns["path"] = path
             try:
-                for table in self.read(self.filesystem, path, self.opening):
+                for table in self._reader(columns)(self.filesystem, path, self.opening):
                     yield _with_columns(table, columns)
             except (pa.ArrowException, OSError, ValueError, EOFError) as error:
                 raise _named(error, path) from error
@@ -174,6 +189,16 @@ class Parquet:
     columns: Sequence[str] | None
     row_groups: Sequence[int] | None
     options: Mapping[str, Any]
+    uses: Uses = EVERYTHING
+    #: The values of the columns that the folders of the file give.
+    folders: Mapping[str, Any] = field(default_factory=dict)
+
+    def narrowed(self, uses: Uses, folders: Mapping[str, Any]) -> Parquet:
+        """Return a reader that may leave out what is not used of the rows."""
+        changes = ("filter", "schema", "tensor_column_schema", "_block_udf")
+        if any(self.options.get(name) is not None for name in changes):
+            return self
+        return replace(self, uses=uses, folders=folders)
 
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield tables; a file without rows yields one, which has its columns."""
@@ -198,8 +223,10 @@ class Parquet:
                 schema = schema and pa.schema([schema.field(name) for name in wanted])
             if schema is not None:
                 wanted = [name for name in schema.names if name in present]
+            used = [name for name in self.uses.wanted if name in (wanted or present)]
+            wanted = used or wanted
             batches = parquet.iter_batches(
-                row_groups=self.row_groups,
+                row_groups=self._fitting(source, present),
                 columns=wanted,
                 batch_size=options.pop("batch_size", 65536),
                 use_threads=False,
@@ -211,6 +238,25 @@ class Parquet:
             for table in itertools.chain([first], tables):
                 conformed = table if schema is None else _of_schema(table, schema)
                 yield change(_with_tensors(conformed, tensors))
+
+    def _fitting(self, source: Any, present: Sequence[str]) -> Sequence[int] | None:
+        """Return the groups of rows that may have rows to keep, by their statistics."""
+        import pyarrow.dataset
+
+        in_folders = {name: self.folders[name] for name in self.folders if name not in present}
+        if any(each.excludes(in_folders) for each in self.uses.conditions):
+            return []
+        known = [each for each in self.uses.conditions if each.columns <= {*present}]
+        if not known:
+            return self.row_groups
+        file_format = pyarrow.dataset.ParquetFileFormat()
+        file = file_format.make_fragment(source, row_groups=self.row_groups)
+        for condition in known:
+            try:
+                file = file.subset(filter=condition.expression)
+            except (pa.ArrowException, TypeError):
+                continue  # of types that cannot be compared: the step that filters raises the error
+        return [group.id for group in file.row_groups]
 
     def _that_fit(
         self, condition: Any, schema: Any, filesystem: Any, path: str, options: dict[str, Any]
@@ -286,16 +332,23 @@ def _of_schema(table: Block, schema: pa.Schema) -> Block:
 class Orc:
     """ORC files, stripe by stripe, by ``pyarrow.orc``."""
 
+    uses: Uses = EVERYTHING
+
+    def narrowed(self, uses: Uses, folders: Mapping[str, Any]) -> Orc:
+        """Return a reader that may leave out columns that are not used."""
+        return replace(self, uses=uses)
+
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield tables."""
         import pyarrow.orc
 
         with filesystem.open_input_file(path) as source:
             file = pyarrow.orc.ORCFile(source)
+            used = [name for name in self.uses.wanted if name in file.schema.names] or None
             if not file.nstripes:
                 yield pa.Table.from_batches([], file.schema)
             for number in range(file.nstripes):
-                yield pa.Table.from_batches([file.read_stripe(number)])
+                yield pa.Table.from_batches([file.read_stripe(number, columns=used)])
 
 
 @dataclass(frozen=True)

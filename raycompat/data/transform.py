@@ -14,6 +14,7 @@ import pyarrow as pa
 from raycompat._old_forms.data import plain_rows
 from raycompat.data import batch, block, concurrent, frames, seeds
 from raycompat.data.block import Block
+from raycompat.data.pushdown import Uses
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
 
@@ -260,6 +261,8 @@ class TableStep:
 
     function: Callable[..., Block]
     args: tuple[Any, ...] = ()
+    #: What it uses, if it only drops rows and columns.
+    uses: Uses | None = None
 
     def load(self) -> Callable[[Tables], Iterator[Block]]:
         """Return the function of tables."""

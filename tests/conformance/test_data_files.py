@@ -419,3 +419,13 @@ def test_the_same_order_of_files_in_each_execution(data, numbered):
 def test_a_seed_that_is_no_integer_is_refused(data):
     with pytest.raises(ValueError, match="(?i)seed"):
         data.FileShuffleConfig(seed="a")
+
+
+def test_a_filter_of_folders_values_and_missing_values_after_a_read(cluster, data, in_folders):
+    expressions = importlib.import_module(f"{cluster.__name__}.data.expressions")
+    rows = data.read_parquet(in_folders)
+    chosen = (expressions.col("k") == "值1") & (expressions.col("v") > 1)
+    assert rows.filter(expr=chosen).take_all() == [{"v": 3, "w": -3, "k": "值1"}]
+    assert rows.filter(expr=chosen).select_columns(["w"]).take_all() == [{"w": -3}]
+    assert rows.filter(expr=expressions.col("k") == "none").count() == 0
+    assert rows.select_columns(["k"]).filter(expr=expressions.col("k") == "值0").count() == 2

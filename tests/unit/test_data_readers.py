@@ -6,7 +6,10 @@ import pyarrow.fs
 import pyarrow.parquet
 import pytest
 
-from raycompat.data import readers
+from raycompat.data import condition, expressions, readers, transform
+from raycompat.data.expressions import col, monotonically_increasing_id, random
+from raycompat.data.pushdown import Uses, uses_of
+from raycompat.data.transform import TableStep
 
 FIELD = pyarrow.dataset.field
 
@@ -56,3 +59,62 @@ def test_groups_of_rows_that_cannot_fit_are_not_read(path):
 def test_a_column_that_is_missing_is_named(path):
     with pytest.raises(ValueError, match="zz"):
         read(path, ["zz"], filter=FIELD("a") > 1)
+
+
+def used(path, uses, folders=None):
+    reader = readers.Parquet(None, None, {}).narrowed(uses, folders or {})
+    return pa.concat_tables(reader(pyarrow.fs.LocalFileSystem(), path, {}))
+
+
+def test_groups_of_rows_that_a_later_filter_drops_are_not_read(path):
+    uses = expressions.uses((col("a") > 42) & (col("b") > -68))
+    assert used(path, uses)["a"].to_pylist() == list(range(40, 70))
+    assert used(path, condition.uses("a > 42 and b > -68"))["a"].to_pylist() == list(range(40, 70))
+
+
+def test_only_columns_that_later_steps_use_are_read(path):
+    steps = [
+        TableStep(expressions.kept, (), expressions.uses(col("a") > 94)),
+        TableStep(transform.select, (), Uses(("b",), drops_others=True)),
+        TableStep(transform.select, (), Uses(("zz",), drops_others=True)),
+    ]
+    assert used(path, uses_of(steps[1:])).column_names == ["b"]
+    assert used(path, uses_of(steps)).column_names == ["a", "b"]
+    assert used(path, uses_of(steps[2:])).column_names == ["a", "b"]
+    assert not uses_of([transform.MapRows(transform.UserFunction(len)), *steps])
+
+
+def test_a_file_whose_folder_a_later_filter_drops_is_not_read(path):
+    uses = expressions.uses(col("year") == "2024")
+    assert used(path, uses, {"year": "2023"}).num_rows == 0
+    assert used(path, uses, {"year": "2024"}).num_rows == 100
+    assert used(path, uses, {"year": "2023"}).column_names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "dropped",
+    [
+        col("x") != 5.0,
+        ~(col("x") >= 5.0),
+        ~(col("x") == 5.0),
+        col("x").not_in([5.0]),
+        "x != 5",
+        "not x >= 5",
+    ],
+    ids=str,
+)
+def test_nan_is_not_lost_with_its_group_of_rows(tmp_path, dropped):
+    path = str(tmp_path / "nan.parquet")
+    pyarrow.parquet.write_table(pa.table({"x": [5.0, float("nan")]}), path)
+    uses = (condition if isinstance(dropped, str) else expressions).uses(dropped)
+    assert used(path, uses).num_rows == 2
+
+
+@pytest.mark.parametrize("other", [col("a") > "text", col("zz") > 1], ids=str)
+def test_a_condition_that_cannot_be_computed_is_left_to_the_filter(path, other):
+    assert used(path, expressions.uses(other)).num_rows == 100
+
+
+@pytest.mark.parametrize("made", [random() > 0.5, monotonically_increasing_id() < 3], ids=str)
+def test_a_condition_that_counts_rows_leaves_out_none(made):
+    assert expressions.uses((col("a") > 42) & made) is None

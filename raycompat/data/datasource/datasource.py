@@ -123,8 +123,8 @@ class Datasource:
 
     Notes
     -----
-    Ray source: ``ray.data.Datasource``, 2.60.0. Differs from Ray: predicates and projections are not
-    pushed down.
+    Ray source: ``ray.data.Datasource``, 2.60.0. Differs from Ray: predicates and projections are
+    pushed down only to Parquet and ORC files.
     """
 
     def get_read_tasks(

@@ -1,0 +1,90 @@
+"""What the steps after a read use of it, so that readers can leave out columns and groups of rows.
+
+A reader may leave them out, and need not: the steps still run, so that values and errors stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of rows.
+
+    Parameters
+    ----------
+    text : str
+        How a plan shows it.
+    columns : frozenset of str
+        The columns that it is about.
+    expression : pyarrow.compute.Expression
+        It is true for all rows that are kept.
+    """
+
+    text: str
+    columns: frozenset[str]
+    expression: Any
+
+    def excludes(self, values: Mapping[str, Any]) -> bool:
+        """Return whether no row with these values in its columns is kept."""
+        if not self.columns or not self.columns <= values.keys():
+            return False
+        row = pa.table({name: [values[name]] for name in self.columns})
+        try:
+            return not row.filter(self.expression).num_rows
+        except (pa.ArrowException, TypeError):
+            return False  # the step that filters raises the error
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What is used of the rows before steps that drop some of them, and change nothing.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The columns that are used.
+    drops_others : bool
+        Whether the other columns are dropped.
+    conditions : tuple of Condition
+        A row is dropped unless all are true for it.
+    """
+
+    columns: tuple[str, ...] = ()
+    drops_others: bool = False
+    conditions: tuple[Condition, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.wanted or self.conditions)
+
+    def __str__(self) -> str:
+        parts = [f"columns={list(self.wanted)}"] if self.wanted else []
+        parts += [f"rows={each.text}" for each in self.conditions]
+        return ", ".join(parts)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The columns that are enough; none: all may be used."""
+        return tuple(dict.fromkeys(self.columns)) if self.drops_others else ()
+
+
+#: The use of a read whose next steps are not known.
+EVERYTHING = Uses()
+
+
+def uses_of(steps: Iterable[Any]) -> Uses:
+    """Return what the first steps after a read use, as far as these only drop rows and columns."""
+    total = EVERYTHING
+    for step in steps:
+        uses: Uses | None = getattr(step, "uses", None)
+        if uses is None or total.drops_others:
+            break
+        total = Uses(
+            total.columns + uses.columns, uses.drops_others, total.conditions + uses.conditions
+        )
+    return total
