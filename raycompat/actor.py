@@ -105,9 +105,9 @@ def method(*args: Any, **options: Any) -> Any:
     concurrency_group : str, optional
         The group in which the method runs: one of the `concurrency_groups` of the class.
     tensor_transport : "cuda_ipc", "nccl", "gloo" or "nixl", optional
-        PyTorch's tensors in the result stay in the actor's process, and a reader gets them from there:
-        the memory itself on the same GPU, otherwise a copy. Which way they take does not depend on the
-        name.
+        PyTorch's tensors in the result stay in the actor's process, from where a reader gets them. On
+        the same GPU it gets the memory itself, otherwise a copy. Which way they take does not depend on
+        the name.
 
     Examples
     --------

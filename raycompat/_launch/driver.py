@@ -165,15 +165,15 @@ def init(
         (LocalCluster, SSHCluster, SLURMCluster, ...); or a Dask Client. The certificates of a Cluster
         or Client are used too.
 
-        ``"auto"`` takes the first that exists: the cluster of the environment variable
+        ``"auto"`` takes the first of these that exists: the cluster of the environment variable
         ``RAY_ADDRESS``; the last one that ``raycompat start --head`` or `raycompat.cluster_utils`
         started on this machine; the last one that a program of this user started by `init`.
 
-        By default, `init` takes the first that exists: the clusters of ``RAY_ADDRESS`` and of
-        ``DASK_SCHEDULER_ADDRESS``; unless a password or the resources of a node are given, the cluster
-        that Dask's ``Client()`` would use, that of this process's newest Dask client or of Dask's
-        configuration; the last one that ``raycompat start --head`` or
-        `raycompat.cluster_utils` started; otherwise it starts one, which ends with this process.
+        By default, `init` takes the first of these that exists: the clusters of ``RAY_ADDRESS`` and of
+        ``DASK_SCHEDULER_ADDRESS``; the cluster of this process's newest Dask client, or that of Dask's
+        configuration; the last one that ``raycompat start --head`` or `raycompat.cluster_utils`
+        started. Otherwise it starts one, which ends with this process. If a password or the resources
+        of a node are given, the clusters of Dask's client and configuration are left out.
         ``"local"`` always starts one.
     num_cpus : int, default the cores of this machine
         CPUs of the started node, 0 or more: the number of calls of one CPU that run at the same time.
@@ -291,9 +291,9 @@ def init(
     raises `UnsupportedRayFeatureError`: an `address`, a `runtime_env`, Dask's client, and the state
     API.
 
-    Differs from Ray: `local_mode`, which Ray has deprecated, is supported; in the mode ``token``,
-    only the dashboard needs a token; other private arguments of Ray have no effect, and one warning
-    names those that were given; `resources` are not read from the environment; with ``ray://``,
+    Differs from Ray: `local_mode`, which Ray has deprecated, is supported. In the mode ``token``,
+    only the dashboard needs a token. Other private arguments of Ray have no effect, and one warning
+    names those that were given. `resources` are not read from the environment. With ``ray://``,
     the driver is an ordinary one.
     """
     given = dict(locals())
