@@ -15,7 +15,7 @@ from raycompat.data.block import Block, require_columns
 from raycompat.data.context import DataContext
 from raycompat.data.mixing import MixStoppingCondition
 from raycompat.data.options import refuse_options
-from raycompat.data.plan import AllToAll, Map, Mix, Node, Union
+from raycompat.data.plan import Map, Mix, Node, Union, Zip
 from raycompat.data.schema import Schema
 from raycompat.data.transform import TableStep
 
@@ -79,7 +79,7 @@ class Combination(Generic[DatasetT]):
         if not other:
             raise ValueError("zip() has no data set: give one or more, as in left.zip(right).")
         plans = (self._plan, *(each._plan for each in other))
-        return self._derived(AllToAll(plans, "Zip", exchange.zipped))
+        return self._derived(Zip(plans, "Zip", exchange.zipped))
 
     def mix(
         self,

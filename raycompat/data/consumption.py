@@ -14,7 +14,6 @@ from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Block, Bundle, RefBundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
-from raycompat.data.known import known_rows
 from raycompat.data.plan import Node
 from raycompat.data.streaming_split import streaming_split
 
@@ -149,7 +148,7 @@ class Consumption:
         -----
         Ray source: ``Dataset.count``, 2.60.0. No known difference.
         """
-        known = known_rows(self._plan)
+        known = self._plan.num_rows()
         return known if known is not None else sum(bundle.num_rows for bundle in self._bundles())
 
     def size_bytes(self) -> int:
@@ -185,7 +184,7 @@ class Consumption:
         pending = [node]
         while pending:
             node = pending.pop()
-            pending.extend(plan.inputs_of(node))
+            pending.extend(node.inputs)
             if isinstance(node, plan.Read):
                 found.update(
                     file for task in node.read_tasks for file in task.metadata.input_files or ()

@@ -26,17 +26,17 @@ from raycompat.data.context import DataContext
 from raycompat.data.datatype import DataType
 from raycompat.data.execution import Execution
 from raycompat.data.grouped_data import GroupedData, check
-from raycompat.data.known import known_rows, known_schema
 from raycompat.data.maps import Maps
 from raycompat.data.options import refuse_options
-from raycompat.data.plan import AllToAll, Input, Limit, Node, Read
+from raycompat.data.plan import AllToAll, Input, Limit, Map, Node, Read, Rearranged, Sorted
 from raycompat.data.schema import Schema, united
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.stats import ExecutionStats
 from raycompat.data.storable import shown_schema, storable
 from raycompat.data.summary import DatasetSummary, aggregations, statistics
+from raycompat.data.transform import CutRows
 from raycompat.data.writing import Writing
-from raycompat.exceptions import RayError, UnsupportedRayFeatureError
+from raycompat.exceptions import RayError
 
 #: Seconds that the text of a data set waits for a block.
 _PATIENCE_S = 2.0
@@ -185,10 +185,10 @@ class Dataset(
         return copy.copy(ds)
 
     def __repr__(self) -> str:
-        known = self._schema if self._schema is not None else known_schema(self._plan)
+        known = self._schema if self._schema is not None else self._plan.columns()
         if known is None or not known.names:
             return self._tree()
-        schema, num_rows = Schema(known), known_rows(self._plan)
+        schema, num_rows = Schema(known), self._plan.num_rows()
         first, last = self._ends() if isinstance(self._plan, Input) else ([], [])
         shown = "Dataset isn't materialized"
         if isinstance(self._plan, Input):
@@ -204,8 +204,8 @@ class Dataset(
     def _repr_html_(self) -> str:
         from raycompat.util._shown import as_table
 
-        known = self._schema if self._schema is not None else known_schema(self._plan)
-        num_rows = known_rows(self._plan)
+        known = self._schema if self._schema is not None else self._plan.columns()
+        num_rows = self._plan.num_rows()
         shown = {
             "Plan": " \u2190 ".join(line.strip(" +-") for line in self._tree().splitlines()),
             "Rows": "not known yet" if num_rows is None else f"{num_rows:,}",
@@ -215,7 +215,7 @@ class Dataset(
 
     def _ends(self) -> tuple[list[Any], list[Any]]:
         """Return the first and the last rows, which are in the store: all of few rows."""
-        num_rows = known_rows(self._plan) or 0
+        num_rows = self._plan.num_rows() or 0
         at_each = num_rows if num_rows <= preview.MAX_ROWS else preview.MAX_ROWS // 2
         refs = [bundle.ref for bundle in self._bundles()]
         if not ray.is_initialized():  # to get a block would start another session
@@ -238,13 +238,13 @@ class Dataset(
         lines = []
         node, level = self._plan, 0
         while not isinstance(node, Input | Read):
-            lines.append(f"{'   ' * (level - 1)}{'+- ' if level else ''}{plan.name_of(node)}")
-            node, level = plan.inputs_of(node)[0], level + 1
-        known = known_schema(node)
+            lines.append(f"{'   ' * (level - 1)}{'+- ' if level else ''}{node.text}")
+            node, level = node.inputs[0], level + 1
+        known = node.columns()
         columns = "Unknown schema"
         if known is not None:
             columns = "{" + ", ".join(f"{f.name}: {f.type}" for f in known) + "}"
-        rows = known_rows(node)
+        rows = node.num_rows()
         kind = type(self).__name__ if not level else "Dataset"
         lines.append(
             f"{'   ' * (level - 1)}{'+- ' if level else ''}{kind}("
@@ -396,7 +396,7 @@ class Dataset(
         -----
         Ray source: ``Dataset.explain``, 2.60.0. Differs from Ray: it prints only two trees.
         """
-        for title, node in (("Plan", self._plan), ("Operators", plan.fused(self._plan))):
+        for title, node in (("Plan", self._plan), ("Operators", self._plan.fused())):
             print(f"\n-------- {title} --------")
             print("\n".join(plan.lines_of(node)))
 
@@ -442,7 +442,7 @@ class Dataset(
         seeds.check(seed, "random_shuffle")
         target = self._context.target_max_block_size
         stages = functools.partial(exchange.shuffle, seed, num_blocks, target)
-        return self._derived(AllToAll((self._plan,), "RandomShuffle", stages, is_random=True))
+        return self._derived(Rearranged((self._plan,), "RandomShuffle", stages, is_random=True))
 
     def randomize_block_order(self, *, seed: int | RandomSeedConfig | None = None) -> Dataset:
         """Put the blocks into a random order, and leave the rows in them.
@@ -465,7 +465,9 @@ class Dataset(
         """
         seeds.check(seed, "randomize_block_order")
         stages = functools.partial(exchange.reorder_blocks, seed)
-        return self._derived(AllToAll((self._plan,), "RandomizeBlockOrder", stages, is_random=True))
+        return self._derived(
+            Rearranged((self._plan,), "RandomizeBlockOrder", stages, is_random=True)
+        )
 
     def repartition(
         self,
@@ -486,41 +488,49 @@ class Dataset(
         target_num_rows_per_block : int, optional
             Rows of a block.
         strict : bool, default False
-            Has no effect: blocks have exactly this number of rows, except the last.
+            Give each block exactly `target_num_rows_per_block` rows, except the last one. Otherwise
+            each block is cut by itself as it comes, and the rest of each may be smaller.
         shuffle : bool, default False
             Also put the rows into a random order.
         keys : list of str, optional
             Put rows with equal values in these columns into the same block.
         sort : bool, default False
-            Not supported: call `sort`.
+            Sort the rows of each block by `keys`; without these it has no effect.
 
         Examples
         --------
         >>> ray.data.range(10).repartition(5).materialize().num_blocks()
         5
 
+        Raises
+        ------
+        ValueError
+            For numbers that are not 1 or more, and for `shuffle` with `target_num_rows_per_block`.
+
         Notes
         -----
-        Ray source: ``Dataset.repartition``, 2.60.0. Differs from Ray: `sort` is refused.
+        Ray source: ``Dataset.repartition``, 2.60.0. No known difference.
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
             raise ValueError("repartition() takes one of num_blocks and target_num_rows_per_block.")
+        if target_num_rows_per_block is not None and shuffle:
+            raise ValueError(
+                "repartition(shuffle=True) takes no target_num_rows_per_block. Give num_blocks."
+            )
         _check_count("num_blocks", num_blocks)
         _check_count("target_num_rows_per_block", target_num_rows_per_block)
-        if sort:
-            raise UnsupportedRayFeatureError(
-                "repartition(sort=True)", "blocks are cut by number or key", "call sort(keys)"
-            )
         if keys:
-            parts = num_blocks or 1
+            by_key = functools.partial(_by_key, keys, num_blocks or 1, sort)
+            return self._derived(Rearranged((self._plan,), "Repartition", by_key))
+        if target_num_rows_per_block is not None and not strict:
             return self._derived(
-                AllToAll((self._plan,), "Repartition", functools.partial(_by_key, keys, parts))
+                Map(self._plan, "Repartition", (CutRows(target_num_rows_per_block),))
             )
         if shuffle and num_blocks is not None:
             return self.random_shuffle(num_blocks=num_blocks)
         counts = functools.partial(_row_counts, num_blocks, target_num_rows_per_block)
         stages = functools.partial(exchange.repartition, counts)
-        return self._derived(AllToAll((self._plan,), "Repartition", stages))
+        return self._derived(Rearranged((self._plan,), "Repartition", stages))
 
     @keys.sorts_by_function
     def sort(
@@ -575,7 +585,7 @@ class Dataset(
         stages = functools.partial(
             exchange.sort, keys, boundaries, self._context.target_max_block_size
         )
-        return self._derived(AllToAll((self._plan,), "Sort", stages))
+        return self._derived(Sorted((self._plan,), "Sort", stages))
 
     @keys.groups_by_function
     def groupby(
@@ -720,6 +730,8 @@ class Dataset(
         """
         if not indices:
             raise ValueError("indices is empty: give at least one number of a row.")
+        if not all(isinstance(index, int | np.integer) for index in indices):
+            raise TypeError(f"indices={indices}: give the numbers of rows, which are int.")
         if any(index < 0 for index in indices):
             raise ValueError(f"indices={indices} has a negative number: rows are counted from 0.")
         if sorted(indices) != list(indices):
@@ -744,6 +756,11 @@ class Dataset(
         ... ]
         [2, 5, 3]
 
+        Raises
+        ------
+        ValueError
+            For shares whose sum is not below 1, and when a part would have no row.
+
         Notes
         -----
         Ray source: ``Dataset.split_proportionately``, 2.60.0. No known difference.
@@ -755,7 +772,13 @@ class Dataset(
                 f"proportions={proportions}: give shares greater than 0 whose sum is less than 1."
             )
         whole = self.materialize()
-        return whole.split_at_indices(proportional_indices(whole.count(), proportions))
+        indices = proportional_indices(whole.count(), proportions)
+        if 0 in np.diff([0, *indices, whole.count()]):
+            raise ValueError(
+                f"proportions={proportions} of {whole.count()} rows: a part would have no row. Give "
+                "larger shares, or more rows."
+            )
+        return whole.split_at_indices(indices)
 
     def train_test_split(
         self,
@@ -912,7 +935,7 @@ class Dataset(
         -----
         Ray source: ``Dataset.schema``, 2.60.0. No known difference.
         """
-        known = self._schema if self._schema is not None else known_schema(self._plan)
+        known = self._schema if self._schema is not None else self._plan.columns()
         if known is None and fetch_if_missing:
             known = self._found_schema()
         self._schema = known
@@ -931,7 +954,7 @@ class Dataset(
 
     def _check_columns(self, names: Iterable[str], what: str) -> None:
         """Raise a `ValueError` for columns that are not there, if the columns are known."""
-        known = self._schema if self._schema is not None else known_schema(self._plan)
+        known = self._schema if self._schema is not None else self._plan.columns()
         if known is not None:
             require_columns(names, known.names, what)
 
@@ -977,17 +1000,14 @@ def _side_of_group(share: float, is_train: bool, group: pa.Table) -> pa.Table:
 
 
 def proportional_indices(total: int, proportions: Sequence[float]) -> list[int]:
-    """Return the rows at which to cut for shares of them, none without a row if that can be."""
-    indices = [round(total * share) for share in np.cumsum(proportions)]
-    for index in range(len(indices)):
-        rest = len(indices) - index
-        low = indices[index - 1] + 1 if index else 1
-        indices[index] = max(min(indices[index], total - rest), min(low, total))
-    return [int(index) for index in indices]
+    """Return the rows at which to cut for shares of them."""
+    return [int(total * share) for share in np.cumsum(proportions)]
 
 
 def _check_count(name: str, value: int | None) -> None:
-    if value is not None and (not isinstance(value, int) or value < 1):
+    if value is not None and not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} is not an int: give a number of 1 or more.")
+    if value is not None and value < 1:
         raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
 
 
@@ -999,18 +1019,21 @@ def _row_counts(num_blocks: int | None, num_rows: int | None, total: int) -> lis
     return [num_rows] * whole + ([rest] if rest else [])
 
 
-def _by_key(keys: list[str], num_parts: int, bundles: list[Bundle]) -> Any:
+def _by_key(keys: list[str], num_parts: int, sorts: bool, bundles: list[Bundle]) -> Any:
     groups = [[bundle] for bundle in bundles if bundle.num_rows]
     bundles.clear()
     if not groups:
         return []
     return (
-        yield from exchange.exchange(groups, num_parts, (exchange.hash_parts, keys), (_joined,))
+        yield from exchange.exchange(
+            groups, num_parts, (exchange.hash_parts, keys), (_joined, keys if sorts else [])
+        )
     )
 
 
-def _joined(number: int, *tables: Any) -> list[Any]:
-    return [concat(tables)]
+def _joined(number: int, keys: list[str], *tables: Any) -> list[Any]:
+    joined = concat(tables)
+    return [joined.sort_by([(key, "ascending") for key in keys]) if keys else joined]
 
 
 def from_bundles(bundles: Sequence[Bundle]) -> MaterializedDataset:

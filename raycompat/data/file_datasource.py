@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from raycompat.data import files, readers
-from raycompat.data.block import Block, BlockMetadata, to_table
+from raycompat.data.block import Block, BlockMetadata, require_columns, to_table
 from raycompat.data.context import DataContext
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.files import File
+
+#: Parquet files whose schemas are compared before a read.
+_SAMPLED_FILES = 16
 
 
 class FileDatasource(Datasource):
@@ -215,6 +220,7 @@ class ParquetDatasource(FileDatasource):
         self, paths: Any, columns: Sequence[str] | None, options: Mapping[str, Any], **more: Any
     ) -> None:
         super().__init__("ReadParquet", readers.Parquet(columns, None, options), paths, **more)
+        self._reader: readers.Parquet
         self._columns = columns
         self._options = options
         if columns is not None:
@@ -228,24 +234,38 @@ class ParquetDatasource(FileDatasource):
             return []
         return [*self._partitioning.values_of(self.files[0].path)]
 
+    def _some_schemas(self) -> list[pa.Schema]:
+        """Return the schemas of some files, the first and the last among them."""
+        numbers = np.linspace(0, len(self.files) - 1, min(_SAMPLED_FILES, len(self.files)))
+        paths = [self.files[number].path for number in numbers.astype(int)]
+        with ThreadPoolExecutor(_SAMPLED_FILES) as threads:
+            return list(threads.map(self._schema_of, paths))
+
+    def _schema_of(self, path: str) -> pa.Schema:
+        import pyarrow.parquet
+
+        try:
+            return pyarrow.parquet.read_schema(path, filesystem=self.filesystem)
+        except (OSError, ValueError) as error:
+            raise pa.ArrowInvalid(
+                f"{path!r} could not be read: {error}. The file may be cut short, or be of another "
+                "format."
+            ) from error
+
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
         """Return a task for each file, or for some groups of rows of it."""
-        import pyarrow.parquet
-
-        first = self.files[0].path
-        try:
-            schema = pyarrow.parquet.read_schema(first, filesystem=self.filesystem)
-        except (OSError, ValueError) as error:
-            raise pa.ArrowInvalid(
-                f"{first!r} could not be read: {error}. The file may be cut short, or be of another "
-                "format."
-            ) from error
+        schemas = self._some_schemas()
+        if "schema" not in self._options:
+            common = _common(schemas)
+            self._reader = replace(self._reader, common=common)
+            schemas = [common] if common is not None else schemas
         if self._columns is not None:
-            from raycompat.data.block import require_columns
-
-            known = [*(self._options.get("schema") or schema).names, *self._columns_in_folders()]
+            known = [
+                *(self._options.get("schema") or schemas[0]).names,
+                *self._columns_in_folders(),
+            ]
             require_columns(self._columns, known, "read_parquet")
         target = (data_context or DataContext.get_current()).target_max_block_size
         small = [file for file in self.files if file.size_bytes * 2 <= target]
@@ -275,11 +295,23 @@ class ParquetDatasource(FileDatasource):
         tasks = []
         for numbers in np.array_split(np.arange(len(groups)), num):
             chosen = [int(number) for number in numbers]
-            reader = readers.Parquet(self._columns, chosen, self._options)
-            read = self.read_of([file.path], reader)
+            read = self.read_of([file.path], replace(self._reader, row_groups=chosen))
             rows = sum(groups[number].num_rows for number in chosen)
             size = sum(groups[number].total_byte_size for number in chosen)
             changing = (self._options.get(name) for name in ("filter", "_block_udf"))
             known = rows if all(each is None for each in changing) else None
             tasks.append(ReadTask(read, BlockMetadata(known, size, [file.path]), None, limit))
         return tasks
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema | None:
+    """Return the columns of all files, in types that fit all; None if the files do not differ."""
+    if all(schema.equals(schemas[0]) for schema in schemas):
+        return None
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").remove_metadata()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise pa.ArrowTypeError(
+            f"read_parquet: the files have columns of one name with types that do not fit together "
+            f"({error}). Give one type for each column in schema, or read the files apart."
+        ) from error

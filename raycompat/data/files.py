@@ -99,6 +99,8 @@ def resolve(path: Any, filesystem: Any) -> tuple[Any, str]:
     """
     if not isinstance(path, str | Path):
         raise ValueError(f"{path!r} is not a path: give a str, a pathlib.Path or a list of them.")
+    if path == "":
+        raise FileNotFoundError("The path '' names no file: give the path of a file or a folder.")
     text = str(path)
     if text.startswith("local://"):
         text = text.removeprefix("local://")

@@ -13,7 +13,7 @@ from raycompat.data.block import Block
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.expressions import Expr
 from raycompat.data.options import remote_args
-from raycompat.data.plan import Map, Node, has_blocks
+from raycompat.data.plan import Map, Node
 from raycompat.data.pushdown import Uses
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
@@ -694,7 +694,7 @@ class Maps(Generic[DatasetT]):
                 f"fraction={fraction!r} is not a probability: give a number from 0 to 1."
             )
         seeds.check(seed, "random_sample")
-        if not has_blocks(self._plan):
+        if not self._plan.has_blocks():
             raise ValueError("random_sample: the data set has no blocks, so no rows to draw from.")
         step = transform.SampleRows(fraction, seed)
         return self._mapped("RandomSample", step, TaskPoolStrategy(), {})

@@ -6,13 +6,16 @@ that run in tasks with equal options become one operator, together with the read
 
 from __future__ import annotations
 
+import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
+
+import pyarrow as pa
 
 import raycompat as ray
-from raycompat.data import options, tasks
+from raycompat.data import frames, options, tasks
 from raycompat.data.block import Bundle
 from raycompat.data.compute import (
     ActorMapOperator,
@@ -35,22 +38,93 @@ from raycompat.data.operators import (
 )
 from raycompat.data.pushdown import Uses, uses_of
 from raycompat.data.readers import FileRead
-from raycompat.data.transform import Step, Transform
+from raycompat.data.schema import united
+from raycompat.data.storable import shown_schema
+from raycompat.data.transform import CutRows, Step, Transform, columns_after, keeps_rows
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util._internal_actors import internal_actor
 
 _TASKS = TaskPoolStrategy()
 
 
+class Node(abc.ABC):
+    """A step of a plan."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The steps that it takes blocks from."""
+        return ()
+
+    @property
+    def text(self) -> str:
+        """How a plan shows it."""
+        return str(getattr(self, "name", type(self).__name__))
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns of its rows, if they are known without executing it."""
+        return None
+
+    def num_rows(self) -> int | None:
+        """Return how many rows it makes, if that is known without executing it."""
+        return None
+
+    def has_blocks(self) -> bool:
+        """Return whether its sources have blocks, with rows or without."""
+        return any(each.has_blocks() for each in self.inputs)
+
+    def fused(self) -> Node:
+        """Return an equal plan in which a read and maps that can run in one task are one."""
+        if not self.inputs:
+            return self
+        return self.with_inputs(tuple(each.fused() for each in self.inputs))
+
+    @abc.abstractmethod
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same step of other steps."""
+
+    @abc.abstractmethod
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+
+
+class _Source(Node):
+    """A step without inputs."""
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same step of other steps."""
+        return self
+
+
 @dataclass(frozen=True)
-class Input:
+class Input(_Source):
     """Blocks that are there."""
 
     bundles: Sequence[Bundle]
 
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        return _united([bundle.metadata.schema for bundle in self.bundles])
+
+    def num_rows(self) -> int | None:
+        """Return the number of rows, if it is known now."""
+        return sum(bundle.num_rows for bundle in self.bundles)
+
+    def has_blocks(self) -> bool:
+        """Return whether it has blocks."""
+        return bool(self.bundles)
+
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return InputOperator(self.bundles)
+
+
+def _united(schemas: Sequence[pa.Schema | None]) -> pa.Schema | None:
+    found = [schema for schema in schemas if schema is not None and len(schema)]
+    return shown_schema(united(found)) if found else None
+
 
 @dataclass(frozen=True)
-class Read:
+class Read(_Source):
     """Parts of a data source."""
 
     name: str
@@ -62,12 +136,54 @@ class Read:
     #: Those of the maps that the same task does.
     steps: tuple[Step, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """How a plan shows it."""
+        uses = uses_of(self.steps)
+        return (
+            f"{self.name} [{uses}]"
+            if uses and any(map(_can_narrow, self.read_tasks))
+            else self.name
+        )
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        return _united([task.schema for task in self.read_tasks])
+
+    def num_rows(self) -> int | None:
+        """Return the number of rows, if it is known now."""
+        counts = [task.metadata.num_rows for task in self.read_tasks]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    def has_blocks(self) -> bool:
+        """Return whether it has blocks."""
+        return bool(self.read_tasks)
+
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return _read(self, context, execution)
+
 
 @dataclass(frozen=True)
-class Map:
-    """Steps on each block."""
+class _OfOne(Node):
+    """A step of one input."""
 
     input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The steps that it takes blocks from."""
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same step of other steps."""
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Map(_OfOne):
+    """Steps on each block."""
+
     name: str
     steps: tuple[Step, ...]
     compute: TaskPoolStrategy | ActorPoolStrategy = _TASKS
@@ -75,102 +191,156 @@ class Map:
     #: Rows that a task should have at least: those of a batch.
     min_rows: int = 1
 
+    def fused(self) -> Node:
+        """Return it in one with the step before it, if both can run in one task."""
+        before = self.input.fused()
+        if not isinstance(before, Map | Read) or not _can_fuse(before, self):
+            return replace(self, input=before)
+        return replace(before, name=f"{before.name}->{self.name}", steps=before.steps + self.steps)
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        known = self.input.columns()
+        for step in self.steps:
+            known = None if known is None else columns_after(step, known)
+        return known
+
+    def num_rows(self) -> int | None:
+        """Return the number of rows, if it is known now."""
+        if all(keeps_rows(step) for step in self.steps) and self.columns() is not None:
+            return self.input.num_rows()
+        return None
+
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return _map(self, context, execution)
+
 
 @dataclass(frozen=True)
-class AllToAll:
+class Limit(_OfOne):
+    """The first rows."""
+
+    limit: int
+
+    @property
+    def text(self) -> str:
+        """How a plan shows it."""
+        return f"limit={self.limit}"
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        return self.input.columns()
+
+    def num_rows(self) -> int | None:
+        """Return the number of rows, if it is known now."""
+        rows = self.input.num_rows()
+        return None if rows is None else min(rows, self.limit)
+
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return LimitOperator(self.limit, _cut)
+
+
+@dataclass(frozen=True)
+class _OfSeveral(Node):
+    """A step of several inputs."""
+
+    of: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The steps that it takes blocks from."""
+        return self.of
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """Return the same step of other steps."""
+        return replace(self, of=inputs)
+
+
+@dataclass(frozen=True)
+class AllToAll(_OfSeveral):
     """A step that needs all blocks before its first output."""
 
-    inputs: tuple[Node, ...]
     name: str
     stages: Callable[..., Stages]
     #: Whether `stages` takes the number of the execution before the bundles, for its random numbers.
     is_random: bool = False
 
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        stages = functools.partial(self.stages, execution) if self.is_random else self.stages
+        return StagedOperator(self.name, stages, len(self.of))
+
+
+class Rearranged(AllToAll):
+    """The same rows in other blocks or in another order."""
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        return self.of[0].columns()
+
+    def num_rows(self) -> int | None:
+        """Return the number of rows, if it is known now."""
+        return self.of[0].num_rows()
+
+
+class Sorted(Rearranged):
+    """The same rows, sorted: these blocks are Arrow's, without a record of types of pandas."""
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        known = super().columns()
+        return None if known is None else known.remove_metadata()
+
+
+class Zip(AllToAll):
+    """The columns of several side by side."""
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        known = [each.columns() for each in self.of]
+        if None in known:
+            return None
+        tables = (schema.empty_table() for schema in known if schema is not None)
+        return functools.reduce(frames.side_by_side, tables).schema
+
 
 @dataclass(frozen=True)
-class Limit:
-    """The first rows."""
-
-    input: Node
-    limit: int
-
-
-@dataclass(frozen=True)
-class Union:
+class Union(_OfSeveral):
     """The blocks of several, one after the other."""
 
-    inputs: tuple[Node, ...]
+    def columns(self) -> pa.Schema | None:
+        """Return the columns, if they are known now."""
+        known = [each.columns() for each in self.of]
+        return None if None in known else _united(known)
+
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return UnionOperator(len(self.of))
 
 
 @dataclass(frozen=True)
-class Mix:
+class Mix(_OfSeveral):
     """The blocks of several in turn, by weights."""
 
-    inputs: tuple[Node, ...]
     weights: tuple[float, ...]
     condition: MixStoppingCondition
 
-
-Node: TypeAlias = "Input | Read | Map | AllToAll | Limit | Union | Mix"
-
-
-def inputs_of(node: Node) -> tuple[Node, ...]:
-    """Return the nodes that a node takes its blocks from."""
-    if isinstance(node, AllToAll | Union | Mix):
-        return node.inputs
-    return (node.input,) if isinstance(node, Map | Limit) else ()
-
-
-def has_blocks(node: Node) -> bool:
-    """Return whether a plan's sources have blocks, with rows or without."""
-    if isinstance(node, Input):
-        return bool(node.bundles)
-    return (
-        bool(node.read_tasks) if isinstance(node, Read) else any(map(has_blocks, inputs_of(node)))
-    )
+    def operator(self, context: DataContext, execution: int) -> Operator:
+        """Return its operator in an execution."""
+        return MixOperator(self.weights, self.condition)
 
 
 def has_input(node: Node) -> bool:
     """Return whether a plan has blocks among its sources."""
-    return isinstance(node, Input) or any(map(has_input, inputs_of(node)))
-
-
-def name_of(node: Node) -> str:
-    """Return how a node is shown."""
-    if isinstance(node, Limit):
-        return f"Limit[limit={node.limit}]"
-    if (
-        isinstance(node, Read)
-        and (uses := uses_of(node.steps))
-        and any(map(_can_narrow, node.read_tasks))
-    ):
-        return f"{node.name} [{uses}]"
-    return getattr(node, "name", type(node).__name__)
+    return isinstance(node, Input) or any(map(has_input, node.inputs))
 
 
 def lines_of(node: Node, level: int = 0) -> list[str]:
     """Return a line for each node of a tree, the last one first."""
     indent = "   " * (level - 1) + "+- " if level else ""
-    below = [line for each in inputs_of(node) for line in lines_of(each, level + 1)]
-    return [indent + name_of(node), *below]
-
-
-def fused(node: Node) -> Node:
-    """Return an equal plan in which a read and maps that can run in one task are one."""
-    if isinstance(node, AllToAll):
-        return replace(node, inputs=tuple(map(fused, node.inputs)))
-    if isinstance(node, Union):
-        return Union(tuple(map(fused, node.inputs)))
-    if isinstance(node, Mix):
-        return Mix(tuple(map(fused, node.inputs)), node.weights, node.condition)
-    if isinstance(node, Limit):
-        return Limit(fused(node.input), node.limit)
-    if not isinstance(node, Map):
-        return node
-    before = fused(node.input)
-    if not isinstance(before, Map | Read) or not _can_fuse(before, node):
-        return replace(node, input=before)
-    return replace(before, name=f"{before.name}->{node.name}", steps=before.steps + node.steps)
+    below = [line for each in node.inputs for line in lines_of(each, level + 1)]
+    return [indent + node.text, *below]
 
 
 def _can_fuse(before: Map | Read, after: Map) -> bool:
@@ -180,6 +350,7 @@ def _can_fuse(before: Map | Read, after: Map) -> bool:
         and before.compute == after.compute
         and before.remote_args == after.remote_args
         and after.min_rows <= 1
+        and not any(isinstance(step, CutRows) for step in before.steps)
     )
 
 
@@ -189,33 +360,16 @@ def operators(plan: Node, context: DataContext) -> list[Operator]:
     execution = context._num_executions
 
     def make(node: Node) -> Operator:
-        upstream = [make(each) for each in inputs_of(node)]
-        operator = _operator(node, context, execution)
+        upstream = [make(each) for each in node.inputs]
+        operator = node.operator(context, execution)
         operator.upstream = upstream
         for port, each in enumerate(upstream):
             each.downstream = (operator, port)
         made.append(operator)
         return operator
 
-    make(fused(plan))
+    make(plan.fused())
     return made
-
-
-def _operator(node: Node, context: DataContext, execution: int) -> Operator:
-    if isinstance(node, Input):
-        return InputOperator(node.bundles)
-    if isinstance(node, Read):
-        return _read(node, context, execution)
-    if isinstance(node, Limit):
-        return LimitOperator(node.limit, _cut)
-    if isinstance(node, Union):
-        return UnionOperator(len(node.inputs))
-    if isinstance(node, Mix):
-        return MixOperator(node.weights, node.condition)
-    if isinstance(node, AllToAll):
-        stages = functools.partial(node.stages, execution) if node.is_random else node.stages
-        return StagedOperator(node.name, stages, len(node.inputs))
-    return _map(node, context, execution)
 
 
 def _cut(bundle: Bundle, num_rows: int) -> Sequence[Any]:

@@ -190,6 +190,8 @@ class Parquet:
     row_groups: Sequence[int] | None
     options: Mapping[str, Any]
     uses: Uses = EVERYTHING
+    #: The columns of all files, in types that fit all, where the files differ.
+    common: pa.Schema | None = None
     #: The values of the columns that the folders of the file give.
     folders: Mapping[str, Any] = field(default_factory=dict)
 
@@ -214,26 +216,30 @@ class Parquet:
             return
         with filesystem.open_input_file(path) as source:
             parquet = pyarrow.parquet.ParquetFile(source)
-            present = parquet.schema_arrow.names
+            in_file = parquet.schema_arrow
+            if schema is None and self.common is not None:
+                more = (each for each in in_file if each.name not in self.common.names)
+                schema = pa.schema([*self.common, *more])
+            known = in_file if schema is None else schema
             wanted = self.columns
             if wanted is not None:
-                block.require_columns(
-                    wanted, present if schema is None else schema.names, f"read_parquet({path!r})"
-                )
+                block.require_columns(wanted, known.names, f"read_parquet({path!r})")
+            wanted = [
+                name for name in self.uses.wanted if name in (wanted or known.names)
+            ] or wanted
+            if wanted is not None:
                 schema = schema and pa.schema([schema.field(name) for name in wanted])
             if schema is not None:
-                wanted = [name for name in schema.names if name in present]
-            used = [name for name in self.uses.wanted if name in (wanted or present)]
-            wanted = used or wanted
+                wanted = [name for name in schema.names if name in in_file.names]
             batches = parquet.iter_batches(
-                row_groups=self._fitting(source, present),
+                row_groups=self._fitting(source, in_file.names),
                 columns=wanted,
                 batch_size=options.pop("batch_size", 65536),
                 use_threads=False,
                 **options,
             )
             tables = (pa.Table.from_batches([batch]) for batch in batches)
-            no_rows = pa.Table.from_batches([], parquet.schema_arrow)
+            no_rows = pa.Table.from_batches([], in_file)
             first = next(tables, no_rows if wanted is None else no_rows.select(wanted))
             for table in itertools.chain([first], tables):
                 conformed = table if schema is None else _of_schema(table, schema)
@@ -270,7 +276,7 @@ class Parquet:
         with filesystem.open_input_file(path) as source:
             file_format = pyarrow.dataset.ParquetFileFormat()
             file = file_format.make_fragment(source, row_groups=self.row_groups)
-            known = schema or file.physical_schema
+            known = schema or self.common or file.physical_schema
             if self.columns is not None:
                 block.require_columns(self.columns, known.names, f"read_parquet({path!r})")
             options = {"batch_size": 65536, **options}

@@ -14,7 +14,7 @@ import pyarrow as pa
 from raycompat._old_forms.data import plain_rows
 from raycompat.data import batch, block, concurrent, frames, seeds
 from raycompat.data.block import Block
-from raycompat.data.pushdown import Uses
+from raycompat.data.pushdown import EVERYTHING, Uses
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import storable
 
@@ -235,6 +235,19 @@ class FilterRows:
 
 
 @dataclass(frozen=True)
+class CutRows:
+    """Cut the rows of a task into blocks of a number of them."""
+
+    num_rows: int
+    #: It drops nothing.
+    uses: Uses = EVERYTHING
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        return lambda tables: batch.sized(tables, self.num_rows)
+
+
+@dataclass(frozen=True)
 class SampleRows:
     """Keep each row with a probability."""
 
@@ -269,6 +282,25 @@ class TableStep:
         return lambda tables: (
             self.function(table, *self.args) for table in tables if table.num_columns
         )
+
+
+def columns_after(step: Step, known: pa.Schema) -> pa.Schema | None:
+    """Return the columns after a step, if they are known without taking it."""
+    if isinstance(step, TableStep) and step.function in (select, rename):
+        try:
+            return step.function(known.empty_table(), *step.args).schema
+        except ValueError:
+            return None  # the step raises the error
+    if isinstance(step, FilterRows):
+        return frames.unrecorded(known.empty_table()).schema
+    uses = getattr(step, "uses", None)
+    return None if uses is None or uses.drops_others else known
+
+
+def keeps_rows(step: Step) -> bool:
+    """Return whether as many rows come out of a step as go in."""
+    is_of_columns = isinstance(step, TableStep) and step.function in (select, rename)
+    return is_of_columns or isinstance(step, CutRows)
 
 
 def select(table: Block, names: Sequence[str]) -> Block:
@@ -307,11 +339,14 @@ class Transform:
     def load(self) -> Callable[[int, Tables], Iterator[Block]]:
         """Return the function that takes all steps in the task of a number."""
         loaded = [step.load() for step in self.steps]
+        is_cut = any(isinstance(step, CutRows) for step in self.steps)
 
         def run(task: int, tables: Tables) -> Iterator[Block]:
             seeds.current.set(seeds.Numbers(self.execution, task))
             for step in loaded:
                 tables = step(tables)
+            if is_cut:
+                return iter(tables)
             return batch.of_target_size(tables, self.target_bytes)
 
         return run

@@ -26,12 +26,14 @@ from raycompat.data.sql import SqlDatasink
 from raycompat.data.webdataset import SampleWriter
 
 if TYPE_CHECKING:
+    from raycompat.data.plan import Node
     from raycompat.data.schema import Schema
 
 
 class Writing:
     """The methods of a data set that write it."""
 
+    _plan: Node
     _bundles: Callable[..., Iterator[Bundle]]
     schema: Callable[..., Schema | None]
 
@@ -109,7 +111,7 @@ class Writing:
         Ray source: ``Dataset.write_datasink``, 2.60.0. No known difference.
         """
         try:
-            datasink.on_write_start(None)
+            datasink.on_write_start(self._plan.columns())
             if getattr(datasink, "is_skipped", False):
                 return
             results = _written(self._bundles(), datasink, dict(ray_remote_args or {}), concurrency)
@@ -691,7 +693,7 @@ def _written(
     sink = ray.put(datasink)
     refs: list[Any] = []
     running: list[Any] = []
-    for group in _groups(bundles, datasink.min_rows_per_write or 1):
+    for group in _groups(bundles, datasink.min_rows_per_write or 0):
         if len(running) >= limit:
             done, running = ray.wait(running)
             ray.get(done)  # an error ends the writing
@@ -708,8 +710,6 @@ def _groups(bundles: Iterable[Bundle], min_rows: int) -> Iterator[list[Any]]:
     group: list[Any] = []
     num_rows = 0
     for bundle in bundles:
-        if not bundle.num_rows:
-            continue
         group.append(bundle.ref)
         num_rows += bundle.num_rows
         if num_rows >= min_rows:

@@ -429,3 +429,22 @@ def test_a_filter_of_folders_values_and_missing_values_after_a_read(cluster, dat
     assert rows.filter(expr=chosen).select_columns(["w"]).take_all() == [{"w": -3}]
     assert rows.filter(expr=expressions.col("k") == "none").count() == 0
     assert rows.select_columns(["k"]).filter(expr=expressions.col("k") == "值0").count() == 2
+
+
+def test_parquet_files_of_different_columns_have_the_columns_of_all(data, tmp_path):
+    folder = write(tmp_path / "grown", a={"v": [1]}, b={"v": [2.5], "w": ["x"]})
+    rows = data.read_parquet(folder)
+    assert by(rows.take_all(), "v") == [{"v": 1.0, "w": None}, {"v": 2.5, "w": "x"}]
+    assert by(rows.select_columns(["w"]).take_all(), "w") == [{"w": "x"}, {"w": None}]
+
+
+def test_parquet_files_whose_types_do_not_fit_together_are_refused(data, tmp_path):
+    folder = write(tmp_path / "mixed", a={"v": [1]}, b={"v": ["x"]})
+    with pytest.raises(pa.ArrowTypeError, match="v"):
+        data.read_parquet(folder).take_all()
+
+
+@pytest.mark.parametrize("read", ["read_text", "read_csv", "read_parquet", "read_binary_files"])
+def test_an_empty_path_names_no_file(data, read):
+    with pytest.raises(FileNotFoundError):
+        getattr(data, read)("").take_all()
