@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.env.episode import LoggedMetrics, MetricsLogger
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
+from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
+from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
@@ -30,7 +31,6 @@ from raycompat.rllib.torch_module import (
     DefaultPPOTorchRLModule,
     ModuleNetwork,
     ModulePolicy,
-    ValueFunctionAPI,
     get_weights,
     set_weights,
     unflattened,

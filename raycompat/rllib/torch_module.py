@@ -21,6 +21,7 @@ from torch import nn
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.distributions import Layout, distribution_of, num_parameters
 from raycompat.rllib.fixed_policies import RLModule
+from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policies import Extras
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
@@ -54,21 +55,6 @@ class RLModuleConfig:
     def model_config(self) -> Any:
         """The same as ``model_config_dict``."""
         return self.model_config_dict
-
-
-class ValueFunctionAPI:
-    """A module that has a critic. Write `compute_values`."""
-
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
-        """Return the critic's values, a tensor of shape (rows,).
-
-        Parameters
-        ----------
-        batch : dict of tensors
-        embeddings : optional
-            What ``_forward_train`` has given under this name.
-        """
-        raise NotImplementedError(f"{type(self).__name__}.compute_values is not written.")
 
 
 class TorchRLModule(nn.Module, RLModule):

@@ -21,15 +21,10 @@ from raycompat.rllib.algorithms.ppo import PPOConfig
 from raycompat.rllib.callbacks import RLlibCallback
 from raycompat.rllib.callbacks.callbacks import MemoryTrackingCallbacks
 from raycompat.rllib.env.env_runner import EnvRunner
-from raycompat.rllib.env.episode import (
-    Episode,
-    EpisodeRecord,
-    LoggedMetrics,
-    MetricsLogger,
-    describe_records,
-)
+from raycompat.rllib.env.episode import Episode, EpisodeRecord, describe_records
 from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.runner import EnvRunnerSpec, RunnerState
+from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Head, NetworkSpec, initial_weights
 from raycompat.rllib.policies import StochasticPolicy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ from numpy.typing import NDArray
 
 #: The least chance that `softmax` gives.
 SMALL_NUMBER = 1e-6
+#: More than any count of steps or batches.
+LARGE_INTEGER = 100_000_000
+#: Between which limits networks give logarithms of deviations.
+MIN_LOG_NN_OUTPUT, MAX_LOG_NN_OUTPUT = -5, 2
 
 
 def softmax(x: Any, axis: int = -1, epsilon: float | None = None) -> NDArray[Any]:
@@ -72,6 +77,48 @@ def one_hot(
     return found
 
 
+def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
+    """Return tensors as arrays; of dicts, lists and tuples, each part.
+
+    Parameters
+    ----------
+    x : array, tensor, number, or dict, list or tuple of these
+        Others stay as they are.
+    reduce_type : bool, default True
+        Whether arrays of float64 and int64 become float32 and int32.
+    """
+    if isinstance(x, Mapping):
+        return {name: convert_to_numpy(each, reduce_type) for name, each in x.items()}
+    if isinstance(x, list | tuple):
+        parts = [convert_to_numpy(each, reduce_type) for each in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    found = x.detach().cpu() if hasattr(x, "detach") else x
+    found = found.numpy() if callable(getattr(found, "numpy", None)) else found
+    if found is not x and np.ndim(found) == 0:
+        return found.item()  # a tensor with one number
+    if reduce_type and isinstance(found, np.ndarray):
+        smaller = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+        return found.astype(smaller.get(found.dtype, found.dtype), copy=False)
+    return found
+
+
+def fc(x: Any, weights: Any, biases: Any = None, framework: str | None = None) -> NDArray[Any]:
+    """Return what a dense layer makes of its inputs.
+
+    Parameters
+    ----------
+    x : array, shape (rows, inputs)
+    weights : array, shape (inputs, outputs)
+        Of PyTorch: (outputs, inputs).
+    biases : array, shape (outputs,), optional
+    framework : str, optional
+        "torch" for weights of PyTorch.
+    """
+    numbers, kernel = convert_to_numpy(x), convert_to_numpy(weights)
+    found = numbers @ (kernel.T if framework == "torch" else kernel)
+    return np.asarray(found if biases is None else found + convert_to_numpy(biases))
+
+
 def huber_loss(x: Any, delta: float = 1.0) -> NDArray[Any]:
     """Return half the squares of errors; beyond `delta` the losses grow linearly.
 
@@ -95,4 +142,17 @@ def l2_loss(x: Any) -> float:
     return 0.5 * float(np.sum(np.square(x)))
 
 
-__all__ = ["SMALL_NUMBER", "huber_loss", "l2_loss", "one_hot", "relu", "sigmoid", "softmax"]
+__all__ = [
+    "LARGE_INTEGER",
+    "MAX_LOG_NN_OUTPUT",
+    "MIN_LOG_NN_OUTPUT",
+    "SMALL_NUMBER",
+    "convert_to_numpy",
+    "fc",
+    "huber_loss",
+    "l2_loss",
+    "one_hot",
+    "relu",
+    "sigmoid",
+    "softmax",
+]

@@ -38,18 +38,13 @@ from raycompat.rllib.env.construction import SpacesAlone, env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
-from raycompat.rllib.env.episode import (
-    EpisodeRecord,
-    LoggedMetrics,
-    MetricsLogger,
-    call_hook,
-    describe_records,
-)
+from raycompat.rllib.env.episode import EpisodeRecord, call_hook, describe_records
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.filters import MeanStdFilter
 from raycompat.rllib.fixed_policies import is_torch_module
+from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.policy_of_algorithm import PolicyOfAlgorithm
@@ -186,7 +181,10 @@ class Algorithm(Trainable):
         self._of_batches: dict[str, dict[str, Any]] = {}
         self._records: list[EpisodeRecord] = []
         self._logged = LoggedMetrics()
-        self._logger = MetricsLogger()
+        #: What callbacks and `training_step` of a program log; `peek` finds the last results, too.
+        self.metrics = MetricsLogger()
+        self.metrics.results = lambda: self._last_result
+        self._last_result: dict[str, Any] = {}
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
         )
@@ -454,6 +452,16 @@ class Algorithm(Trainable):
         """The env runners: the name until 2024."""
         return self.env_runner_group
 
+    @property
+    def env_runner(self) -> Any:
+        """The env runner of this process; where others play, it is one that does not."""
+        return self.env_runner_group.local_env_runner
+
+    @property
+    def eval_env_runner_group(self) -> RunnerGroup | None:
+        """The env runners of evaluations; None before the first one."""
+        return self._evaluation.group
+
     # Training.
 
     def step(self) -> dict[str, Any]:
@@ -492,7 +500,7 @@ class Algorithm(Trainable):
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         self._tell_of_recreated()
-        found = with_old_names(result)
+        found = self._last_result = with_old_names(result)
         if settings.env_task_fn is not None:
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
@@ -530,7 +538,7 @@ class Algorithm(Trainable):
         result = super().train()
         result["config"] = self.config.to_dict()
         self.call_hooks("on_train_result", result=result)
-        self._logged.add(self._logger.take())
+        self._logged.add(self.metrics.take())
         if self.trial_id == "default":  # Tune shows its trials itself
             self._show(result)
         return ResultDict(result)
@@ -567,7 +575,7 @@ class Algorithm(Trainable):
 
     def call_hooks(self, name: str, **given: Any) -> None:
         """Call the callbacks, with the names of today and of their time."""
-        of_its_time = {"trainer": self, "metrics_logger": self._logger, "agent": self}
+        of_its_time = {"trainer": self, "metrics_logger": self.metrics, "agent": self}
         for hook in self._hooks:
             call_hook(getattr(hook, name), {**of_its_time, "algorithm": self, **given})
 

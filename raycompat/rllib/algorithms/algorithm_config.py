@@ -77,6 +77,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "remote_worker_envs": False,
         "env_to_module_connector": None,
         "explore": True,
+        "env_runner_cls": None,
     },
     "training": {
         "gamma": 0.99,
@@ -230,6 +231,12 @@ _SCHEDULES = (
 )
 
 
+#: Of the classes of env runners that a config may name: an algorithm has these whatever it says.
+_MODULES_OF_RUNNERS = (
+    "raycompat.rllib.env.env_runner",
+    "raycompat.rllib.env.multi_agent_env_runner",
+)
+
 # Algorithms are Any below: their module imports this one.
 
 
@@ -325,7 +332,8 @@ class AlgorithmConfig:
             `FlattenObservations`, `FrameStackingEnvToModule` or `PrevActionsPrevRewards`.
             ``explore`` (bool, default True): draw actions while training. ``remote_worker_envs``
             (bool): functions of programs call methods of environments with ``.remote()``; a runner
-            steps its environments in its own process all the same.
+            steps its environments in its own process all the same. ``env_runner_cls`` (type):
+            `SingleAgentEnvRunner` or `MultiAgentEnvRunner`, which an algorithm takes by itself.
         """
         return self._set("env_runners", options)
 
@@ -802,6 +810,7 @@ class AlgorithmConfig:
                 raise UnsupportedRayFeatureError(feature, reason, alternative)
         self._check_numbers()
         self._check_input()
+        self._check_runner_class()
         fragment = self.rollout_fragment_length
         if fragment != "auto" and not _is_positive_integer(fragment):
             raise ValueError(
@@ -822,6 +831,15 @@ class AlgorithmConfig:
                 raise ValueError(
                     f"model: {name}={self.model[name]!r}: expected an integer of 1 or more."
                 )
+
+    def _check_runner_class(self) -> None:
+        cls = self.env_runner_cls
+        if cls is not None and getattr(cls, "__module__", "") not in _MODULES_OF_RUNNERS:
+            raise UnsupportedRayFeatureError(
+                f"env_runner_cls={cls!r}",
+                "Algorithms play by their own env runners",
+                "leave it out, or let a callback of on_episode_step do the work",
+            )
 
     def _check_input(self) -> None:
         plays = self.input_ in (None, "sampler")

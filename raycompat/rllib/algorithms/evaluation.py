@@ -12,9 +12,10 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import with_new_names
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
-from raycompat.rllib.env.episode import LoggedMetrics, describe_records
+from raycompat.rllib.env.episode import describe_records
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import RunnerState
+from raycompat.rllib.metrics_logger import LoggedMetrics
 from raycompat.rllib.results import describe, describe_agents
 
 #: Runners of evaluations have other random numbers than those of training.

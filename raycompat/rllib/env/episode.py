@@ -1,11 +1,11 @@
-"""`Episode`: what callbacks see of an episode that is being played, and `MetricsLogger`."""
+"""`Episode`: what callbacks see of an episode that is being played."""
 
 from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -13,16 +13,7 @@ import numpy as np
 
 from raycompat._upper import upper
 from raycompat.rllib.env.single_agent_episode import LookbackBuffer, SingleAgentEpisode
-
-#: Of the values that are averaged without a window, the weight of the newest.
-_NEWEST_WEIGHT = 0.01
-
-_REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
-    "mean": lambda values: float(np.nanmean(values)),
-    "min": lambda values: float(np.nanmin(values)),
-    "max": lambda values: float(np.nanmax(values)),
-    "sum": lambda values: float(np.nansum(values)),
-}
+from raycompat.rllib.metrics_logger import REDUCTIONS
 
 
 class ForCallbacks:
@@ -205,165 +196,6 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 @dataclass(frozen=True)
-class Logged:
-    """A value that a callback has logged.
-
-    Parameters
-    ----------
-    path : tuple of str
-        The keys that lead to it in results.
-    value : object
-    reduce : str or None
-        "mean", "min", "max", "sum", "lifetime_sum"; None keeps all values as a list.
-    window : int, optional
-        Of how many values.
-    weight : float
-        Of the newest value in a mean without a window.
-    clears : bool
-        Whether each result begins without values.
-    """
-
-    path: tuple[str, ...]
-    value: Any
-    reduce: str | None
-    window: int | None
-    weight: float
-    clears: bool
-
-
-class MetricsLogger:
-    """Collects values of callbacks for results.
-
-    Notes
-    -----
-    Ray source: ``ray.rllib.utils.metrics.metrics_logger.MetricsLogger``, 2.60.0. Differs from Ray: it
-    has the methods that callbacks call.
-    """
-
-    def __init__(self) -> None:
-        self._logged: list[Logged] = []
-
-    def log_value(
-        self,
-        key: str | tuple[str, ...],
-        value: Any,
-        *,
-        reduce: str | None = "mean",
-        window: int | None = None,
-        ema_coeff: float | None = None,
-        clear_on_reduce: bool = False,
-    ) -> None:
-        """Log a value.
-
-        Parameters
-        ----------
-        key : str or tuple of str
-            Where results have it; a tuple is a path through dicts.
-        value : object
-        reduce : {"mean", "min", "max", "sum", "lifetime_sum", None}, default "mean"
-            What results have of the values; None: all.
-        window : int, optional
-            Of how many values.
-        ema_coeff : float, optional
-            Of a mean without a window, the weight of the newest value. Default 0.01.
-        clear_on_reduce : bool, default False
-            Whether each result begins without values.
-
-        Raises
-        ------
-        ValueError
-            When `reduce` is something else.
-        """
-        if reduce not in (None, "lifetime_sum", *_REDUCTIONS):
-            raise ValueError(
-                f"log_value({key!r}, reduce={reduce!r}): expected None, 'lifetime_sum' or one of "
-                f"{sorted(_REDUCTIONS)}."
-            )
-        path = (key,) if isinstance(key, str) else tuple(key)
-        weight = _NEWEST_WEIGHT if ema_coeff is None else ema_coeff
-        self._logged.append(Logged(path, value, reduce, window, weight, clear_on_reduce))
-
-    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
-        """Log each value of a dict, under its key.
-
-        Parameters
-        ----------
-        value_dict : dict
-        key : str or tuple of str, optional
-            What goes before each key.
-        **options
-            As of `log_value`.
-        """
-        head = () if key is None else (key,) if isinstance(key, str) else tuple(key)
-        for name, value in value_dict.items():
-            if isinstance(value, Mapping):
-                self.log_dict(value, key=(*head, name), **options)
-            else:
-                self.log_value((*head, name), value, **options)
-
-    def take(self) -> list[Logged]:
-        """Return what was logged since the last call."""
-        logged, self._logged = self._logged, []
-        return logged
-
-
-@dataclass
-class _Kept:
-    """The values of one key."""
-
-    last: Logged
-    values: list[Any] = field(default_factory=list)
-    average: float | None = None
-
-
-class LoggedMetrics:
-    """Merges what callbacks have logged in all processes."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, ...], _Kept] = {}
-
-    def add(self, logged: Iterable[Logged]) -> None:
-        """Add values."""
-        for each in logged:
-            kept = self._kept.setdefault(each.path, _Kept(each))
-            kept.last = each
-            if each.reduce == "mean" and each.window is None and not each.clears:
-                before = kept.average
-                kept.average = (
-                    float(each.value)
-                    if before is None
-                    else (1 - each.weight) * before + each.weight * float(each.value)
-                )
-                continue
-            kept.values.append(each.value)
-            if each.window is not None:
-                del kept.values[: -each.window]
-            elif each.reduce in ("min", "max", "sum", "lifetime_sum") and not each.clears:
-                kept.values = [_reduced(kept)]
-
-    def described(self) -> dict[str, Any]:
-        """Return the reduced values, as dicts by their paths."""
-        found: dict[str, Any] = {}
-        for path, kept in self._kept.items():
-            if kept.average is None and not kept.values:
-                continue
-            within = found
-            for part in path[:-1]:
-                within = within.setdefault(part, {})
-            within[path[-1]] = _reduced(kept) if kept.average is None else kept.average
-            if kept.last.clears or kept.last.reduce is None:
-                kept.values = []
-        return found
-
-
-def _reduced(kept: _Kept) -> Any:
-    reduce = kept.last.reduce
-    if reduce is None:
-        return list(kept.values)
-    return _REDUCTIONS["sum" if reduce == "lifetime_sum" else reduce](kept.values)
-
-
-@dataclass(frozen=True)
 class EpisodeRecord:
     """What callbacks have left at the end of an episode."""
 
@@ -390,7 +222,7 @@ def describe_records(records: list[EpisodeRecord], keeps_each: bool = False) -> 
     found: dict[str, Any] = {"custom_metrics": dict(values), "hist_stats": histograms}
     if not keeps_each:
         found["custom_metrics"] = {
-            f"{name}_{kind}": _REDUCTIONS[kind](each)
+            f"{name}_{kind}": REDUCTIONS[kind](each)
             for name, each in values.items()
             for kind in ("mean", "min", "max")
         }

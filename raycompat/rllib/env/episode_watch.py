@@ -8,13 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from raycompat.rllib.env.episode import (
-    Environments,
-    EpisodeRecord,
-    Logged,
-    MetricsLogger,
-    call_hook,
-)
+from raycompat.rllib.env.episode import Environments, EpisodeRecord, call_hook
+from raycompat.rllib.metrics_logger import Logged, MetricsLogger
 
 
 def overridden_any(hooks: list[Any], name: str) -> bool:

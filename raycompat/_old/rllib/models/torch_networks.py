@@ -36,6 +36,53 @@ def _activation(name: Any) -> Any:
     return {"relu": nn.ReLU, "tanh": nn.Tanh, "swish": nn.SiLU, "silu": nn.SiLU}.get(name, name)
 
 
+_Pair = tuple[int, int]
+
+
+def _pair(size: Any) -> _Pair:
+    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+
+
+def same_padding(in_size: Any, filter_size: Any, stride_size: Any) -> tuple[Any, _Pair]:
+    """Return the padding with which a convolution keeps an image's size, divided by its step.
+
+    Parameters
+    ----------
+    in_size, filter_size, stride_size : int or (int, int)
+        Heights and widths.
+
+    Returns
+    -------
+    padding : tuple of int
+        Left, right, top and bottom, as ``torch.nn.ZeroPad2d`` takes it.
+    size : tuple of int
+        Height and width of what the convolution gives.
+    """
+    before, kernel, step = _pair(in_size), _pair(filter_size), _pair(stride_size)
+    after = (-(-before[0] // step[0]), -(-before[1] // step[1]))
+    more = [
+        max(0, (out - 1) * by + side - size)
+        for out, by, side, size in zip(after, step, kernel, before, strict=True)
+    ]
+    (top, bottom), (left, right) = ((each // 2, each - each // 2) for each in more)
+    return (left, right, top, bottom), after
+
+
+def valid_padding(in_size: Any, filter_size: Any, stride_size: Any) -> _Pair:
+    """Return the height and width of what a convolution without padding gives.
+
+    Parameters
+    ----------
+    in_size, filter_size, stride_size : int or (int, int)
+        Heights and widths.
+    """
+    before, kernel, step = _pair(in_size), _pair(filter_size), _pair(stride_size)
+    height, width = (
+        -(-(size - side + 1) // by) for size, side, by in zip(before, kernel, step, strict=True)
+    )
+    return height, width
+
+
 class SlimFC(_Module):
     """A dense layer.
 

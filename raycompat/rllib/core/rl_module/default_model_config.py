@@ -32,8 +32,13 @@ class DefaultModelConfig:
         The most steps of a sequence that a network with a memory learns from.
     lstm_cell_size : int, default 256
         The number of cells of the memory.
-    head_fcnet_activation, log_std_clip_param : optional
+    lstm_use_prev_action, lstm_use_prev_reward : bool, default False
+        Whether the memory sees the last action and reward.
+    head_fcnet_activation, log_std_clip_param, fcnet_use_layernorm, head_fcnet_use_layernorm : optional
         Only the values that ask for nothing are taken.
+    fcnet_kernel_initializer, fcnet_bias_initializer, and others : optional
+        They have no effect, nor do those of ``conv_``, ``head_fcnet_`` and ``lstm_`` and their
+        ``_kwargs``: kernels begin as orthogonal matrices, and biases as 0.
 
     Notes
     -----
@@ -53,3 +58,23 @@ class DefaultModelConfig:
     max_seq_len: int = 20
     lstm_cell_size: int = 256
     log_std_clip_param: float | None = None
+    lstm_use_prev_action: bool = False
+    lstm_use_prev_reward: bool = False
+    fcnet_use_layernorm: bool = False
+    head_fcnet_use_layernorm: bool = False
+    fcnet_kernel_initializer: object = None
+    fcnet_kernel_initializer_kwargs: object = None
+    fcnet_bias_initializer: object = None
+    fcnet_bias_initializer_kwargs: object = None
+    conv_kernel_initializer: object = None
+    conv_kernel_initializer_kwargs: object = None
+    conv_bias_initializer: object = None
+    conv_bias_initializer_kwargs: object = None
+    head_fcnet_kernel_initializer: object = None
+    head_fcnet_kernel_initializer_kwargs: object = None
+    head_fcnet_bias_initializer: object = None
+    head_fcnet_bias_initializer_kwargs: object = None
+    lstm_kernel_initializer: object = None
+    lstm_kernel_initializer_kwargs: object = None
+    lstm_bias_initializer: object = None
+    lstm_bias_initializer_kwargs: object = None

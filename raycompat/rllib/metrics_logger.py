@@ -1,0 +1,283 @@
+"""`MetricsLogger`: values that programs log for results, and how results have them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+#: Says that `MetricsLogger.peek` has no default.
+_RAISES: Any = object()
+
+#: Of the values that are averaged without a window, the weight of the newest.
+_NEWEST_WEIGHT = 0.01
+
+#: What results may have of the values of a key, beside those of `REDUCTIONS` and None.
+_OTHER_KINDS = ("ema", "item", "item_series", "lifetime_sum", "percentiles")
+#: The percentiles that results have of values, by default.
+_PERCENTILES = (0, 50, 75, 90, 95, 99, 100)
+
+#: Kinds of results that are computed of numbers.
+REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+    "mean": lambda values: float(np.nanmean(values)),
+    "min": lambda values: float(np.nanmin(values)),
+    "max": lambda values: float(np.nanmax(values)),
+    "sum": lambda values: float(np.nansum(values)),
+}
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A value that a callback has logged.
+
+    Parameters
+    ----------
+    path : tuple of str
+        The keys that lead to it in results.
+    value : object
+    reduce : str or None
+        See `MetricsLogger.log_value`; None keeps all values as a list.
+    window : int, optional
+        Of how many values.
+    weight : float
+        Of the newest value in a mean without a window.
+    clears : bool
+        Whether each result begins without values.
+    """
+
+    path: tuple[str, ...]
+    value: Any
+    reduce: str | None
+    window: int | None
+    weight: float
+    clears: bool
+    percentiles: tuple[float, ...] = _PERCENTILES
+
+
+def _path_of(key: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else tuple(key)
+
+
+class MetricsLogger:
+    """Collects values of programs for results.
+
+    Parameters
+    ----------
+    **options
+        ``root`` and others have no effect.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.utils.metrics.metrics_logger.MetricsLogger``, 2.60.0. Differs from Ray: it
+    has the methods that callbacks, learners and algorithms of programs call; without a window, "min",
+    "max" and "sum" are of all values until now.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._logged: list[Logged] = []
+        self._kept = LoggedMetrics()
+        #: Returns the results in which `peek` looks for keys that were not logged here.
+        self.results: Callable[[], Mapping[str, Any]] = dict
+
+    def log_value(
+        self,
+        key: str | tuple[str, ...],
+        value: Any,
+        *,
+        reduce: str | None = "mean",
+        window: int | None = None,
+        ema_coeff: float | None = None,
+        clear_on_reduce: bool = False,
+        percentiles: Any = None,
+        **options: Any,
+    ) -> None:
+        """Log a value.
+
+        Parameters
+        ----------
+        key : str or tuple of str
+            Where results have it; a tuple is a path through dicts.
+        value : object
+        reduce : str or None, default "mean"
+            What results have of the values: "mean", "min", "max", "sum" or "lifetime_sum"; "ema", a
+            mean in which the newest values count most; "item", the newest; "percentiles"; None or
+            "item_series", all of them.
+        window : int, optional
+            Of how many values.
+        ema_coeff : float, optional
+            Of a mean without a window, the weight of the newest value. Default 0.01.
+        clear_on_reduce : bool, default False
+            Whether each result begins without values.
+        percentiles : list of float, optional
+            Which percentiles, from 0 to 100.
+        **options
+            ``with_throughput`` and others have no effect.
+
+        Raises
+        ------
+        ValueError
+            When `reduce` is something else.
+        """
+        kinds = (*_OTHER_KINDS, *REDUCTIONS)
+        if reduce is not None and reduce not in kinds:
+            raise ValueError(
+                f"log_value({key!r}, reduce={reduce!r}): expected None or one of {sorted(kinds)}."
+            )
+        logged = Logged(
+            _path_of(key),
+            value,
+            reduce,
+            window,
+            _NEWEST_WEIGHT if ema_coeff is None else ema_coeff,
+            clear_on_reduce is True,
+            tuple(percentiles) if isinstance(percentiles, list | tuple) else _PERCENTILES,
+        )
+        self._logged.append(logged)
+        self._kept.add([logged])
+
+    @contextlib.contextmanager
+    def log_time(self, key: str | tuple[str, ...], **options: Any) -> Iterator[None]:
+        """Log the seconds that a ``with`` block takes.
+
+        Parameters
+        ----------
+        key : str or tuple of str
+            Where results have them.
+        **options
+            As of `log_value`.
+        """
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.log_value(key, time.perf_counter() - begin, **options)
+
+    def peek(self, key: str | tuple[str, ...], default: Any = _RAISES, **options: Any) -> Any:
+        """Return what results would have under a key now.
+
+        Parameters
+        ----------
+        key : str or tuple of str
+            A tuple is a path through dicts, which may end before the last one.
+        default : object, optional
+            What to return if there is nothing. Without it, that is an error.
+        **options
+            ``compile`` and others have no effect.
+
+        Raises
+        ------
+        KeyError
+            When there is nothing under the key, and no default.
+        """
+        path = _path_of(key)
+        for results in (self._kept.described(clears=False), self.results()):
+            found: Any = results
+            for part in path:
+                found = found.get(part, _RAISES) if isinstance(found, Mapping) else _RAISES
+            if found is not _RAISES:
+                return found
+        if default is _RAISES:
+            raise KeyError(key)
+        return default
+
+    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
+        """Log each value of a dict, under its key.
+
+        Parameters
+        ----------
+        value_dict : dict
+        key : str or tuple of str, optional
+            What goes before each key.
+        **options
+            As of `log_value`.
+        """
+        head = () if key is None else _path_of(key)
+        for name, value in value_dict.items():
+            if isinstance(value, Mapping):
+                self.log_dict(value, key=(*head, name), **options)
+            else:
+                self.log_value((*head, name), value, **options)
+
+    def take(self) -> list[Logged]:
+        """Return what was logged since the last call."""
+        logged, self._logged = self._logged, []
+        return logged
+
+
+@dataclass
+class _Kept:
+    """The values of one key."""
+
+    last: Logged
+    values: list[Any] = field(default_factory=list)
+    average: float | None = None
+
+
+class LoggedMetrics:
+    """Merges what callbacks have logged in all processes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, ...], _Kept] = {}
+
+    def add(self, logged: Iterable[Logged]) -> None:
+        """Add values."""
+        for each in logged:
+            kept = self._kept.setdefault(each.path, _Kept(each))
+            kept.last = each
+            if each.reduce in ("mean", "ema") and each.window is None and not each.clears:
+                before = kept.average
+                kept.average = (
+                    float(each.value)
+                    if before is None
+                    else (1 - each.weight) * before + each.weight * float(each.value)
+                )
+                continue
+            kept.values.append(each.value)
+            if each.window is not None:
+                del kept.values[: -each.window]
+            elif each.reduce == "item":
+                del kept.values[:-1]
+            elif each.reduce in ("min", "max", "sum", "lifetime_sum") and not each.clears:
+                kept.values = [_reduced(kept)]
+
+    def described(self, *, clears: bool = True) -> dict[str, Any]:
+        """Return the reduced values, as dicts by their paths.
+
+        Parameters
+        ----------
+        clears : bool, default True
+            Whether keys of which each result begins without values have none from now on.
+        """
+        found: dict[str, Any] = {}
+        for path, kept in self._kept.items():
+            if kept.average is None and not kept.values:
+                continue
+            within = found
+            for part in path[:-1]:
+                within = within.setdefault(part, {})
+            within[path[-1]] = _reduced(kept) if kept.average is None else kept.average
+            if clears and (kept.last.clears or kept.last.reduce in _OF_EACH_RESULT):
+                kept.values = []
+        return found
+
+
+#: Kinds of which each result has the values since the one before it.
+_OF_EACH_RESULT = (None, "item_series", "percentiles")
+#: Kinds that are computed as others.
+_COMPUTED_AS = {"lifetime_sum": "sum", "ema": "mean"}
+
+
+def _reduced(kept: _Kept) -> Any:
+    reduce = kept.last.reduce
+    if reduce is None or reduce == "item_series":
+        return list(kept.values)
+    if reduce == "item":
+        return kept.values[-1]
+    if reduce == "percentiles":
+        found = np.percentile(kept.values, kept.last.percentiles)
+        return dict(zip(kept.last.percentiles, found.tolist(), strict=True))
+    return REDUCTIONS[_COMPUTED_AS.get(reduce, reduce)](kept.values)

@@ -1,0 +1,166 @@
+"""Small functions and names that RLlib's programs import; values were worked out by hand."""
+
+from __future__ import annotations
+
+import importlib
+import random
+
+import gymnasium
+import numpy as np
+import pytest
+
+from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.ppo import PPOConfig
+from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
+
+CHOICES = gymnasium.spaces.MultiDiscrete([2, 3])
+
+
+def of_ray(name):
+    module, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(f"raycompat.rllib.{module}"), last)
+
+
+def tensors_of(framework):
+    """Return a function that makes tensors, and the module with the functions of them."""
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        return torch.tensor, "utils.torch_utils"
+    return pytest.importorskip("tensorflow").constant, "utils.tf_utils"
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_functions_of_tensors(framework):
+    tensor, module = tensors_of(framework)
+
+    def call(name, *given):
+        return np.asarray(of_ray(f"{module}.{name}")(*given)).tolist()
+
+    y, guess = tensor([1.0, 2.0, 3.0]), tensor([1.0, 2.0, 2.5])
+    assert call("explained_variance", y, y) == pytest.approx(1.0)
+    assert call("explained_variance", y, guess) == pytest.approx(11 / 12, abs=1e-5)
+    assert call("explained_variance", y, -9 * y) == -1
+    assert call("huber_loss", tensor([0.5, -3.0])) == [0.125, 2.5]
+    assert call("l2_loss", tensor([3.0, 4.0])) == 12.5
+    assert call("one_hot", tensor([1, 0]), gymnasium.spaces.Discrete(2)) == [[0, 1], [1, 0]]
+    assert call("one_hot", tensor([[1, 2]]), CHOICES) == [[0, 1, 0, 0, 1]]
+    assert call("reduce_mean_ignore_inf", tensor([1.0, float("inf"), 3.0])) == 2
+    with pytest.raises(ValueError, match="expected a Discrete or MultiDiscrete"):
+        call("one_hot", tensor([1]), gymnasium.spaces.Box(0, 1))
+
+
+def test_arrays_become_tensors_and_tensors_arrays():
+    torch = pytest.importorskip("torch")
+    to_tensor = of_ray("utils.torch_utils.convert_to_torch_tensor")
+    to_array = of_ray("utils.numpy.convert_to_numpy")
+    given = {"a": np.arange(2.0), "b": (np.array([1]), None), "c": np.array(["x"])}
+    found = to_tensor(given)
+    assert found["a"].dtype == torch.float32
+    assert found["b"][0].tolist() == [1]
+    assert found["b"][1] is None
+    assert found["c"] is not None
+    assert not torch.is_tensor(found["c"])
+    back = to_array(found)
+    assert back["a"].dtype == np.float32
+    assert back["b"][0].dtype == np.int32
+    assert to_array(torch.tensor(3)) == 3
+    assert to_array(np.arange(2.0), reduce_type=False).dtype == np.float64
+    assert to_array([1, "a", None]) == [1, "a", None]
+
+
+def test_masks_norms_and_target_networks():
+    torch = pytest.importorskip("torch")
+    module = importlib.import_module("raycompat.rllib.utils.torch_utils")
+    mask = module.sequence_mask(torch.tensor([1, 3]), maxlen=4)
+    assert mask.int().tolist() == [[1, 0, 0, 0], [1, 1, 1, 0]]
+    assert module.global_norm([torch.tensor([3.0]), None, torch.tensor([4.0])]) == 5
+    main, target = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
+    before = target.weight.item()
+    module.update_target_network(main, target, 0.25)
+    assert target.weight.item() == pytest.approx(0.75 * before + 0.25 * main.weight.item())
+    assert module.FLOAT_MIN < -1e38
+
+
+def test_images():
+    resize, gray = of_ray("utils.images.resize"), of_ray("utils.images.rgb2gray")
+    image = np.arange(16, dtype=np.uint8).reshape(4, 4)
+    assert resize(image, 2, 2).tolist() == [[2, 4], [10, 12]]  # means of 2.5, 4.5 ...: even numbers
+    assert resize(image.astype(float), 2, 1).tolist() == [[3.5], [11.5]]
+    assert resize(image, 4, 4).tolist() == image.tolist()
+    assert resize(np.ones((3, 5, 3)), 7, 2) == pytest.approx(np.ones((7, 2, 3)))
+    assert gray(np.array([[[255, 0, 0], [255, 255, 255]]], np.uint8)).tolist() == [[76, 255]]
+    with pytest.raises(ValueError, match="0 pixels: expected 1 or more"):
+        resize(image, 0, 2)
+
+
+def test_paddings_of_convolutions():
+    pytest.importorskip("torch")
+    same = of_ray("models.torch.misc.same_padding")
+    assert same((10, 11), 3, 2) == ((1, 1, 0, 1), (5, 6))
+    assert same((84, 84), [8, 8], 4) == ((2, 2, 2, 2), (21, 21))
+    assert of_ray("models.torch.misc.valid_padding")((10, 11), 3, 2) == (4, 5)
+
+
+def test_names_of_parts_and_keys_of_results():
+    assert of_ray("core.COMPONENT_LEARNER_GROUP") == "learner_group"
+    assert of_ray("core.learner.learner.DEFAULT_OPTIMIZER") == "default_optimizer"
+    assert of_ray("core.models.base.ENCODER_OUT") == "encoder_out"
+    assert of_ray("utils.metrics.SYNCH_WORKER_WEIGHTS_TIMER") == "synch_weights"
+    assert of_ray("utils.metrics.NUM_ENV_STEPS_TRAINED") == "num_env_steps_trained"
+
+
+def test_seeds():
+    of_ray("utils.debug.update_global_seed_if_necessary")(seed=3)
+    first = random.random(), np.random.random()
+    of_ray("utils.debug.update_global_seed_if_necessary")("tf2", 3)
+    assert (random.random(), np.random.random()) == first
+
+
+def test_a_logger_shows_what_was_logged():
+    logger = MetricsLogger()
+    for value in (1.0, 2.0):
+        logger.log_value("mean", value, ema_coeff=0.5)
+        logger.log_value(("a", "sum"), value, reduce="sum")
+        logger.log_value("item", value, reduce="item")
+        logger.log_value("all", value, reduce="item_series")
+        logger.log_value("parts", value, reduce="percentiles", percentiles=[0, 50])
+    assert logger.peek("mean") == 1.5
+    assert logger.peek(("a", "sum")) == logger.peek("a")["sum"] == 3
+    assert logger.peek("item") == 2
+    assert logger.peek("all") == logger.peek("all") == [1, 2]
+    assert logger.peek("parts") == {0: 1, 50: 1.5}
+    assert logger.peek("nothing", default=7) == 7
+    with pytest.raises(KeyError, match="nothing"):
+        logger.peek("nothing")
+    merged = LoggedMetrics()
+    merged.add(logger.take())
+    described = merged.described()
+    assert (described["item"], described["all"]) == (2, [1, 2])
+    assert "all" not in merged.described()
+
+
+def test_a_logger_measures_blocks_and_finds_results():
+    logger = MetricsLogger()
+    with logger.log_time(("timers", "block"), window=3):
+        pass
+    assert 0 <= logger.peek(("timers", "block")) < 60
+    logger.results = lambda: {"env_runners": {"num_episodes": 4}}
+    assert logger.peek(("env_runners", "num_episodes")) == 4
+
+
+def test_a_config_takes_the_runners_that_an_algorithm_has():
+    for name in ("single_agent_env_runner.SingleAgentEnvRunner", "env_runner.EnvRunner"):
+        config = PPOConfig().environment("CartPole-v1")
+        config.env_runners(env_runner_cls=of_ray(f"env.{name}")).validate()
+    config.env_runners(env_runner_cls=type("Own", (of_ray("env.env_runner.EnvRunner"),), {}))
+    with pytest.raises(UnsupportedRayFeatureError, match="play by their own env runners"):
+        config.validate()
+
+
+def test_an_object_of_a_model_takes_initializers(caplog):
+    options = DefaultModelConfig(fcnet_hiddens=[8], fcnet_kernel_initializer="orthogonal_")
+    config = PPOConfig().rl_module(model_config=options)
+    assert config.model["fcnet_hiddens"] == [8]
+    with pytest.raises(UnsupportedRayFeatureError, match="fcnet_use_layernorm=True"):
+        PPOConfig().rl_module(model_config=DefaultModelConfig(fcnet_use_layernorm=True))
