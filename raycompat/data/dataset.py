@@ -405,6 +405,9 @@ class Dataset(
             "A Dataset has no len(): to count may have to read all of it. Call count()."
         )
 
+    def __bool__(self) -> bool:
+        return True
+
     def __iter__(self) -> Iterator[Any]:
         raise TypeError(
             "A Dataset cannot be iterated over as such: call iter_rows() or iter_batches()."

@@ -303,7 +303,9 @@ class Execution:
                     break
 
     def _is_wanted(self, operator: Operator) -> bool:
-        """Return whether a later union has reached this operator's output."""
+        """Return whether later operators need more of this operator's output now."""
+        if operator.downstream and operator.downstream[0].has_enough_in(operator.outputs):
+            return False
         while operator.downstream is not None:
             following, port = operator.downstream
             if not following.admits(port):

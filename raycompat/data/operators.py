@@ -79,6 +79,12 @@ class OrderedOutputs:
         return slot == self._current and not self.ready
 
     @property
+    def num_rows(self) -> int:
+        """Rows of all bundles here."""
+        waiting = sum(b.num_rows for each in self._waiting.values() for b in each)
+        return waiting + sum(bundle.num_rows for bundle in self.ready)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all bundles here."""
         waiting = sum(b.size_bytes for each in self._waiting.values() for b in each)
@@ -159,6 +165,10 @@ class Operator:
     @property
     def wants_no_more(self) -> bool:
         """Return whether further input would be dropped."""
+        return False
+
+    def has_enough_in(self, outputs: OrderedOutputs) -> bool:
+        """Return whether it would drop all that comes after these outputs of the operator before it."""
         return False
 
     @property
@@ -496,6 +506,10 @@ class LimitOperator(Operator):
     def wants_no_more(self) -> bool:
         """Whether all rows are there."""
         return not self._missing
+
+    def has_enough_in(self, outputs: OrderedOutputs) -> bool:
+        """Return whether the rows that wait, some of them for an earlier block, are enough."""
+        return outputs.num_rows >= self._missing
 
     @property
     def has_all_input(self) -> bool:

@@ -224,7 +224,8 @@ class CheckpointConfig(ShownAsTable):
     checkpoint_frequency : int, default 0
         Number of iterations between two checkpoints of a class trainable; 0: none.
     checkpoint_at_end : bool, optional
-        Whether a class trainable makes a checkpoint at its end.
+        Whether a class trainable makes a checkpoint at its end. By default it does in a `Tuner`, if it
+        has `save_checkpoint`.
 
     Notes
     -----

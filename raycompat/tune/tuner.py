@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import cloudpickle
@@ -19,10 +19,13 @@ from raycompat.tune.execution.experiment_state import JOURNAL, TUNER
 from raycompat.tune.execution.restore import check_same_trainable
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, register_if_needed
+from raycompat.tune.registry import get_trainable_cls
 from raycompat.tune.result_grid import ResultGrid
-from raycompat.tune.run_config import RunConfig
+from raycompat.tune.run_config import CheckpointConfig, RunConfig
+from raycompat.tune.trainable.function_trainable import FunctionTrainable
 from raycompat.tune.trainable.identifiers import date_str
 from raycompat.tune.trainable.nested import flatten_dict
+from raycompat.tune.trainable.trainable import Trainable
 from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of, tunes
 
 
@@ -240,7 +243,7 @@ class Tuner:
             num_samples=tuned.num_samples,
             storage_path=run_config.storage_path,
             storage_filesystem=run_config.storage_filesystem,
-            checkpoint_config=run_config.checkpoint_config,
+            checkpoint_config=_checkpoints(run_config.checkpoint_config, self._trainable),
             trial_name_creator=tuned.trial_name_creator,
             trial_dirname_creator=tuned.trial_dirname_creator,
             log_to_file=run_config.log_to_file,
@@ -323,3 +326,14 @@ def _check_same_names(saved: Any, given: Any) -> None:
             f"param_space has {now}, and the experiment {before}. The trials keep their values: give "
             "the same space, whose references of objects are made again, or leave it out."
         )
+
+
+def _checkpoints(config: CheckpointConfig | None, trainable: Any) -> CheckpointConfig | None:
+    """Return the options; a class that can be saved is saved at its end, unless they say otherwise."""
+    cls = get_trainable_cls(register_if_needed(trainable))
+    if config is None or config.checkpoint_at_end is not None or not isinstance(cls, type):
+        return config
+    can_save = hasattr(cls, "_save") or cls.save_checkpoint is not Trainable.save_checkpoint
+    if not can_save or issubclass(cls, FunctionTrainable):
+        return config
+    return replace(config, checkpoint_at_end=True)

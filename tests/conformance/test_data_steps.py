@@ -97,3 +97,8 @@ def test_a_sink_gets_the_columns_before_and_all_blocks(data):
     rows.filter(lambda row: row["id"] == 2).write_datasink(Sink())
     assert seen[0] == ["id"]
     assert seen[1::2] == [[[1]] * 4, [[0], [0], [0], [1]]]
+
+
+def test_a_data_set_is_true(data):
+    assert data.range(0)
+    assert data.range(1).map_batches(lambda batch: batch)

@@ -26,6 +26,7 @@ from raycompat.data.operators import (
     InputOperator,
     LimitOperator,
     MapOperator,
+    Operator,
     OrderedOutputs,
     Stage,
     StagedOperator,
@@ -759,3 +760,11 @@ def test_expressions_of_long_arrays_are_compared_by_their_values():
         assert make(numbers).structurally_equals(make(numbers.copy()))
         assert not make(numbers).structurally_equals(make(other))
         assert not make(numbers).structurally_equals(make(numbers.astype(float)))
+
+
+def test_a_limit_starts_no_tasks_that_it_would_drop():
+    limit, before = LimitOperator(5, lambda bundle, num_rows: []), Operator("before")
+    before.outputs.append(3, [bundle(2)])
+    assert not limit.has_enough_in(before.outputs)
+    before.outputs.append(1, [bundle(3)])
+    assert limit.has_enough_in(before.outputs)

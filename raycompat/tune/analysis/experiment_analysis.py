@@ -187,6 +187,8 @@ class ExperimentAnalysis(OldForms):
     ) -> Trial | None:
         """Return the trial with the best score; None when none has one.
 
+        If the experiment has only one trial, that one is the best.
+
         Parameters
         ----------
         metric, mode : str, optional
@@ -201,6 +203,8 @@ class ExperimentAnalysis(OldForms):
         ValueError
             When the metric or mode is missing, or the scope is unknown.
         """
+        if len(self.trials) == 1:
+            return self.trials[0]
         metric, mode = self._metric_and_mode(metric, mode)
         if scope not in SCOPES:
             raise ValueError(f"scope={scope!r}: expected one of {SCOPES}.")
@@ -250,9 +254,10 @@ class ExperimentAnalysis(OldForms):
         return kept
 
     def _best(self) -> Trial:
-        best = self.get_best_trial()
+        metric, mode = self._metric_and_mode(None, None)
+        best = self.get_best_trial(metric, mode)
         if best is None:
-            raise TuneError(no_best(self.trials, self.default_metric))
+            raise TuneError(no_best(self.trials, metric))
         return best
 
     @property

@@ -131,6 +131,10 @@ class PlacementGroupFactory:
         head: list[dict[str, float]] = [{}] if self._head_bundle_is_empty else []
         return PlacementGroupFactory([*head, *bundles], self._strategy, *args, **kwargs)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
+        """Ask the cluster for the bundles, as `to_placement_group` does."""
+        return self.to_placement_group()
+
     def to_placement_group(self) -> PlacementGroup:
         """Ask the cluster for the bundles.
 

@@ -335,8 +335,11 @@ class TrialRunner:
         result[EXPERIMENT_TAG] = trial.experiment_tag
         result[TRIAL_ID] = trial.trial_id
         if checkpoint is not None:
-            self._on_checkpoint(trial, checkpoint)
-        self._act(trial, self._decide(trial, result), result)
+            self._keep_checkpoint(trial, checkpoint)  # the scheduler may copy it
+        decision = self._decide(trial, result)
+        if checkpoint is not None:
+            self._show_checkpoint(trial, checkpoint)
+        self._act(trial, decision, result)
 
     def _on_returned(self, trial: Trial) -> None:
         """End a trial whose function has returned; its last result stays the last."""
@@ -422,10 +425,17 @@ class TrialRunner:
         return reference
 
     def _on_checkpoint(self, trial: Trial, made: TrainingResult) -> None:
+        self._keep_checkpoint(trial, made)
+        self._show_checkpoint(trial, made)
+
+    def _keep_checkpoint(self, trial: Trial, made: TrainingResult) -> None:
+        if made.checkpoint is not None:
+            trial.on_checkpoint(made)
+            self.state.change(trial)
+
+    def _show_checkpoint(self, trial: Trial, made: TrainingResult) -> None:
         if made.checkpoint is None:
             return
-        trial.on_checkpoint(made)
-        self.state.change(trial)
         info = {"iteration": self.iteration, "trials": self._trials, "trial": trial}
         self.callbacks("on_checkpoint", checkpoint=made.checkpoint, **info)
         self.callbacks("on_trial_save", **info)

@@ -122,6 +122,11 @@ class TrialScheduler:
         """The metric that decides."""
         return self._metric
 
+    @property
+    def supports_buffered_results(self) -> bool:
+        """Whether it can take several results of a trial at once; a trial gives them one by one."""
+        return True
+
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Take metric and mode of the experiment.
 
