@@ -272,7 +272,8 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(f"get(timeout={timeout!r}): expected seconds, 0 or more, or None.")
     if isinstance(object_refs, ObjectRef):
-        _check_session(object_refs, session)
+        if object_refs._session is not session:
+            raise _of_another_session(object_refs)
         return resolve.get(session, [object_refs], timeout)[0]
     if isinstance(object_refs, ObjectRefGenerator):
         return object_refs
@@ -281,23 +282,27 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
             f"Invalid type of object refs: get was given {type(object_refs)}. It takes one ObjectRef "
             "or a list of them: ray.get([first, second])."
         )
+    _check_refs(object_refs, session)
+    return resolve.get(session, object_refs, timeout)
+
+
+def _check_refs(object_refs: list[Any], session: Any) -> None:
     for ref in object_refs:
         if not isinstance(ref, ObjectRef):
             raise TypeError(
                 f"Attempting to call `get` on the value {ref!r}, which is not an ray.ObjectRef. "
                 "A list for get must contain only references."
             )
-        _check_session(ref, session)
-    return resolve.get(session, object_refs, timeout)
+        if ref._session is not session:
+            raise _of_another_session(ref)
 
 
-def _check_session(ref: ObjectRef[Any], session: Any) -> None:
-    if ref._session is not session:
-        ref._entry  # noqa: B018  (raises if there is no object)
-        raise ValueError(
-            f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it. "
-            "Put the value again, or call the function again."
-        )
+def _of_another_session(ref: ObjectRef[Any]) -> ValueError:
+    ref._entry  # noqa: B018  (raises if there is no object)
+    return ValueError(
+        f"{ref!r} is not from the current Ray session: its cluster is gone, and the value with it. "
+        "Put the value again, or call the function again."
+    )
 
 
 @overload
@@ -399,7 +404,7 @@ def _check_waitables(waitables: Any, session: Any) -> None:
             )
     for ref in waitables:
         if ref._session is not session:
-            _check_session(ref, session)
+            raise _of_another_session(ref)
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:

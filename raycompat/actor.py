@@ -539,7 +539,7 @@ class ActorMethod:
             )
         if options.tensor_transport is not None:
             _check_keeps_tensors(about, method.name, options.tensor_transport, num_returns)
-        name = options.name or f"{about.class_name.rpartition('.')[2]}.{method.name}"
+        name = options.name or f"{about.short_name}.{method.name}"
         call = Call(ids.call_key(method.name, ids.new_task_id()), method.name, name)
         call.num_returns = num_returns
         call.max_items = limit_of_items(options.max_items, about.max_items)

@@ -33,7 +33,7 @@ from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
     from raycompat._caller.call_connection import CallConnection
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -41,10 +41,12 @@ logger = logging.getLogger(__name__)
 class Channel(DirectSender):
     """The sender of one actor's calls. All handles of a session share it."""
 
-    _session: Session
-
-    def __init__(self, session: Session, actor: str, *, in_order: bool) -> None:
+    def __init__(
+        self, session: Membership, actor: str, channels: dict[str, Channel], *, in_order: bool
+    ) -> None:
         super().__init__(session)
+        #: The session's channels, by the actors' keys: one without handles leaves them.
+        self._channels = channels
         #: The actor's Dask key.
         self.key = actor
         self._in_order = in_order
@@ -79,8 +81,8 @@ class Channel(DirectSender):
             self._num_handles -= 1
             if self._num_handles:
                 return
-            if session.channels.get(self.key) is self:
-                del session.channels[self.key]
+            if self._channels.get(self.key) is self:
+                del self._channels[self.key]
                 session.send(UnwatchActor(self.key))
         # Wait until the scheduler knows the references in the last results: the actor holds them until
         # then.

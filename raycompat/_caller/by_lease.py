@@ -50,8 +50,9 @@ from raycompat._protocol.strategy import InGroup
 from raycompat._protocol.values import SegmentLink, Wire
 
 if TYPE_CHECKING:
+    from raycompat._caller.by_scheduler import SchedulerSender
     from raycompat._caller.call_connection import CallConnection
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
     from raycompat._protocol.strategy import LeaseStrategy
 
 logger = logging.getLogger(__name__)
@@ -75,11 +76,17 @@ _CHOICES = 4
 class LeasePool(DirectSender):
     """The sender of calls by lease. A session has one for each kind and each placement group."""
 
-    _session: Session
     _takes_cancelled = True
 
-    def __init__(self, session: Session, strategy: LeaseStrategy, kind: LeaseKind) -> None:
+    def __init__(
+        self,
+        session: Membership,
+        by_scheduler: SchedulerSender,
+        strategy: LeaseStrategy,
+        kind: LeaseKind,
+    ) -> None:
         super().__init__(session)
+        self._by_scheduler = by_scheduler
         self._strategy, self._kind = strategy, kind
         #: Calls that are ready to be sent.
         self._waiting = WaitingCalls()
@@ -294,7 +301,7 @@ class LeasePool(DirectSender):
             call.state, call.lease = WAITING, None
 
     def _leave_to_scheduler(self, call: Call) -> None:
-        self._session.by_scheduler.take_from_lease(call)
+        self._by_scheduler.take_from_lease(call)
         if call.lease is not None:
             call.lease.num_departures += 1
             self._forget(call)
@@ -590,8 +597,8 @@ class LeasePool(DirectSender):
         session, lease = self._session, call.lease
         assert lease is not None  # it has sent this answer
         if lease.host != session.setup.host and any(wire[0] == "segment" for wire in wires):
-            session.by_scheduler.announce(call)  # Dask stores large results of other hosts
-            session.by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
+            self._by_scheduler.announce(call)  # Dask stores large results of other hosts
+            self._by_scheduler.report_end(call, wires=wires, worker=lease.node_address)
         super()._succeed(call, wires, connection)
 
     def _settle(self, entry: Entry, wire: Wire) -> None:
@@ -608,8 +615,8 @@ class LeasePool(DirectSender):
 
     def _end_call(self, call: Call, error: bytes | None = None) -> None:
         if error is not None:
-            self._session.by_scheduler.report_end(call, error=error)
-        self._session.by_scheduler.conclude_lease_call(call)
+            self._by_scheduler.report_end(call, error=error)
+        self._by_scheduler.conclude_lease_call(call)
         super()._end_call(call, error)
 
 

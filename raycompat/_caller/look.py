@@ -21,7 +21,7 @@ from raycompat._protocol import ids
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.membership import Membership
 
 #: The most calls that one caller counts, and objects among which it looks for the largest.
 _MOST_COUNTED = 100_000
@@ -30,7 +30,7 @@ _MOST_COUNTED = 100_000
 _MOST_USERS = 10_000
 
 
-def is_owner(session: Session) -> bool:
+def is_owner(session: Membership) -> bool:
     """Return whether other processes may need this one: for its calls, actors, or objects.
 
     Objects that came from other processes, and those that no other process knows, do not count.
@@ -43,7 +43,7 @@ def is_owner(session: Session) -> bool:
     )
 
 
-def describe(session: Session, most: int) -> dict[str, Any]:
+def describe(session: Membership, most: int) -> dict[str, Any]:
     """Return the unfinished calls of this process, and the objects that it refers to.
 
     It counts all of them, and lists `most` calls and the `most` largest objects. With `most` of 0 it

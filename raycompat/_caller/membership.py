@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from raycompat._caller.calls import Call
     from raycompat._caller.home import Home
+    from raycompat._caller.lease import Lease
     from raycompat._caller.object_ref import ObjectRef
     from raycompat._caller.setup import Setup
 
@@ -82,6 +83,10 @@ class Membership:
         self.calls: dict[str, Call] = {}
         #: Channels and leases with gathered calls that were not written yet.
         self.unflushed: set[Gathering] = set()
+        #: The granted and requested leases, by key.
+        self.leases: dict[str, Lease] = {}
+        #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
+        self.is_pressed = False
         #: What gets the data of each connection that goes through the scheduler, by its name.
         self.relays: dict[str, Callable[[bytes | None], None]] = {}
         #: Addresses of nodes that only the scheduler can reach.

@@ -6,6 +6,7 @@ The Dask client's event loop handles all of them, in the order in which the sche
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller.home import home_at
@@ -21,16 +22,33 @@ from raycompat._protocol.ids import call_of, return_key
 from raycompat._protocol.message import FromCaller, Handler, handled
 
 if TYPE_CHECKING:
-    from raycompat._caller.session import Session
+    from raycompat._caller.by_channel import Channel
+    from raycompat._caller.by_scheduler import SchedulerSender
+    from raycompat._caller.membership import Membership
 
 logger = logging.getLogger(__name__)
 
 
 class SchedulerMessages:
-    """The handlers of the scheduler's messages. A session has one."""
+    """The handlers of the scheduler's messages. A session has one.
 
-    def __init__(self, session: Session) -> None:
+    `on_pressure` is called when others wait for CPUs, `on_detached` with the reason when raycompat was
+    taken off the cluster.
+    """
+
+    def __init__(
+        self,
+        session: Membership,
+        by_scheduler: SchedulerSender,
+        channels: Mapping[str, Channel],
+        on_pressure: Callable[[], None],
+        on_detached: Callable[[str], None],
+    ) -> None:
         self._session = session
+        self._by_scheduler = by_scheduler
+        self._channels = channels
+        self._return_leases = on_pressure
+        self._on_detached = on_detached
         #: Calls that have answered, until Dask has reported their end. Releasing a key earlier would
         #: look like a cancellation.
         self._ending: dict[str, object] = {}
@@ -45,7 +63,7 @@ class SchedulerMessages:
             handled(LeaseOver, self._on_lease_over),
             handled(Pressure, self._on_pressure),
             handled(HomeMoved, self._on_home_moved),
-            handled(Detached, lambda message: session.lose_cluster(message.text)),
+            handled(Detached, lambda message: self._on_detached(message.text)),
             handled(GiveAgain, lambda message: session.sharing.give_again(message.key)),
             handled(ActorState, self._on_actor_state),
             handled(RelayAnswer, self._on_relay_answer),
@@ -75,7 +93,7 @@ class SchedulerMessages:
 
     def _fail_unsent(self, key: str, error: bytes) -> None:
         """Fail a call that the scheduler never gets."""
-        call, channel = self._session.calls.get(key), self._session.channels.get(key)
+        call, channel = self._session.calls.get(key), self._channels.get(key)
         if call is not None and call.actor is not None:
             error = failures.actor_died(failures.text_of(error), key)
         self._on_done(Done(key, error=error, unknown=True))
@@ -92,12 +110,12 @@ class SchedulerMessages:
         call, borrowed = session.calls.get(key), session.table.get(key)
         if call is None and borrowed is not None and error is not None:
             session.table.settle(borrowed, error=error)
-        if call is None or call.sender is not session.by_scheduler:
+        if call is None or call.sender is not self._by_scheduler:
             return
         if call.ref is not None and not unknown:
             self._ending[key] = call.ref
         values, of_an_argument = message.values, message.dependency
-        session.by_scheduler.ended(call, values, error, of_an_argument=of_an_argument)
+        self._by_scheduler.ended(call, values, error, of_an_argument=of_an_argument)
 
     def _on_actor_built(self, message: ActorBuilt) -> None:
         session = self._session
@@ -110,7 +128,7 @@ class SchedulerMessages:
         session = self._session
         session.is_pressed = message.is_on
         if message.is_on:
-            session.return_leases()
+            self._return_leases()
 
     def _on_home_moved(self, message: HomeMoved) -> None:
         session, node = self._session, message.node
@@ -134,7 +152,7 @@ class SchedulerMessages:
             lease.ended(error, how)
 
     def _on_actor_state(self, message: ActorState) -> None:
-        channel = self._session.channels.get(message.key)
+        channel = self._channels.get(message.key)
         if channel is not None:
             channel.on_report(message)
 
@@ -151,7 +169,7 @@ class SchedulerMessages:
     def _on_item(self, message: Item) -> None:
         session, item = self._session, return_key(message.key, message.index)
         call, stored = session.calls.get(message.key), message.stored
-        is_wanted = call is not None and session.by_scheduler.add_item(
+        is_wanted = call is not None and self._by_scheduler.add_item(
             call, message.index, item, message.wire, stored=stored
         )
         if not is_wanted and stored and session.table.get(item) is None:
@@ -189,7 +207,7 @@ class SchedulerMessages:
             self._ending.pop(key, None)
             if key in session.leases:
                 self._lease_ended(key, failures.object_lost(key), unknown=True)
-            elif call is not None and call.sender is session.by_scheduler:
+            elif call is not None and call.sender is self._by_scheduler:
                 self._on_done(Done(key, error=failures.object_lost(key), unknown=True))
             elif entry is not None and not entry.is_here:
                 session.table.settle(entry, error=failures.object_lost(key))

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from raycompat._caller.by_lease import LeasePool
     from raycompat._caller.driver_logs import DriverLogs
     from raycompat._caller.html_report import Report
-    from raycompat._caller.lease import Lease
     from raycompat._caller.object_ref import ObjectRef
     from raycompat._protocol.resource_set import LeaseKind
 
@@ -137,18 +136,16 @@ class Session(Membership):
         super().__init__(setup)
         #: The channels to the actors that were called, by the actors' keys.
         self.channels: dict[str, Channel] = {}
-        #: The granted and requested leases by key, and their pools.
-        self.leases: dict[str, Lease] = {}
         self._pools: dict[tuple[LeaseStrategy, LeaseKind], LeasePool] = {}
-        #: Whether other callers wait for CPUs: then a lease without a call is returned at once.
-        self.is_pressed = False
         self.by_scheduler: SchedulerSender = SchedulerSender(self)
         #: Values that the program records: executors send them through their nodes.
         self.measurements = Measurements(self._send_measured, self.call_later)
         self.tracker = Tracker(self._send_tracked, self.call_later)
         #: Writes a report of the program at its end, if the program requested one.
         self.report: Report | None = None
-        self._scheduler_messages = SchedulerMessages(self)
+        self._scheduler_messages = SchedulerMessages(
+            self, self.by_scheduler, self.channels, self.return_leases, self.lose_cluster
+        )
         #: Prints the output of tasks and actors, in drivers that show it.
         self.logs: DriverLogs | None = None
         #: The address of the dashboard, in drivers, if there is one.
@@ -219,7 +216,9 @@ class Session(Membership):
         with self.lock:
             channel = self.channels.get(actor)
             if channel is None:
-                channel = self.channels[actor] = Channel(self, actor, in_order=in_order)
+                channel = self.channels[actor] = Channel(
+                    self, actor, self.channels, in_order=in_order
+                )
             channel.add_handle()
             return channel
 
@@ -230,7 +229,8 @@ class Session(Membership):
             from raycompat._caller.by_lease import LeasePool
 
             with self.lock:
-                pool = self._pools.setdefault((strategy, kind), LeasePool(self, strategy, kind))
+                new = LeasePool(self, self.by_scheduler, strategy, kind)
+                pool = self._pools.setdefault((strategy, kind), new)
         return pool
 
     def return_leases(self) -> None:

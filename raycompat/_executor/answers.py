@@ -14,7 +14,7 @@ from raycompat._messages.executors import HandOver
 from raycompat._protocol.values import Wire
 
 if TYPE_CHECKING:
-    from raycompat._executor.main import Executor
+    from raycompat._executor.process import Process
 
 #: Seconds that a generator waits for its consumer before it lends its CPUs.
 PATIENCE_S = 0.1
@@ -25,7 +25,7 @@ class Answers(Sink):
 
     def __init__(
         self,
-        executor: Executor,
+        executor: Process,
         caller: Caller,
         key: str,
         post: Callable[[Caller, tuple[Any, ...]], None],

@@ -22,7 +22,7 @@ from raycompat._protocol.call_spec import ActorSpec
 from raycompat.exceptions import AsyncioActorExit
 
 if TYPE_CHECKING:
-    from raycompat._executor.main import Executor
+    from raycompat._executor.process import Process
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _CANCEL_S = 1.0
 class Actor:
     """The actor of this process. Created when the node asks for an actor."""
 
-    def __init__(self, executor: Executor, key: str, spec: ActorSpec, socket_name: str) -> None:
+    def __init__(self, executor: Process, key: str, spec: ActorSpec, socket_name: str) -> None:
         self.executor = executor
         self.key = key
         self.spec = spec

@@ -30,7 +30,7 @@ from raycompat._protocol import accelerator_kinds
 from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 if TYPE_CHECKING:
-    from raycompat._executor.main import Executor
+    from raycompat._executor.process import Process
 
 #: Seconds after which a call is long; seconds between two checks while it runs.
 _LONG_S, _LONGER_S = 0.005, 0.05
@@ -39,7 +39,7 @@ _LONG_S, _LONGER_S = 0.005, 0.05
 class Lease:
     """A lease of this process. Created in the thread that reads; served in the main thread."""
 
-    def __init__(self, executor: Executor, begin: BeginLease) -> None:
+    def __init__(self, executor: Process, begin: BeginLease) -> None:
         key = begin.key
         self.key = key
         self._executor = executor

@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import cloudpickle
@@ -142,6 +143,11 @@ class About:
     groups: tuple[str, ...] = ()
     #: Whether the tensors of results may stay in the actor's process.
     keeps_tensors: bool = False
+
+    @cached_property
+    def short_name(self) -> str:
+        """The name of the class without what contains it. Each call's name has it."""
+        return self.class_name.rpartition(".")[2]
 
 
 def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature | None:

@@ -192,8 +192,10 @@ FIELDS = {
 
 def limit_of_items(*options: int | None) -> int | None:
     """Return the first limit of waiting items that was given; None is without limit."""
-    given = next((each for each in options if each is not None), -1)
-    return given if given > 0 else None
+    for given in options:
+        if given is not None:
+            return given if given > 0 else None
+    return None
 
 
 def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> TaskOptions:

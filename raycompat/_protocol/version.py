@@ -2,9 +2,9 @@
 
 import importlib.util
 
-if importlib.util.find_spec("raycompat._version") is not None:
-    from raycompat import _version  # made when the package is built or installed
+__all__ = ["VERSION"]
 
-    VERSION = _version.VERSION
+if importlib.util.find_spec("raycompat._version") is not None:
+    from raycompat._version import VERSION  # made when the package is built or installed
 else:  # a copy of the sources that was never installed
     VERSION = "0+unknown"

@@ -394,7 +394,7 @@ class Expr:
         return self._call(pc.cast, target_type=target_type, safe=safe)
 
     @property
-    def str(self) -> Texts:
+    def str(self) -> Texts[Expr]:
         """Functions of text.
 
         Examples
@@ -404,10 +404,10 @@ class Expr:
         >>> names.with_column("name", col("name").str.strip().str.upper()).take_all()
         [{'name': 'ADA'}]
         """
-        return Texts(self)
+        return Texts(self._call)
 
     @property
-    def dt(self) -> Times:
+    def dt(self) -> Times[Expr]:
         """Functions of times and dates.
 
         Examples
@@ -418,10 +418,10 @@ class Expr:
         >>> days.with_column("month", col("day").dt.month()).take(1)[0]["month"]
         5
         """
-        return Times(self)
+        return Times(self._call)
 
     @property
-    def list(self) -> Lists:
+    def list(self) -> Lists[Expr]:
         """Functions of lists, and their parts.
 
         Examples
@@ -433,10 +433,10 @@ class Expr:
         ... ).select_columns(["count", "first"]).take_all()
         [{'count': 2, 'first': 'a'}]
         """
-        return Lists(self)
+        return Lists(self._call)
 
     @property
-    def struct(self) -> Structs:
+    def struct(self) -> Structs[Expr]:
         """Fields of structs.
 
         Examples
@@ -446,10 +446,10 @@ class Expr:
         >>> people.with_column("age", col("person").struct["age"]).take(1)[0]["age"]
         36
         """
-        return Structs(self)
+        return Structs(self._call)
 
     @property
-    def map(self) -> Maps:
+    def map(self) -> Maps[Expr]:
         """Keys and values of maps.
 
         Examples
@@ -464,10 +464,10 @@ class Expr:
         >>> rows.take(1)[0]["values"]
         [1, 2]
         """
-        return Maps(self)
+        return Maps(self._call)
 
     @property
-    def arr(self) -> Arrays:
+    def arr(self) -> Arrays[Expr]:
         """Functions of arrays of a fixed size.
 
         Examples
@@ -480,7 +480,7 @@ class Expr:
         >>> lists.select_columns("values").take_all()
         [{'values': [1, 2]}, {'values': [3, 4]}]
         """
-        return Arrays(self)
+        return Arrays(self._call)
 
 
 class _Column(Expr):

@@ -7,39 +7,46 @@ methods return expressions, which ``pyarrow.compute`` evaluates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from raycompat.data.expressions import Expr
-
 __all__ = ["Arrays", "Lists", "Maps", "Structs", "Texts", "Times"]
 
 
-class _Namespace:
-    """The functions of values of one kind."""
-
-    def __init__(self, expression: Expr) -> None:
-        self._expression = expression
-
-    def _call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Expr:
-        return self._expression._call(function, *args, **options)
+#: The class of expressions, `raycompat.data.expressions.Expr`.
+ExprT = TypeVar("ExprT")
 
 
-def _function(function: Callable[..., Any], text: str) -> Callable[..., Expr]:
+class _Namespace(Generic[ExprT]):
+    """The functions of values of one kind.
+
+    `call` makes the expression that calls a function of Arrow with the values and further arguments.
+    """
+
+    def __init__(self, call: Callable[..., ExprT]) -> None:
+        self._call = call
+
+
+class _Method(Protocol):
+    """A function that is an attribute of a class: an object gives it itself."""
+
+    def __get__(self, namespace: _Namespace[ExprT], owner: type) -> Callable[..., ExprT]: ...
+
+
+def _function(function: Callable[..., Any], text: str) -> _Method:
     """Return a method that calls a function of Arrow with the values, and its further arguments."""
 
-    def method(self: _Namespace, *args: Any, **options: Any) -> Expr:
+    def method(self: _Namespace[ExprT], *args: Any, **options: Any) -> ExprT:
         return self._call(function, *args, **options)
 
     method.__doc__ = text
-    return method
+    return cast("_Method", method)
 
 
-class Texts(_Namespace):
+class Texts(_Namespace[ExprT]):
     """Functions of text: ``col("name").str``.
 
     Examples
@@ -107,46 +114,46 @@ class Texts(_Namespace):
     extract = _function(pc.extract_regex, "Return the named groups of a regular expression.")
     repeat = _function(pc.binary_repeat, "Repeat the text `n` times.")
 
-    def center(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def center(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
         """Put `padding` on both sides until the text has `width` characters."""
         return self._call(pc.utf8_center, width, padding, *args, **kwargs)
 
-    def lpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def lpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
         """Put `padding` before the text until it has `width` characters."""
         return self._call(pc.utf8_lpad, width, padding, *args, **kwargs)
 
-    def rpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> Expr:
+    def rpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
         """Put `padding` after the text until it has `width` characters."""
         return self._call(pc.utf8_rpad, width, padding, *args, **kwargs)
 
     def pad(
         self, width: int, fillchar: str = " ", side: Literal["left", "right", "both"] = "right"
-    ) -> Expr:
+    ) -> ExprT:
         """Put `fillchar` on one side, or on both, until the text has `width` characters."""
         methods = {"left": self.lpad, "right": self.rpad, "both": self.center}
         if side not in methods:
             raise ValueError(f"side={side!r} should be 'left', 'right' or 'both'.")
         return methods[side](width, fillchar)
 
-    def strip(self, characters: str | None = None) -> Expr:
+    def strip(self, characters: str | None = None) -> ExprT:
         """Remove white space, or these characters, on both sides."""
         return self._stripped(pc.utf8_trim_whitespace, pc.utf8_trim, characters)
 
-    def lstrip(self, characters: str | None = None) -> Expr:
+    def lstrip(self, characters: str | None = None) -> ExprT:
         """Remove white space, or these characters, at the begin."""
         return self._stripped(pc.utf8_ltrim_whitespace, pc.utf8_ltrim, characters)
 
-    def rstrip(self, characters: str | None = None) -> Expr:
+    def rstrip(self, characters: str | None = None) -> ExprT:
         """Remove white space, or these characters, at the end."""
         return self._stripped(pc.utf8_rtrim_whitespace, pc.utf8_rtrim, characters)
 
     def _stripped(
         self, of_space: Callable[..., Any], of_any: Callable[..., Any], characters: str | None
-    ) -> Expr:
+    ) -> ExprT:
         return self._call(of_space) if characters is None else self._call(of_any, characters)
 
 
-class Times(_Namespace):
+class Times(_Namespace[ExprT]):
     """Functions of times and dates: ``col("start").dt``.
 
     Examples
@@ -171,24 +178,24 @@ class Times(_Namespace):
     minute = _function(pc.minute, "Return the minute, from 0 to 59.")
     second = _function(pc.second, "Return the second, from 0 to 59.")
 
-    def strftime(self, fmt: str) -> Expr:
+    def strftime(self, fmt: str) -> ExprT:
         """Return the time as text in a format such as ``"%Y-%m-%d"``."""
         return self._call(pc.strftime, format=fmt)
 
-    def ceil(self, unit: str) -> Expr:
+    def ceil(self, unit: str) -> ExprT:
         """Return the next time that is a whole `unit`, such as ``"day"``."""
         return self._call(pc.ceil_temporal, unit=unit)
 
-    def floor(self, unit: str) -> Expr:
+    def floor(self, unit: str) -> ExprT:
         """Return the last time that is a whole `unit`, such as ``"hour"``."""
         return self._call(pc.floor_temporal, unit=unit)
 
-    def round(self, unit: str) -> Expr:
+    def round(self, unit: str) -> ExprT:
         """Return the nearest time that is a whole `unit`, such as ``"minute"``."""
         return self._call(pc.round_temporal, unit=unit)
 
 
-class Lists(_Namespace):
+class Lists(_Namespace[ExprT]):
     """Functions of lists: ``col("words").list``. An index or a slice in brackets gives a part.
 
     Examples
@@ -207,20 +214,20 @@ class Lists(_Namespace):
 
     len = _function(pc.list_value_length, "Return the number of values.")
 
-    def __getitem__(self, key: int | slice) -> Expr:
+    def __getitem__(self, key: int | slice) -> ExprT:
         if isinstance(key, slice):
             return self.slice(key.start, key.stop, key.step)
         if not isinstance(key, int):
             raise TypeError(f"{key!r} is not an index of a list: give an integer or a slice.")
         return self.get(key)
 
-    def get(self, index: int) -> Expr:
+    def get(self, index: int) -> ExprT:
         """Return the value at an index, which each list must have."""
         return self._call(pc.list_element, index)
 
     def slice(
         self, start: int | None = None, stop: int | None = None, step: int | None = None
-    ) -> Expr:
+    ) -> ExprT:
         """Return the values from `start` to before `stop`, each `step`."""
         return self._call(
             pc.list_slice,
@@ -233,7 +240,7 @@ class Lists(_Namespace):
         self,
         order: Literal["ascending", "descending"] = "ascending",
         null_placement: Literal["at_start", "at_end"] = "at_end",
-    ) -> Expr:
+    ) -> ExprT:
         """Sort the values of each list."""
         if order not in ("ascending", "descending"):
             raise ValueError(f"order={order!r} should be 'ascending' or 'descending'.")
@@ -241,12 +248,12 @@ class Lists(_Namespace):
             raise ValueError(f"null_placement={null_placement!r} should be 'at_start' or 'at_end'.")
         return self._call(_sorted, order=order, null_placement=null_placement)
 
-    def flatten(self) -> Expr:
+    def flatten(self) -> ExprT:
         """Make one list of each list of lists."""
         return self._call(_flattened)
 
 
-class Structs(_Namespace):
+class Structs(_Namespace[ExprT]):
     """Fields of structs: ``col("user").struct["age"]``.
 
     Examples
@@ -261,21 +268,21 @@ class Structs(_Namespace):
     Ray source: ``ray.data.expressions.Expr.struct``, 2.60.0. No known difference.
     """
 
-    def __getitem__(self, key: str | int) -> Expr:
+    def __getitem__(self, key: str | int) -> ExprT:
         if not isinstance(key, str | int):
             raise TypeError(f"{key!r} is not a field of a struct: give its name or its number.")
         return self._call(pc.struct_field, key)
 
-    def field(self, field_name: str) -> Expr:
+    def field(self, field_name: str) -> ExprT:
         """Return the field of a name."""
         return self[field_name]
 
-    def field_by_index(self, index: int) -> Expr:
+    def field_by_index(self, index: int) -> ExprT:
         """Return the field of a number, counted from 0."""
         return self[index]
 
 
-class Maps(_Namespace):
+class Maps(_Namespace[ExprT]):
     """Keys and values of maps: ``col("headers").map``.
 
     Examples
@@ -295,16 +302,16 @@ class Maps(_Namespace):
     Ray source: ``ray.data.expressions.Expr.map``, 2.60.0. No known difference.
     """
 
-    def keys(self) -> Expr:
+    def keys(self) -> ExprT:
         """Return the list of keys."""
         return self._call(_part_of_maps, "keys")
 
-    def values(self) -> Expr:
+    def values(self) -> ExprT:
         """Return the list of values."""
         return self._call(_part_of_maps, "items")
 
 
-class Arrays(_Namespace):
+class Arrays(_Namespace[ExprT]):
     """Arrays of a fixed size: ``col("vector").arr``.
 
     Examples
@@ -323,7 +330,7 @@ class Arrays(_Namespace):
     Ray source: ``ray.data.expressions.Expr.arr``, 2.60.0. No known difference.
     """
 
-    def to_list(self) -> Expr:
+    def to_list(self) -> ExprT:
         """Convert lists of a fixed size to lists of any size."""
         return self._call(_with_any_size)
 

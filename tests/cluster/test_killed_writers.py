@@ -25,7 +25,7 @@ STEPS = {
     "a free segment was claimed": ("_host.segment", None, "_reuse", None),
     "the value was written": ("_host.segment", None, "write", None),
     "the result of a call was taken over": ("_host.segment", None, "take", None),
-    "the node was told": ("_executor.main", "Executor", "send", HandOver.op),
+    "the node was told": ("_executor.process", "Process", "send", HandOver.op),
     "the scheduler was told": ("_caller.session", "Session", "send", Adopt.op),
 }
 

@@ -36,7 +36,7 @@ def make_channel() -> Channel:
         send=lambda *_, **__: None,
         table=SimpleNamespace(get=lambda key: None, when_settled=lambda entry, settled: True),
     )
-    channel = Channel(session, "actor", in_order=False)
+    channel = Channel(session, "actor", {}, in_order=False)
     channel._connection = SimpleNamespace(
         flush=lambda: None,
         post=lambda message, now, notes: [note() for note in notes],

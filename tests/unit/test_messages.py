@@ -251,5 +251,5 @@ def test_a_message_with_a_wrong_field_fails_alone():
 
 
 def test_a_caller_handles_dasks_own_messages_too():
-    session = SimpleNamespace(lose_cluster=None, sharing=None)
-    assert {"key-in-memory", "lost-data"} < set(SchedulerMessages(session).handlers())
+    messages = SchedulerMessages(SimpleNamespace(sharing=None), None, {}, None, None)
+    assert {"key-in-memory", "lost-data"} < set(messages.handlers())
