@@ -40,8 +40,10 @@ Upper: TypeAlias = Literal[
     "_old.rllib.models.layers",
     "_old.rllib.sample_batch",
     "_old.rllib.workers",
+    "_old.train.boosting",
     "_old.train.trials",
     "train",
+    "train._run_configs",
     "tune.trainable.nested",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -91,6 +91,13 @@ class Bundle:
         return self.metadata.size_bytes or 0
 
 
+class BlockEntry(NamedTuple):
+    """A block of a `RefBundle`."""
+
+    ref: ObjectRef[Block]
+    metadata: BlockMetadata
+
+
 @dataclass(frozen=True, slots=True)
 class RefBundle:
     """Blocks that `Dataset.iter_internal_ref_bundles` yields together.
@@ -98,7 +105,7 @@ class RefBundle:
     Parameters
     ----------
     blocks : tuple
-        A reference and its `BlockMetadata`, for each block.
+        For each block ``ref``, a reference, and ``metadata``, its `BlockMetadata`.
     schema : pyarrow.Schema or None
         The columns of the first block.
 
@@ -116,7 +123,7 @@ class RefBundle:
     bundle has one block, and it does not own it.
     """
 
-    blocks: tuple[tuple[ObjectRef[Block], BlockMetadata], ...]
+    blocks: tuple[BlockEntry, ...]
     schema: pa.Schema | None = None
 
     @property

@@ -11,7 +11,7 @@ import raycompat as ray
 from raycompat._old_forms.data import plain_rows, tf
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
-from raycompat.data.block import Block, Bundle, RefBundle
+from raycompat.data.block import Block, BlockEntry, Bundle, RefBundle
 from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, DatasetIterator
 from raycompat.data.plan import Node
@@ -668,7 +668,8 @@ class Consumption:
         block.
         """
         for bundle in self._bundles():
-            yield RefBundle(((bundle.ref, bundle.metadata),), bundle.metadata.schema)
+            entry = BlockEntry(bundle.ref, bundle.metadata)
+            yield RefBundle((entry,), bundle.metadata.schema)
 
     def get_internal_block_refs(self) -> list[Any]:
         """Return a reference to each block, a table.

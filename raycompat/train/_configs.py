@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from raycompat import _storage
+from raycompat._old_forms.train import options
 from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _run_configs as air
@@ -399,8 +400,8 @@ class RunConfig(ShownAsTable):
             self.storage_path = _storage.default_path()
         if isinstance(self.storage_path, Path):
             self.storage_path = self.storage_path.as_posix()
-        self.failure_config = self.failure_config or FailureConfig()
-        self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
+        self.failure_config = options.of_air(self.failure_config) or FailureConfig()
+        self.checkpoint_config = options.of_air(self.checkpoint_config) or CheckpointConfig()
         self.logging_config = self.logging_config or LoggingConfig()
         self._note_what_is_tunes()
         if not self.name:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import cloudpickle
 
@@ -89,6 +89,9 @@ class DataParallelTrainer:
     `resume_from_checkpoint`, `restore` and `can_restore` work, as in Ray's first version of Train.
     """
 
+    #: Former names of arguments that a search space of Tune can have, and what they are today.
+    _also_searched: ClassVar[dict[str, str]] = {}
+
     def __init__(
         self,
         train_loop_per_worker: Callable[..., Any],
@@ -116,7 +119,7 @@ class DataParallelTrainer:
         self.train_loop_config = train_loop_config
         self.backend_config = backend_config or BackendConfig()
         self.scaling_config = options.scaling_config(scaling_config) or ScalingConfig()
-        self.run_config = run_config or RunConfig()
+        self.run_config = options.of_air(run_config) or RunConfig()
         self.datasets = _data_config.checked(datasets)
         self.data_config = dataset_config or DataConfig()
         self.resume_from_checkpoint = resume_from_checkpoint

@@ -102,7 +102,7 @@ class Tuner:
         if not isinstance(self._param_space, dict):
             raise ValueError(f"param_space={param_space!r}: expected a dict.")
         if is_trainer:
-            self._param_space = checked_space(self._param_space)
+            self._param_space = checked_space(type(trainable), self._param_space)
         register_if_needed(self._trainable)
 
     @classmethod

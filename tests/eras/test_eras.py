@@ -217,6 +217,18 @@ EXPECTED = {
         Columns: [1.0, 2.0] ['label', 'one', 'y']
         Epochs: 3
         """,
+    "trees_of_2022": """
+        Scores: 1.0 1.0
+        Times: True True
+        Estimator: 1e-06
+        Predicted: [6]
+        By hand: 1e-06 None
+        Best: {'alpha': 1e-06}
+        XGBoost: True
+        LightGBM: True
+        No label: True
+        No data: True
+        """,
     "of_2025": """
         Best: {'x': 2} 6 4
         Kept: 1 True
@@ -231,6 +243,7 @@ VERSION = {
     "data_of_2022": "1.12",
     "networks_of_2019": "1.12",
     "plans_of_2020": "1.12",
+    "trees_of_2022": "2.4",
     "rl_workers_of_2021": "1.12",
 }
 

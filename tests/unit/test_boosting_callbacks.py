@@ -39,10 +39,12 @@ def xgboost(monkeypatch):
     package.callback, module.TrainingCallback = module, type("TrainingCallback", (), {})
     monkeypatch.setitem(sys.modules, "xgboost", package)
     monkeypatch.setitem(sys.modules, "xgboost.callback", module)
-    name = "raycompat._old.tune.integration.xgboost"
-    monkeypatch.delitem(sys.modules, name, raising=False)
-    yield importlib.import_module(name)
-    del sys.modules[name]
+    names = "raycompat._old.tune.integration.xgboost", "raycompat.train.xgboost._callback"
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module(names[0])
+    for name in names:
+        del sys.modules[name]
 
 
 def lightgbm_round(number, results, end=3):

@@ -8,9 +8,19 @@ from typing import Any, Self
 import numpy as np
 
 from raycompat._old_forms.checkpoints import DICT_FILE
+from raycompat._old_forms.packages import require
+from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._framework_checkpoint import FrameworkCheckpoint
 
-__all__ = ["BatchPredictor", "Predictor", "TensorflowPredictor", "TorchPredictor"]
+__all__ = [
+    "BatchPredictor",
+    "LightGBMPredictor",
+    "Predictor",
+    "TensorflowPredictor",
+    "TorchPredictor",
+    "XGBoostPredictor",
+]
 
 #: The key of a model in a checkpoint that is a dict.
 _MODEL_KEY = "model"
@@ -155,7 +165,7 @@ class TorchPredictor(_OfModel):
             bare = {name.removeprefix("module."): value for name, value in found.items()}
             model.load_state_dict(bare)
             found = model
-        return cls(found, checkpoint.get_preprocessor(), use_gpu)
+        return cls(found, _preprocessor(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model, without gradients."""
@@ -197,7 +207,7 @@ class TensorflowPredictor(_OfModel):
             model = model_definition() if callable(model_definition) else model_definition
             model.set_weights(found)
             found = model
-        return cls(found, checkpoint.get_preprocessor(), use_gpu)
+        return cls(found, _preprocessor(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model."""
@@ -212,6 +222,84 @@ def _of_dict(checkpoint: Checkpoint) -> Any:
     if not checkpoint._folder.exists(DICT_FILE):
         return None
     return checkpoint.to_dict()[_MODEL_KEY]
+
+
+class OfColumns(Predictor):
+    """Predicts with a model that takes the columns of a DataFrame.
+
+    Parameters
+    ----------
+    model : object
+        The model.
+    """
+
+    def __init__(self, model: Any, preprocessor: Any = None) -> None:
+        super().__init__(preprocessor)
+        self.model = model
+
+    def _predict_pandas(
+        self, data: Any, feature_columns: list[Any] | None = None, **kwargs: Any
+    ) -> Any:
+        columns = data if feature_columns is None else data[list(feature_columns)]
+        found = np.asarray(self.call_model(columns, **kwargs))
+        return _as_frame({"predictions": found})
+
+    def call_model(self, frame: Any, **kwargs: Any) -> Any:
+        """Return the model's output for columns, as an array."""
+        raise NotImplementedError
+
+
+class XGBoostPredictor(OfColumns):
+    """Predicts with a model of XGBoost."""
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, **kwargs: Any) -> Self:
+        """Make the predictor of a checkpoint of `XGBoostTrainer`, or of a `XGBoostCheckpoint`."""
+        from raycompat.train.xgboost import RayTrainReportCallback, XGBoostCheckpoint
+
+        model = _of_trees(checkpoint, XGBoostCheckpoint, RayTrainReportCallback)
+        return cls(model, _preprocessor(checkpoint))
+
+    def call_model(
+        self, frame: Any, dmatrix_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> Any:
+        """Return the predictions for columns."""
+        xgboost = require("xgboost", "XGBoostPredictor")
+        return self.model.predict(xgboost.DMatrix(frame, **dmatrix_kwargs or {}), **kwargs)
+
+
+class LightGBMPredictor(OfColumns):
+    """Predicts with a model of LightGBM."""
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, **kwargs: Any) -> Self:
+        """Make the predictor of a checkpoint of `LightGBMTrainer`, or of a `LightGBMCheckpoint`."""
+        from raycompat.train.lightgbm import LightGBMCheckpoint, RayTrainReportCallback
+
+        model = _of_trees(checkpoint, LightGBMCheckpoint, RayTrainReportCallback)
+        return cls(model, _preprocessor(checkpoint))
+
+    def call_model(self, frame: Any, **kwargs: Any) -> Any:
+        """Return the predictions for columns."""
+        from raycompat.train.lightgbm import normalize_pandas_for_lightgbm
+
+        return self.model.predict(normalize_pandas_for_lightgbm(frame), **kwargs)
+
+
+def _preprocessor(checkpoint: Checkpoint) -> Any:
+    """Return the preprocessor of a checkpoint, wherever its time kept it; None without one."""
+    found = FrameworkCheckpoint(checkpoint.path, checkpoint.filesystem).get_preprocessor()
+    if found is None and forms.is_used_today("ray.train.Checkpoint with a preprocessor"):
+        found = checkpoint.get_preprocessor()
+    return found
+
+
+def _of_trees(checkpoint: Checkpoint, checkpoint_cls: Any, callback_cls: Any) -> Any:
+    """Return a model from a checkpoint of a callback, or from one that is a model."""
+    made_by_hand = checkpoint._folder.exists(checkpoint_cls.MODEL_FILENAME)
+    if made_by_hand:
+        return checkpoint_cls(checkpoint.path, checkpoint.filesystem).get_model()
+    return callback_cls.get_model(checkpoint)
 
 
 class BatchPredictor:
@@ -243,7 +331,7 @@ class BatchPredictor:
 
     def get_preprocessor(self) -> Any:
         """Return the preprocessor of the checkpoint, or that which was set."""
-        return self._preprocessor or self._checkpoint.get_preprocessor()
+        return self._preprocessor or _preprocessor(self._checkpoint)
 
     def set_preprocessor(self, preprocessor: Any) -> None:
         """Set the preprocessor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from raycompat._surface import forms
@@ -16,9 +17,39 @@ def wrap_ddp(given: dict[str, Any], value: bool) -> None:
 def scaling_config(given: Any) -> Any:
     """Return a `ScalingConfig`, also of a dict with its options, as trainers took in 2022."""
     if not isinstance(given, dict):
-        return given
+        return of_air(given)
     forms.used("ray.train.ScalingConfig as a dict", refusal=ValueError)
     return upper("train").ScalingConfig(**given)
+
+
+#: The configurations that Train and Tune had in common.
+_SHARED = ("CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig")
+
+
+def of_air(given: Any) -> Any:
+    """Return what says the same in Train as a configuration of ``ray.air``; others as they are."""
+    if not _is_of_air(given):
+        return given
+    forms.used(f"ray.air.{type(given).__name__} in a trainer", refusal=ValueError)
+    return _of_train(given)
+
+
+def _is_of_air(given: Any) -> bool:
+    name = type(given).__name__
+    return name in _SHARED and type(given) is getattr(upper("train._run_configs"), name)
+
+
+def _of_train(given: Any) -> Any:
+    """Return what says the same, with the fields that the program has set."""
+    if not _is_of_air(given):
+        return given
+    blank = type(given)()
+    names = [field.name for field in dataclasses.fields(given)]
+    values = {name: getattr(given, name) for name in names if name != "local_dir"}
+    set_by_program = {
+        name: _of_train(value) for name, value in values.items() if value != getattr(blank, name)
+    }
+    return getattr(upper("train"), type(given).__name__)(**set_by_program)
 
 
 def preprocessor(given: dict[str, Any], value: Any) -> None:

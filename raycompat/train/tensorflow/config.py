@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import raycompat as ray
+from raycompat.train._ports import reserve_address
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
 from raycompat.train.tensorflow import _keras_choice
 from raycompat.train.tensorflow._keras_watch import watch_keras
-from raycompat.train.tensorflow._ports import reserve_port
 
 __all__ = ["TensorflowConfig"]
 
@@ -52,18 +52,13 @@ class _TensorflowBackend(Backend):
 
     def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
         """Send the list of workers to each worker."""
-        addresses = worker_group.execute(_reserve_address)
+        addresses = worker_group.execute(reserve_address)
         ray.get(
             [
                 worker_group.execute_single_async(rank, _set_up, addresses, rank)
                 for rank in range(len(worker_group))
             ]
         )
-
-
-def _reserve_address() -> str:
-    host = ray.util.get_node_ip_address()
-    return f"[{host}]:{reserve_port()}" if ":" in host else f"{host}:{reserve_port()}"
 
 
 def _set_up(addresses: list[str], rank: int) -> None:

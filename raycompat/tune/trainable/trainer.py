@@ -56,17 +56,17 @@ def trainable_of(trainer: DataParallelTrainer) -> Callable[[dict[str, Any]], Non
     cls, arguments = type(trainer), {**trainer._arguments(), "datasets": trainer.datasets}
 
     def train_in_trial(config: dict[str, Any]) -> None:
-        _train(cls, _merged(arguments, config))
+        _train(cls, _merged(cls, arguments, config))
 
     def resources(config: dict[str, Any]) -> PlacementGroupFactory:
-        return _resources(_merged(arguments, config)["scaling_config"])
+        return _resources(_merged(cls, arguments, config)["scaling_config"])
 
     train_in_trial.__name__ = train_in_trial.__qualname__ = cls.__name__
     train_in_trial._resources = resources  # type: ignore[attr-defined]
     return train_in_trial
 
 
-def checked_space(param_space: dict[str, Any]) -> dict[str, Any]:
+def checked_space(cls: type[DataParallelTrainer], param_space: dict[str, Any]) -> dict[str, Any]:
     """Return the search space of a trainer; a `ScalingConfig` in it becomes a dict.
 
     Raises
@@ -74,11 +74,12 @@ def checked_space(param_space: dict[str, Any]) -> dict[str, Any]:
     ValueError
         When it has keys that are not searched.
     """
-    unknown = [name for name in param_space if name not in SEARCHED]
+    searched = (*SEARCHED, *cls._also_searched)
+    unknown = [name for name in param_space if name not in searched]
     if unknown:
-        near = {name: difflib.get_close_matches(str(name), SEARCHED) for name in unknown}
+        near = {name: difflib.get_close_matches(str(name), searched) for name in unknown}
         raise ValueError(
-            f"param_space of a trainer has {unknown}: expected {list(SEARCHED)}; the closest names: "
+            f"param_space of a trainer has {unknown}: expected {list(searched)}; the closest names: "
             f"{near}. Hyperparameters belong into 'train_loop_config'; a run_config is an argument of "
             "the Tuner."
         )
@@ -97,8 +98,19 @@ def run_config_of(trainer: DataParallelTrainer, given: RunConfig | None) -> RunC
                 "Tuner and trainer have a run_config each: name, storage, failures and checkpoints are "
                 "as in the Tuner's."
             )
-        return given
-    return tunes(own)
+        return _of_trainer(trainer, given)
+    return _of_trainer(trainer, tunes(own))
+
+
+def _of_trainer(trainer: DataParallelTrainer, config: RunConfig) -> RunConfig:
+    """Return a configuration without the checkpoints that the trainer's callback makes itself."""
+    if not trainer._also_searched or config.checkpoint_config is None:
+        return config
+    config = copy.copy(config)
+    config.checkpoint_config = dataclasses.replace(
+        config.checkpoint_config, checkpoint_frequency=0, checkpoint_at_end=None
+    )
+    return config
 
 
 def tunes(own: train.RunConfig) -> RunConfig:
@@ -124,10 +136,13 @@ def _given(config: Any, *names: str) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value != DEPRECATED}
 
 
-def _merged(arguments: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def _merged(
+    cls: type[DataParallelTrainer], arguments: dict[str, Any], config: dict[str, Any]
+) -> dict[str, Any]:
     """Return the trainer's arguments with those of a trial; dicts are merged."""
     merged = dict(arguments)
-    for name, value in config.items():
+    for given, value in config.items():
+        name = cls._also_searched.get(given, given)
         before = merged.get(name)
         is_dict = isinstance(before, dict) and isinstance(value, dict)
         merged[name] = _deep_merged(before, value) if is_dict else value

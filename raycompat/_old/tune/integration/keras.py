@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from raycompat._old.tune.integration.reporting import Metrics, chosen, report
+from raycompat._old.tune.integration.reporting import report
+from raycompat.train._round_reports import Metrics, chosen
 from raycompat.train.tensorflow.keras import ReportCheckpointCallback
 
 __all__ = ["TuneReportCallback", "TuneReportCheckpointCallback", "TuneReporterCallback"]

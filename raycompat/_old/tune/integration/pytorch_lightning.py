@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from raycompat._old.tune.integration.reporting import Metrics, chosen, report
+from raycompat._old.tune.integration.reporting import report
 from raycompat._old_forms.packages import require
+from raycompat.train._round_reports import Metrics, chosen
 
 
 def _lightning() -> Any:

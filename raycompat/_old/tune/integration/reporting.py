@@ -1,34 +1,14 @@
-"""What the callbacks of all libraries have in common: which metrics, and when there is a checkpoint."""
+"""What the callbacks of all libraries have in common: how they report to Tune."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 from raycompat.train._checkpoint import Checkpoint
+from raycompat.train._round_reports import Metrics, RoundReports
 from raycompat.tune.trainable import session
-
-Metrics = str | list[str] | dict[str, str] | None
-
-
-def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the metrics that are reported: names of the library, or new names for them; None is all.
-
-    Raises
-    ------
-    KeyError
-        When the library has none of that name.
-    """
-    if metrics is None:
-        return dict(found)
-    listed = [metrics] if isinstance(metrics, str) else metrics
-    names = listed if isinstance(listed, dict) else {name: name for name in listed}
-    missing = [name for name in names.values() if name not in found]
-    if missing:
-        raise KeyError(f"The metrics {missing} are not among those reported: {sorted(found)}.")
-    return {new: found[name] for new, name in names.items()}
 
 
 def report(metrics: dict[str, Any], write: Callable[[str], Any] | None = None) -> None:
@@ -41,24 +21,8 @@ def report(metrics: dict[str, Any], write: Callable[[str], Any] | None = None) -
         session.report(metrics, checkpoint=Checkpoint.from_directory(folder))
 
 
-class RoundReports:
-    """Reports after each round of a library that boosts trees, with the model as a checkpoint.
-
-    Parameters
-    ----------
-    metrics : str, list of str or dict, optional
-        Which, such as ``"eval-logloss"``; by default all.
-    filename : str, optional
-        The model's file in the checkpoint; by default `CHECKPOINT_NAME`.
-    frequency : int, default 5
-        At each which round there is a checkpoint; 0 for none.
-    checkpoint_at_end : bool, default False
-        Whether there is one at the end too.
-    results_postprocessing_fn : callable, optional
-        Changes the evaluations before they are reported.
-    """
-
-    CHECKPOINT_NAME: str
+class ReportsToTune(RoundReports):
+    """Reports to Tune; by default with a checkpoint at each fifth round, and none at the end."""
 
     def __init__(
         self,
@@ -68,47 +32,14 @@ class RoundReports:
         checkpoint_at_end: bool = False,
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        super().__init__()
-        self._metrics, self._filename = metrics, filename or self.CHECKPOINT_NAME
-        self._frequency, self._at_end = frequency, checkpoint_at_end
-        self._changed = results_postprocessing_fn
-        self._last: dict[str, Any] = {}
+        super().__init__(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
 
-    @classmethod
-    def get_model(cls, checkpoint: Checkpoint, filename: str | None = None) -> Any:
-        """Return the model of a checkpoint that the callback made.
-
-        Parameters
-        ----------
-        checkpoint : Checkpoint
-        filename : str, optional
-            As it was given to the callback; by default `CHECKPOINT_NAME`.
-        """
-        with checkpoint.as_directory() as folder:
-            return cls._load(os.path.join(folder, filename or cls.CHECKPOINT_NAME))
-
-    @staticmethod
-    def _load(path: str) -> Any:
-        """Return the library's model from its file."""
-        raise NotImplementedError
-
-    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> None:
-        """Report the evaluations of a round; rounds are counted from 1."""
-        if self._changed is not None:
-            found = self._changed(found)
-        self._last = chosen(self._metrics, found)
-        is_due = self._frequency > 0 and number % self._frequency == 0
-        if is_due or (is_last and self._at_end):
-            report(self._last, self._writer(model))
-        else:
-            report(self._last)
-
-    def _writer(self, model: Any) -> Callable[[str], Any]:
-        return lambda folder: model.save_model(os.path.join(folder, self._filename))
+    def _send(self, metrics: dict[str, Any], write: Callable[[str], Any] | None) -> None:
+        report(metrics, write)
 
 
 class WithoutCheckpoints:
-    """Makes a class of `RoundReports` report the evaluations alone."""
+    """Makes a class of `ReportsToTune` report the evaluations alone."""
 
     def __init__(
         self,

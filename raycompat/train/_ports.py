@@ -1,9 +1,9 @@
-"""Free ports for TensorFlow's servers; two runs never take the same port.
+"""Free ports for the servers of libraries; two runs never take the same port.
 
-A port is free between the moment when this process tries it and the moment when TensorFlow binds it.
-TensorFlow does not allow keeping it bound (it forbids SO_REUSEPORT). So ports are taken from below the
-kernel's range for outgoing connections, and each is protected by a lock: an abstract Unix socket with
-its name, which the worker keeps open until its process ends.
+A port is free between the moment when this process tries it and the moment when the library binds it.
+Libraries do not allow keeping it bound (TensorFlow forbids SO_REUSEPORT). So ports are taken from below
+the kernel's range for outgoing connections, and each is protected by a lock: an abstract Unix socket
+with its name, which the worker keeps open until its process ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import random
 import socket
 
+import raycompat as ray
 from raycompat._host import network, unix_socket
 
 #: The first port after those of well-known services, and the default start of the kernel's range.
@@ -26,6 +27,12 @@ def _last_port() -> int:
     """Return the last port that outgoing connections are not given."""
     first = network.first_outgoing_port() or _LAST + 1
     return max(min(first - 1, _LAST), _FIRST + 1000)
+
+
+def reserve_address() -> str:
+    """Return this host and a port of `reserve_port`, as ``host:port``."""
+    host = ray.util.get_node_ip_address()
+    return f"[{host}]:{reserve_port()}" if ":" in host else f"{host}:{reserve_port()}"
 
 
 def reserve_port() -> int:
@@ -47,14 +54,15 @@ def reserve_port() -> int:
             return port
         lock.close()
     raise OSError(
-        errno.EADDRINUSE, f"No port is free from {ports[0]} to {ports[-1]} for TensorFlow's server"
+        errno.EADDRINUSE,
+        f"No port is free from {ports[0]} to {ports[-1]} for the server of a library",
     )
 
 
 def _locked(port: int) -> socket.socket | None:
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        lock.bind(unix_socket.address(f"raycompat-tensorflow-port-{port}"))
+        lock.bind(unix_socket.address(f"raycompat-train-port-{port}"))
     except OSError:
         lock.close()
         return None

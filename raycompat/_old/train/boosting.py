@@ -1,0 +1,187 @@
+"""Trainers of XGBoost and LightGBM by parameters, without a function, as from 1.12 to 2.48."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from raycompat import train
+from raycompat._old_forms.packages import require
+from raycompat._surface import table
+
+#: Rounds, where the program does not say how many.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the function of a worker does."""
+
+    label_column: str
+    num_boost_round: int
+    #: The data sets' names.
+    names: tuple[str, ...]
+    #: More keywords for the library's ``train``.
+    keywords: dict[str, Any]
+    #: Keywords of ``DMatrix`` by data set.
+    matrices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: The options of the callback that reports.
+    reports: dict[str, Any] = field(default_factory=dict)
+
+    def table(self, name: str) -> tuple[Any, Any]:
+        """Return this worker's columns of a data set, and the column that is predicted."""
+        shard = train.get_dataset_shard(name)
+        if hasattr(shard, "materialize"):
+            rows = shard.materialize().to_pandas()
+        else:
+            rows = require("pandas", "A trainer of boosted trees").DataFrame(list(shard))
+        if self.label_column not in rows:
+            raise KeyError(
+                f"label_column={self.label_column!r} is not a column of the data set {name!r}. Its "
+                f"columns are {list(rows.columns)}."
+            )
+        return rows.drop(columns=self.label_column), rows[self.label_column]
+
+    @property
+    def others(self) -> list[str]:
+        """The data sets that the model is only evaluated on."""
+        return [name for name in self.names if name != train.TRAIN_DATASET_KEY]
+
+    def callbacks(self, cls: Callable[..., Any]) -> list[Any]:
+        """Return the program's callbacks, and one that reports if none of them does."""
+        given = list(self.keywords.get("callbacks") or ())
+        if any(isinstance(each, cls) for each in given if isinstance(cls, type)):
+            return given
+        return [*given, cls(**self.reports)]
+
+
+def train_xgboost(params: dict[str, Any], plan: Plan) -> None:
+    """Train with XGBoost, in a worker; go on from a checkpoint."""
+    xgboost = require("xgboost", "XGBoostTrainer")
+    from raycompat.train.xgboost import RayTrainReportCallback
+
+    def matrix(name: str) -> Any:
+        rows, labels = plan.table(name)
+        return xgboost.DMatrix(rows, label=labels, **plan.matrices.get(name, {}))
+
+    before = train.get_checkpoint()
+    model = None if before is None else RayTrainReportCallback.get_model(before)
+    rounds = plan.num_boost_round - (model.num_boosted_rounds() if model else 0)
+    if rounds <= 0:  # all are in the checkpoint
+        return
+    rows = matrix(train.TRAIN_DATASET_KEY)
+    xgboost.train(
+        params,
+        rows,
+        num_boost_round=rounds,
+        xgb_model=model,
+        **{
+            **plan.keywords,
+            "evals": [
+                (rows, train.TRAIN_DATASET_KEY),
+                *((matrix(name), name) for name in plan.others),
+            ],
+            "callbacks": plan.callbacks(RayTrainReportCallback),
+        },
+    )
+
+
+def train_lightgbm(params: dict[str, Any], plan: Plan) -> None:
+    """Train with LightGBM, in a worker; go on from a checkpoint."""
+    lightgbm = require("lightgbm", "LightGBMTrainer")
+    from raycompat.train.lightgbm import (
+        RayTrainReportCallback,
+        get_network_params,
+        normalize_pandas_for_lightgbm,
+    )
+
+    def rows_of(name: str) -> Any:
+        rows, labels = plan.table(name)
+        return lightgbm.Dataset(normalize_pandas_for_lightgbm(rows), label=labels)
+
+    before = train.get_checkpoint()
+    model = None if before is None else RayTrainReportCallback.get_model(before)
+    rounds = plan.num_boost_round - (model.current_iteration() if model else 0)
+    if rounds <= 0:  # all are in the checkpoint
+        return
+    rows = rows_of(train.TRAIN_DATASET_KEY)
+    together: dict[str, Any] = {}
+    if (
+        train.get_context().get_world_size() > 1
+    ):  # or else each worker builds trees from its own rows
+        together = {"tree_learner": "data_parallel", "pre_partition": True}
+    lightgbm.train(
+        {**together, **params, **get_network_params()},
+        rows,
+        num_boost_round=rounds,
+        init_model=model,
+        **{
+            **plan.keywords,
+            "valid_sets": [rows, *(rows_of(name) for name in plan.others)],
+            "valid_names": [train.TRAIN_DATASET_KEY, *plan.others],
+            "callbacks": plan.callbacks(RayTrainReportCallback),
+        },
+    )
+
+
+def with_function(of: str, init: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return a trainer's keywords with a function, in place of the library's parameters.
+
+    Parameters
+    ----------
+    of : str
+        The trainer's dotted name in Ray.
+    init : callable
+        Its constructor. What it does not know are keywords of the library's ``train``.
+    given : dict
+        The program's keywords.
+
+    Raises
+    ------
+    KeyError
+        When there is no data set with the name ``"train"``.
+    TypeError
+        When there is no `label_column`.
+    """
+    known = {*inspect.signature(init).parameters, *table.options(of)}
+    passed = {name: value for name, value in given.items() if name in known}
+    label, params = passed.pop("label_column", None), passed.pop("params")
+    if label is None:
+        raise TypeError(f"{of} needs label_column=, the name of the column that is predicted.")
+    datasets = passed.get("datasets") or {}
+    if train.TRAIN_DATASET_KEY not in datasets:
+        raise KeyError(
+            f"datasets= of {of} has the names {list(datasets)}: expected one with the name 'train'."
+        )
+    plan = Plan(
+        label_column=label,
+        num_boost_round=passed.pop("num_boost_round", None) or _ROUNDS,
+        names=tuple(datasets),
+        keywords={
+            name: value
+            for name, value in given.items()
+            if name not in known and name != "dmatrix_params"
+        },
+        matrices=given.get("dmatrix_params") or {},
+        reports=_reports(passed.get("run_config")),
+    )
+    function = train_xgboost if "xgboost" in of else train_lightgbm
+    return {
+        **passed,
+        "train_loop_per_worker": functools.partial(function, plan=plan),
+        "train_loop_config": dict(params),
+    }
+
+
+def _reports(run_config: Any) -> dict[str, Any]:
+    """Return when there are checkpoints: as the run's configuration says, and at the end."""
+    config = getattr(run_config, "checkpoint_config", None)
+    frequency = getattr(config, "checkpoint_frequency", 0)
+    at_end = getattr(config, "checkpoint_at_end", None)
+    return {
+        "frequency": frequency if isinstance(frequency, int) else 0,
+        "checkpoint_at_end": at_end if isinstance(at_end, bool) else True,
+    }

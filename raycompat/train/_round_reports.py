@@ -1,0 +1,99 @@
+"""What callbacks of libraries that boost trees report, and when there is a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from raycompat.train._checkpoint import Checkpoint
+
+Metrics = str | list[str] | dict[str, str] | None
+
+
+def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics that are reported: names of the library, or new names for them; None is all.
+
+    Raises
+    ------
+    KeyError
+        When the library has none of that name.
+    """
+    if metrics is None:
+        return dict(found)
+    listed = [metrics] if isinstance(metrics, str) else metrics
+    names = listed if isinstance(listed, dict) else {name: name for name in listed}
+    missing = [name for name in names.values() if name not in found]
+    if missing:
+        raise KeyError(f"The metrics {missing} are not among those reported: {sorted(found)}.")
+    return {new: found[name] for new, name in names.items()}
+
+
+class RoundReports:
+    """Reports after each round of a library that boosts trees, with the model as a checkpoint.
+
+    Parameters
+    ----------
+    metrics : str, list of str or dict, optional
+        Which, such as ``"eval-logloss"``; by default all.
+    filename : str, optional
+        The model's file in the checkpoint; by default `CHECKPOINT_NAME`.
+    frequency : int, default 0
+        At each which round there is a checkpoint; 0 for none.
+    checkpoint_at_end : bool, default True
+        Whether there is one at the end too.
+    results_postprocessing_fn : callable, optional
+        Changes the evaluations before they are reported.
+    """
+
+    CHECKPOINT_NAME: str
+
+    def __init__(
+        self,
+        metrics: Metrics = None,
+        filename: str | None = None,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._metrics, self._filename = metrics, filename or self.CHECKPOINT_NAME
+        self._frequency, self._at_end = frequency, checkpoint_at_end
+        self._changed = results_postprocessing_fn
+        self._last: dict[str, Any] = {}
+
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint, filename: str | None = None) -> Any:
+        """Return the model of a checkpoint that the callback made.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint
+            For example ``Result.checkpoint``.
+        filename : str, optional
+            As it was given to the callback; by default `CHECKPOINT_NAME`.
+        """
+        with checkpoint.as_directory() as folder:
+            return cls._load(os.path.join(folder, filename or cls.CHECKPOINT_NAME))
+
+    @staticmethod
+    def _load(path: str) -> Any:
+        """Return the library's model from its file."""
+        raise NotImplementedError
+
+    def _send(self, metrics: dict[str, Any], write: Callable[[str], Any] | None) -> None:
+        """Report metrics; with a checkpoint that `write` makes in a folder."""
+        raise NotImplementedError
+
+    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> None:
+        """Report the evaluations of a round; rounds are counted from 1."""
+        if self._changed is not None:
+            found = self._changed(found)
+        self._last = chosen(self._metrics, found)
+        is_due = self._frequency > 0 and number % self._frequency == 0
+        self._send(
+            self._last, self._writer(model) if is_due or (is_last and self._at_end) else None
+        )
+
+    def _writer(self, model: Any) -> Callable[[str], Any]:
+        return lambda folder: model.save_model(os.path.join(folder, self._filename))
