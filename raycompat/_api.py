@@ -596,6 +596,6 @@ def get_gpu_ids() -> list[int] | list[str]:
     call, executor = this_process.current(), this_process.executor()
     if call is None or executor is None:
         return []
-    if executor.setup["gpus_are_named"]:
+    if executor.gpus_are_named:
         return list(call.gpus)
     return [int(each) for each in call.gpus]

@@ -52,8 +52,8 @@ class Executor(Protocol):
         """The environment variables that calls see."""
 
     @property
-    def setup(self) -> dict[str, Any]:
-        """The settings from its node at its start."""
+    def gpus_are_named(self) -> bool:
+        """Whether its node was started with ``CUDA_VISIBLE_DEVICES``: ids of GPUs are text then."""
 
     def is_cancelled(self, key: str) -> bool:
         """Return whether the cancellation of a call was requested."""

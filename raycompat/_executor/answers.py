@@ -105,7 +105,7 @@ class Answers(Sink):
         if outcome.refs:
             self._caller.holds[key] = outcome.holds
             executor.session.sharing.require_sync()
-        shares_memory = self._caller.host == executor.setup["place"][2]
+        shares_memory = self._caller.host == executor.session.setup.host
         for wire in wires:
             if wire[0] == "segment" and shares_memory:
                 self._caller.note_segment(wire[1])

@@ -40,8 +40,8 @@ class CallRunner(Protocol):
         """The environment variables that calls see."""
 
     @property
-    def setup(self) -> dict[str, Any]:
-        """Its settings; ``ip`` is the address of its node."""
+    def ip(self) -> str:
+        """The address of its node."""
 
     def load(self, function: str) -> Any:
         """Return the function or class with this id."""

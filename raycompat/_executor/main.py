@@ -45,6 +45,7 @@ from raycompat._executor.run_leased import Lease
 from raycompat._host import interrupts
 from raycompat._messages.calls import Credit, Disown
 from raycompat._messages.direct import CallMessage
+from raycompat._messages.executor_setup import ExecutorSetup
 from raycompat._messages.executors import (
     EXIT_WORK_S,
     Abandon,
@@ -84,7 +85,7 @@ class Executor(Process):
     actor: Actor | None
     lease: Lease | None
 
-    def __init__(self, connection: socket.socket, setup: dict[str, Any], outputs: Outputs) -> None:
+    def __init__(self, connection: socket.socket, setup: ExecutorSetup, outputs: Outputs) -> None:
         super().__init__(connection, setup, outputs)
         #: What the main thread is to do; None ends it. Another queue has a token for each item: a
         #: stray exception can lose a token, but no item.
@@ -422,38 +423,40 @@ class _NodeSink(Sink):
         self._executor.send(ItemYielded(self._key, index, wire))
 
 
-def _import_as_the_driver(setup: dict[str, Any]) -> None:
+def _import_as_the_driver(setup: ExecutorSetup) -> None:
     """Import the modules of the environment first, then those of the driver, then those of the node."""
-    others = [path for path in setup["sys_path"] if path not in sys.path]
-    paths = [*setup["own_paths"], *others, *sys.path, *setup["node_paths"]]
-    hidden = {*setup["hidden_paths"], *setup["env_paths"]} - {str(Path(__file__).parents[2])}
-    seen_first = [*setup["env_paths"], *setup["search_path"]]
+    program = setup.program
+    others = [path for path in program.sys_path if path not in sys.path]
+    paths = [*program.own_paths, *others, *sys.path, *setup.node_paths]
+    hidden = {*program.hidden_paths, *setup.env_paths} - {str(Path(__file__).parents[2])}
+    seen_first = [*setup.env_paths, *program.search_path]
     paths = [*seen_first, *(path for path in paths if path not in hidden)]
     sys.path[:] = dict.fromkeys(paths)
-    import_paths.forget_hidden(setup["hiding_modules"])
+    import_paths.forget_hidden(program.hiding_modules)
 
 
-def serve(connection: socket.socket, setup: dict[str, Any]) -> int:
+def serve(connection: socket.socket, setup: ExecutorSetup) -> int:
     """Run as an executor until the node ends it; return the exit code."""
-    if setup["ray_version"] is not None:
-        era.choose(setup["ray_version"])
-    if setup["as_ray"]:
+    settings = setup.settings
+    if settings["ray_version"] is not None:
+        era.choose(settings["ray_version"])
+    if settings["as_ray"]:
         install_as_ray()
-    forms.ask_with(first_uses.is_first, setup["old_forms"])
+    forms.ask_with(first_uses.is_first, settings["old_forms"])
     _import_as_the_driver(setup)
-    sys.argv = setup["argv"]
+    sys.argv = list(setup.program.argv)
     outputs = Outputs()
-    if setup["cwd"] not in (None, import_paths.current_folder()):
+    if setup.cwd not in (None, import_paths.current_folder()):
         try:
-            os.chdir(setup["cwd"])
+            os.chdir(setup.cwd)
         except OSError as error:
             print(f"raycompat: no folder of the driver on this node: {error}", file=sys.stderr)
     executor = Executor(connection, setup, outputs)
     this_process.set_executor(executor)
     debugger.install()
-    if setup["logging"] is not None:
+    if setup.program.logging is not None:
         from raycompat._caller.log_context import CoreContextFilter
         from raycompat._protocol.logging_config import LoggingConfig
 
-        LoggingConfig.from_dict(setup["logging"])._apply(CoreContextFilter())
+        LoggingConfig.from_dict(setup.program.logging)._apply(CoreContextFilter())
     return executor.serve()

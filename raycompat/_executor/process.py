@@ -29,6 +29,7 @@ from raycompat._executor.environment import Environment
 from raycompat._executor.loaded_code import LoadedCode
 from raycompat._host.limits import Limits
 from raycompat._messages.calls import Blocked, Unblocked
+from raycompat._messages.executor_setup import ExecutorSetup
 from raycompat._messages.executors import (
     ABOUT_RESULTS,
     EXIT_WORK_S,
@@ -41,7 +42,6 @@ from raycompat._protocol import failures, frames
 from raycompat._protocol.measurements import Measurements
 from raycompat._protocol.message import FromExecutor
 from raycompat._protocol.tracked import Tracker
-from raycompat._protocol.values import StorePlace
 
 if TYPE_CHECKING:
     from raycompat._executor.mailbox import Mailbox
@@ -75,8 +75,10 @@ class ServedLease(Protocol):
 class Process:
     """The connection to the node, the session, and the loaded functions of one executor."""
 
-    def __init__(self, connection: socket.socket, setup: dict[str, Any], outputs: Outputs) -> None:
+    def __init__(self, connection: socket.socket, setup: ExecutorSetup, outputs: Outputs) -> None:
         self.setup = setup
+        self.ip = setup.ip
+        self.gpus_are_named = setup.gpus_are_named
         self.outputs = outputs
         self.actor: ServedActor | None = None
         self.lease: ServedLease | None = None
@@ -116,28 +118,28 @@ class Process:
         raise NotImplementedError
 
     def _make_session(self) -> sessions.Session:
-        setup = self.setup
+        setup, settings = self.setup, self.setup.settings
         session = sessions.Session(
             Setup(
-                job=setup["job"],
-                namespace=setup["namespace"],
+                job=setup.job,
+                namespace=setup.namespace,
                 home=Home(
-                    node_id=setup["node_id"],
-                    address=setup["node_address"],
-                    ip=setup["ip"],
-                    pid=setup["node_pid"],
-                    labels=setup["labels"],
-                    host=setup["place"][2],
-                    place=StorePlace(*setup["place"]),
+                    node_id=setup.node_id,
+                    address=setup.node_address,
+                    ip=setup.ip,
+                    pid=setup.node_pid,
+                    labels=setup.labels,
+                    host=setup.place.host,
+                    place=setup.place,
                 ),
-                scheduler=setup["scheduler"],
+                scheduler=setup.scheduler,
                 is_driver=False,
-                host=setup["place"][2],
-                uses_leases=setup["uses_leases"],
-                security=setup["security"],
-                runtime_env=setup["runtime_env"],
-                actors_are_detached=setup["actors_are_detached"],
-                logs=setup["logs"],
+                host=setup.place.host,
+                uses_leases=settings["uses_leases"],
+                security=setup.security,
+                runtime_env=setup.runtime_env,
+                actors_are_detached=setup.program.actors_are_detached,
+                logs=setup.logs,
             )
         )
         session.current_task = this_process.current_task
@@ -153,10 +155,10 @@ class Process:
     def report_spans(self, key: str, spans: list[Span]) -> None:
         """Report to the node when calls of an actor or a lease ran."""
         wires = [span.to_wire() for span in spans]
-        self.send(Spans(key, os.getpid(), self.setup["job"], wires))
+        self.send(Spans(key, os.getpid(), self.setup.job, wires))
 
     def _send_measured(self, measured: list[Any]) -> None:
-        self.send(Measured(self.session.worker_id, self.setup["job"], measured))
+        self.send(Measured(self.session.worker_id, self.setup.job, measured))
 
     def _send_tracked(self, records: list[Any]) -> None:
         self.send(Tracked(records))

@@ -119,7 +119,7 @@ class Outcome:
             "The exception of the call can be neither shown nor pickled: its class raises. See the"
         )
         cause = exceptions.RayError(f"{why} remote traceback.")
-        described = exceptions.RayTaskError(call.running.name, text, cause, ip=executor.setup["ip"])
+        described = exceptions.RayTaskError(call.running.name, text, cause, ip=executor.ip)
         is_actor = call.role == "constructor"
         failure = exceptions.ActorDiedError(described) if is_actor else described
         return cls(error=exceptions.dumps_error(failure), text=text[:_MANY_CHARACTERS])
@@ -528,7 +528,7 @@ def _failed_argument(executor: CallRunner, call: Call, error: Exception) -> Outc
     if not isinstance(error, exceptions.RayError):
         error = exceptions.RaySystemError(error, traceback.format_exc())
     failure = exceptions.RayTaskError.from_dependency(
-        error, call.running.name, ip=executor.setup["ip"], actor_id=None
+        error, call.running.name, ip=executor.ip, actor_id=None
     )
     is_actor = call.role == "constructor"
     whole = exceptions.ActorDiedError(failure) if is_actor else failure
@@ -542,7 +542,7 @@ def _describe(
     return exceptions.RayTaskError.from_exception(
         error,
         call.name,
-        ip=executor.setup["ip"],
+        ip=executor.ip,
         actor_repr=_safe_repr(instance) if instance is not None else None,
         actor_id=call.actor.rpartition("-")[2] if call.actor else None,
     )

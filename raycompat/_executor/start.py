@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from raycompat._executor import rank
 from raycompat._host import memory_file
+from raycompat._messages.executor_setup import ExecutorSetup
 from raycompat._protocol import run_module, threads
 
 _UNKNOWN_VARIABLE = re.compile(r"\$\{[A-Z0-9_]+\}")
@@ -92,7 +93,7 @@ def begin_in_new_interpreter(descriptor: int) -> NoReturn:
     _serve(socket.socket(fileno=number), setup)
 
 
-def _serve(connection: socket.socket, setup: dict[str, Any]) -> NoReturn:
+def _serve(connection: socket.socket, setup: ExecutorSetup) -> NoReturn:
     code = 1
     try:
         from raycompat._executor.main import serve

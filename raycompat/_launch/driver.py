@@ -7,7 +7,6 @@ import contextlib
 import importlib
 import logging
 import os
-import pickle
 import sys
 import tempfile
 import threading
@@ -31,6 +30,7 @@ from raycompat._host import interrupts, segment
 from raycompat._launch import init_arguments as arguments
 from raycompat._launch import private_arguments
 from raycompat._launch.private_arguments import PrivateArguments
+from raycompat._messages.executor_setup import Program
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import AwaitNodes, NodeAt
 from raycompat._protocol import (
@@ -41,7 +41,6 @@ from raycompat._protocol import (
     runtime_env,
     submission,
 )
-from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import with_scheme
@@ -528,8 +527,8 @@ def _open_session(
     here = segment.host_id()
     home = _home(nodes, here)
     config = given["job_config"]
-    hooks = {name: given[name] for name in ("setup_hook", "tracing_hook")}
-    program = _program(config, hooks, hides_own_paths="working_dir" in env)
+    hooks = (given["setup_hook"], given["tracing_hook"])
+    program = _program(config, *hooks, hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
     setup = Setup(
         job=ids.new_job_id(),
@@ -551,7 +550,7 @@ def _open_session(
     current_session.set_to(session)
     log_to_driver = given["log_to_driver"]
     for_executors: JobSetup = {
-        "program": program,
+        "program": program.dumps(),
         "runtime_env": setup.runtime_env,
         "driver_pid": os.getpid(),
         "driver_host": here,
@@ -592,27 +591,27 @@ def _lose_node(session: sessions.Session, cluster: LocalCluster) -> None:
     threading.Thread(target=look, name="raycompat-node-death", daemon=True).start()
 
 
-def _program(config: JobConfig, hooks: dict[str, Any], *, hides_own_paths: bool) -> bytes:
-    """Return the program's settings for executors, pickled: paths are not always valid UTF-8."""
+def _program(
+    config: JobConfig, setup_hook: bytes | None, tracing_hook: str | None, *, hides_own_paths: bool
+) -> Program:
+    """Return the program's settings for executors."""
     logs = config.py_logging_config
-    program = {
-        "own_paths": import_paths.own_folders(),
-        "sys_path": import_paths.of_this_process(),
-        "hiding_modules": import_paths.modules_that_hide_others(),
-        "search_path": [
-            os.path.abspath(path)
-            for path in (*config.code_search_path, *config._py_driver_sys_path)
-        ],
-        "logging": logs.to_dict() if logs is not None else None,
-        "metadata": dict(config.metadata),
-        "actors_are_detached": config._default_actor_lifetime == "detached",
+    search_path = (*config.code_search_path, *config._py_driver_sys_path)
+    return Program(
+        argv=sys.argv,
+        cwd=import_paths.current_folder(),
+        own_paths=import_paths.own_folders(),
+        sys_path=import_paths.of_this_process(),
+        search_path=[os.path.abspath(path) for path in search_path],
         # A job with a working directory imports from there, and not from its driver's folder.
-        "hidden_paths": _own_paths() if hides_own_paths else [],
-        "argv": sys.argv,
-        "cwd": import_paths.current_folder(),
-        **hooks,
-    }
-    return pickle.dumps(plain_where_possible(program), protocol=5)
+        hidden_paths=_own_paths() if hides_own_paths else [],
+        hiding_modules=import_paths.modules_that_hide_others(),
+        metadata=dict(config.metadata),
+        actors_are_detached=config._default_actor_lifetime == "detached",
+        logging=logs.to_dict() if logs is not None else None,
+        setup_hook=setup_hook,
+        tracing_hook=tracing_hook,
+    )
 
 
 def _home(nodes: list[NodeAt], host: str) -> NodeAt:

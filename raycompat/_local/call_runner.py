@@ -37,7 +37,8 @@ class LocalRunner:
         self.session = session
         self._code = code
         self.actor = actor
-        self.setup: dict[str, Any] = {"ip": session.home.ip, "gpus_are_named": False}
+        self.ip = session.home.ip
+        self.gpus_are_named = False
         self.environment = Environment(self)
         self._loop: asyncio.AbstractEventLoop | None = None
 

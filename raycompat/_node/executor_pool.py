@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from raycompat._messages import executors
+from raycompat._messages.executor_setup import ExecutorSetup
 from raycompat._messages.executors import (
     Answer,
     EndNow,
@@ -416,9 +417,11 @@ class ExecutorPool:
             if each is forkserver:
                 del self._with_frameworks[which]
 
-    async def _find_forkserver(self, setup: dict[str, Any], prepared: Prepared) -> ForkserverClient:
+    async def _find_forkserver(self, setup: ExecutorSetup, prepared: Prepared) -> ForkserverClient:
         """Return the forkserver for an executor: one with the frameworks that its code names."""
-        frameworks = [each for each in setup["frameworks"] if importlib.util.find_spec(each)]
+        frameworks = [
+            each for each in setup.settings["frameworks"] if importlib.util.find_spec(each)
+        ]
         if not frameworks or not _may_be_preloaded(prepared):
             await self._plain.wait_until_ready()
             return self._plain
@@ -441,7 +444,7 @@ class ExecutorPool:
         return forkserver
 
     async def start_executor(
-        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+        self, kind: tuple[Any, ...], setup: ExecutorSetup, prepared: Prepared
     ) -> Executor:
         """Start a new executor for the job and the environment that `kind` names.
 
@@ -458,7 +461,7 @@ class ExecutorPool:
             return await self._start_executor(kind, setup, prepared)
 
     async def _start_executor(
-        self, kind: tuple[Any, ...], setup: dict[str, Any], prepared: Prepared
+        self, kind: tuple[Any, ...], setup: ExecutorSetup, prepared: Prepared
     ) -> Executor:
         forkserver = await self._find_forkserver(setup, prepared)
         async with forkserver.fork_limit:
@@ -468,7 +471,7 @@ class ExecutorPool:
         self,
         forkserver: ForkserverClient,
         kind: tuple[Any, ...],
-        setup: dict[str, Any],
+        setup: ExecutorSetup,
         prepared: Prepared,
     ) -> Executor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -504,7 +507,7 @@ class ExecutorPool:
     async def acquire(
         self,
         kind: tuple[Any, ...],
-        setup: dict[str, Any],
+        setup: ExecutorSetup,
         prepared: Prepared,
         *,
         fresh: bool = False,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pickle
 import weakref
+from dataclasses import replace
 from typing import Any
 
 from raycompat._dask import servers as dask_servers
 from raycompat._dask import streams as adapter
 from raycompat._dask import worker as dask_worker
+from raycompat._messages.executor_setup import ExecutorSetup, Program
 from raycompat._messages.executors import FunctionCode, NoFunction
 from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
 from raycompat._node import accelerators
@@ -35,7 +36,7 @@ class Jobs:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         #: The settings of executors, by job.
-        self.setups: dict[str, dict[str, Any]] = {}
+        self.setups: dict[str, ExecutorSetup] = {}
         self._functions: dict[str, asyncio.Task[bytes]] = {}
         #: Gives the worker's messages their pause again; None while no job is open.
         self._take_back: adapter.TakeBack | None = None
@@ -49,23 +50,23 @@ class Jobs:
             self._take_back = dask_worker.send_batches_at_once(self._ground.worker)
         if setup["log_to_driver"]:
             self._ground.logs.follow(job)
-        self.setups[job] = {
-            **{name: value for name, value in setup.items() if name != "program"},
-            **pickle.loads(setup["program"]),
-            "job": job,
-            "namespace": message.namespace,
-            "node_id": self._ground.id,
-            "node_pid": os.getpid(),
-            "node_paths": import_paths.of_this_process(),
-            "ip": self._ground.ip,
-            "gpus_are_named": accelerators.preset() is not None,
-            "labels": self._ground.labels,
-            "node_address": self._ground.worker.address,
-            "scheduler": self._ground.worker.scheduler.address,
-            "security": dask_servers.client_security(self._ground.worker),
-            "place": self._ground.store.place.describe(),
-            "logs": str(self._ground.logs.directory),
-        }
+        self.setups[job] = ExecutorSetup(
+            job=job,
+            namespace=message.namespace,
+            settings=setup,
+            program=Program.loads(setup["program"]),
+            node_id=self._ground.id,
+            node_address=self._ground.worker.address,
+            node_pid=os.getpid(),
+            node_paths=import_paths.of_this_process(),
+            ip=self._ground.ip,
+            labels=self._ground.labels,
+            gpus_are_named=accelerators.preset() is not None,
+            place=self._ground.store.place,
+            scheduler=self._ground.worker.scheduler.address,
+            security=dask_servers.client_security(self._ground.worker),
+            logs=str(self._ground.logs.directory),
+        )
         if runtime_env.is_eager(setup["runtime_env"]):
             self._ground.pool.background(self._prepare_early(job, setup["runtime_env"]))
 
@@ -79,17 +80,17 @@ class Jobs:
     def note_framework(self, message: NamesFramework) -> None:
         """Fork the job's new executors with a framework imported from now on."""
         if message.job in self.setups:
-            setup = self.setups[message.job]
-            setup["frameworks"] = sorted({*setup["frameworks"], message.framework})
+            settings = self.setups[message.job].settings
+            settings["frameworks"] = sorted({*settings["frameworks"], message.framework})
 
     def end(self, message: JobEnded) -> None:
         """Forget a job. If it has detached actors, only its driver and tasks end."""
         job = message.job
         self._ground.logs.unfollow(job)
         setup = self.setups.get(job)
-        driver = (setup["driver_host"], setup["driver_pid"]) if setup is not None else None
+        driver = _driver(setup) if setup is not None else None
         others = [each for name, each in self.setups.items() if name != job]
-        is_there = any((each["driver_host"], each["driver_pid"]) == driver for each in others)
+        is_there = any(_driver(each) == driver for each in others)
         if driver is not None and driver[0] == self._ground.store.place.host and not is_there:
             self._ground.store.clean_up_after(driver[1])
         if message.for_good:
@@ -112,7 +113,7 @@ class Jobs:
         self._ground.store.end_job(job)
         self._ground.envs.end_job(job)
 
-    async def prepare(self, grant: Grant) -> tuple[dict[str, Any], Prepared]:
+    async def prepare(self, grant: Grant) -> tuple[ExecutorSetup, Prepared]:
         """Set up a call's environment; return the settings and the environment of its executor.
 
         Raises
@@ -125,12 +126,13 @@ class Jobs:
             prepared = await self._ground.envs.prepare(grant["job"], grant["runtime_env"])
         except RuntimeEnvFailed as failed:
             raise RuntimeEnvFailed(f"[Node {self._ground.ip}] {failed}") from failed
-        about = {
-            "runtime_env": grant["runtime_env"],
-            "env_paths": prepared.paths,
-            "cwd": prepared.cwd or setup["cwd"],
-        }
-        return {**setup, **about}, prepared
+        complete = replace(
+            setup,
+            runtime_env=grant["runtime_env"],
+            env_paths=prepared.paths,
+            cwd=prepared.cwd or setup.program.cwd,
+        )
+        return complete, prepared
 
     @staticmethod
     def kind(grant: Grant) -> tuple[Any, ...]:
@@ -165,3 +167,8 @@ class Jobs:
             self._functions.pop(function, None)
             reason = f"The scheduler did not send it: {error}"
             executor.send(NoFunction(function, reason))
+
+
+def _driver(setup: ExecutorSetup) -> tuple[str, int]:
+    """Return the host and the pid of a job's driver."""
+    return setup.settings["driver_host"], setup.settings["driver_pid"]

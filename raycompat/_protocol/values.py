@@ -150,6 +150,9 @@ class StorePlace:
         """Return the arguments from which another process makes an equal place."""
         return (self.store, self.directories, self.host, self.limit_bytes, self.disk_share)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StorePlace, self.describe()
+
     def save(self, block: Block, *, is_copy: bool = False) -> InlineValue | SegmentLink:
         """Store `block`: a small one inline, a large one as a new segment.
 

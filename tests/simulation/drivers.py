@@ -30,6 +30,7 @@ from raycompat._messages.calls import (
     Schedule,
     Submit,
 )
+from raycompat._messages.executor_setup import Program
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
 from raycompat._messages.jobs import BeginJob, Export, ForgetCode, HomeMoved
 from raycompat._messages.leases import LeaseGranted, LeaseOver, Pressure
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from world import World
 
 #: The settings of a program, which no process reads here.
-_PROGRAM = pickle.dumps({"argv": [], "metadata": {}})
+_PROGRAM = Program(argv=[]).dumps()
 
 #: Seconds after which a driver returns an idle lease.
 _IDLE_S = 0.2

@@ -11,7 +11,6 @@ an executor. Each returns the node's instructions, so a test can say::
 from __future__ import annotations
 
 import asyncio
-import pickle
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,6 +18,7 @@ from unittest import mock
 from distributed import Security
 
 from raycompat._messages.calls import GrantCall
+from raycompat._messages.executor_setup import Program
 from raycompat._messages.executors import Succeeded
 from raycompat._messages.jobs import BeginJob
 from raycompat._node import node as node_module
@@ -156,8 +156,7 @@ class Machine:
             "runtime_env": EMPTY,
             "frameworks": [],
             "log_to_driver": False,
-            "cwd": "/",
-            "program": pickle.dumps({}),
+            "program": Program(argv=[], cwd="/").dumps(),
         }
         await self.handle(BeginJob(job, "n", setup))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from raycompat._messages.executor_setup import Program
 from raycompat._messages.nodes import NodeInfo
 from raycompat._protocol import ids
 from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
@@ -67,13 +67,13 @@ class Cluster:
 
     def describe_job(self, job: Job) -> Row:
         """Return the fields of `JobState`."""
-        program = pickle.loads(job.setup["program"])
+        program = Program.loads(job.setup["program"])
         node = self._parts.nodes.info.get(job.home or "")
         return {
             "job_id": job.job,
             "submission_id": None,
             # An argument is not always valid UTF-8, but the row must be.
-            "entrypoint": shlex.join(program["argv"]).encode(errors="backslashreplace").decode(),
+            "entrypoint": shlex.join(program.argv).encode(errors="backslashreplace").decode(),
             "type": "DRIVER",
             "status": "SUCCEEDED" if job.orphaned else "RUNNING",
             "message": None,
@@ -85,7 +85,7 @@ class Cluster:
             },
             "start_time": milliseconds(job.started),
             "end_time": milliseconds(job.ended),
-            "metadata": program["metadata"],
+            "metadata": dict(program.metadata),
             "runtime_env": json.loads(job.setup["runtime_env"]),
             "driver_node_id": node["node_id"] if node is not None else None,
         }
