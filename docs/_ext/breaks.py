@@ -17,8 +17,8 @@ SHORT = 14
 _WORD = re.compile(r'(?<=<span class="pre">)[^<]+(?=</span>)')
 #: After the dots and underscores between letters, and before a capital after a small letter.
 _PLACE = re.compile(r"(?<=\w[._/])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
-#: An option of a command, without a value.
-_OPTION = re.compile(r'<span class="pre">(?=-{1,2}[a-z][a-z-]{0,24}</span>)')
+#: An option of a command, with the beginning of a short value.
+_OPTION = re.compile(r'<span class="pre">(?=-{1,2}[a-z][a-z-]{0,24}(?:=[^<]{1,40})?</span>)')
 
 
 def allow(html: str) -> str:

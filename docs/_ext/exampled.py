@@ -39,7 +39,6 @@ WITHOUT = {
                 "send",
             )
         ),
-        *(f"raycompat.ObjectRefGenerator.{name}" for name in ("close", "send", "throw")),
         *(
             f"raycompat.train.TrainContext.get_{name}"
             for name in ("metadata", "trial_dir", "trial_id", "trial_name", "trial_resources")
