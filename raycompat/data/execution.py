@@ -288,11 +288,18 @@ class Execution:
             self._stop_before(each)
             operator.close(port)
 
+    def _ready_bytes(self) -> int:
+        """Return the bytes that wait for the consumer, whose thread may be taking them now."""
+        if self._keeps_output:
+            return 0
+        with self._changed:
+            return sum(bundle.size_bytes for bundle in self._ready)
+
     def _start_tasks(self) -> None:
         started = True
         while started and not self._is_closed:
             started = False
-            ready_bytes = 0 if self._keeps_output else sum(b.size_bytes for b in self._ready)
+            ready_bytes = self._ready_bytes()
             for index in reversed(range(len(self._operators))):
                 operator = self._operators[index]
                 if not operator.has_task() or not self._is_wanted(operator):
@@ -368,7 +375,7 @@ class Execution:
         for operator in self._operators:
             operator.num_paused = 0
         with self._changed:
-            ready_bytes = 0 if self._keeps_output else sum(b.size_bytes for b in self._ready)
+            ready_bytes = self._ready_bytes()
         for number, call in list(self._running.items()):
             if not isinstance(call, _Streaming) or not call.has_news:
                 continue

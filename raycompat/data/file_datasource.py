@@ -216,6 +216,9 @@ class ParquetDatasource(FileDatasource):
         Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``, ``filter`` and ``schema``.
     """
 
+    #: Groups of rows are blocks, however many are asked for, as in Ray.
+    splits_blocks = False
+
     def __init__(
         self, paths: Any, columns: Sequence[str] | None, options: Mapping[str, Any], **more: Any
     ) -> None:

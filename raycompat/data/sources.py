@@ -22,6 +22,7 @@ from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.options import remote_args
 from raycompat.data.plan import Read
 from raycompat.data.sql import SqlDatasource
+from raycompat.data.transform import SplitBlocks, Step
 
 #: Bytes of a block that is read, if there are enough. Each process that makes, copies or reads a block
 #: holds one, so smaller blocks need less memory; a task of this size takes far longer than its call.
@@ -65,7 +66,10 @@ def dataset_of(
     in_execution = None
     if getattr(source, "is_shuffled", False):
         in_execution = functools.partial(_read_tasks_in, source, num, context)
-    read = Read(name, read_tasks, TaskPoolStrategy(concurrency), options, in_execution)
+    steps: tuple[Step, ...] = ()
+    if read_tasks and len(read_tasks) < num and getattr(source, "splits_blocks", True):
+        steps = (SplitBlocks(-(-num // len(read_tasks))),)
+    read = Read(name, read_tasks, TaskPoolStrategy(concurrency), options, in_execution, steps)
     return Dataset(read, context)
 
 

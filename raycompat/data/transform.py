@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
@@ -236,15 +237,29 @@ class FilterRows:
 
 @dataclass(frozen=True)
 class CutRows:
-    """Cut the rows of a task into blocks of a number of them."""
+    """Cut the rows of a task into blocks of a number of rows."""
 
-    num_rows: int
+    number: int
     #: It drops nothing.
     uses: Uses = EVERYTHING
 
     def load(self) -> Callable[[Tables], Iterator[Block]]:
         """Return the function of tables."""
-        return lambda tables: batch.sized(tables, self.num_rows)
+        return lambda tables: batch.sized(tables, self.number)
+
+
+@dataclass(frozen=True)
+class SplitBlocks(CutRows):
+    """Cut each block of a task into a number of them, of about equal rows."""
+
+    def load(self) -> Callable[[Tables], Iterator[Block]]:
+        """Return the function of tables."""
+        return lambda tables: itertools.chain.from_iterable(map(self._parts, tables))
+
+    def _parts(self, table: Block) -> Iterator[Block]:
+        bounds = np.linspace(0, table.num_rows, self.number + 1).astype(int)
+        parts = (table.slice(start, end - start) for start, end in itertools.pairwise(bounds))
+        return iter([part for part in parts if part.num_rows] or [table])
 
 
 @dataclass(frozen=True)
@@ -343,8 +358,10 @@ class Transform:
 
         def run(task: int, tables: Tables) -> Iterator[Block]:
             seeds.current.set(seeds.Numbers(self.execution, task))
-            for step in loaded:
-                tables = step(tables)
+            for step, load in zip(self.steps, loaded, strict=True):
+                if isinstance(step, SplitBlocks):
+                    tables = batch.of_target_size(tables, self.target_bytes)
+                tables = load(tables)
             if is_cut:
                 return iter(tables)
             return batch.of_target_size(tables, self.target_bytes)

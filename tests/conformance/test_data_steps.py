@@ -102,3 +102,16 @@ def test_a_sink_gets_the_columns_before_and_all_blocks(data):
 def test_a_data_set_is_true(data):
     assert data.range(0)
     assert data.range(1).map_batches(lambda batch: batch)
+
+
+def test_files_that_are_too_few_are_read_into_as_many_blocks(data, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 1000)
+    one, two = str(tmp_path / "a.csv"), str(tmp_path)
+    made = [data.read_csv(two, override_num_blocks=number).materialize() for number in (1, 2, 3, 7)]
+    assert [each.num_blocks() for each in made] == [1, 2, 4, 8]
+    assert {each.count() for each in made} == {2000}
+    batches = data.read_csv(one, override_num_blocks=4).map_batches(
+        lambda batch: batch, batch_size=None
+    )
+    assert [len(each["x"]) for each in batches.iter_batches(batch_size=None)] == [250] * 4

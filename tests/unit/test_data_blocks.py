@@ -2,7 +2,10 @@
 
 import datetime
 import pickle
+import queue
+import threading
 import weakref
+from collections import deque
 from decimal import Decimal
 
 import numpy as np
@@ -19,7 +22,7 @@ from raycompat.data.block import BlockMetadata, Bundle
 from raycompat.data.compute import ActorPoolStrategy, TaskPoolStrategy, strategy
 from raycompat.data.context import DataContext
 from raycompat.data.dataset import proportional_indices
-from raycompat.data.execution import Budget
+from raycompat.data.execution import Budget, Execution
 from raycompat.data.expressions import col, lit
 from raycompat.data.mixing import MixOperator, MixStoppingCondition
 from raycompat.data.operators import (
@@ -768,3 +771,24 @@ def test_a_limit_starts_no_tasks_that_it_would_drop():
     assert not limit.has_enough_in(before.outputs)
     before.outputs.append(1, [bundle(3)])
     assert limit.has_enough_in(before.outputs)
+
+
+def test_what_the_consumer_takes_is_not_counted_at_the_same_time():
+    execution = Execution.__new__(Execution)
+    execution._ready, execution._keeps_output = deque(), False
+    execution._changed, execution._events = threading.Condition(), queue.SimpleQueue()
+    takers = []
+
+    class Block:
+        @property
+        def size_bytes(self):
+            takers.append(threading.Thread(target=execution._take))
+            takers[-1].start()
+            takers[-1].join(0.1)
+            return 1
+
+    execution._ready.extend([Block(), Block()])
+    assert execution._ready_bytes() == 2
+    for each in takers:
+        each.join()
+    assert not execution._ready
