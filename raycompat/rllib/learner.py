@@ -42,6 +42,11 @@ class Learner:
         self._optimizer.build(self.network.variables)
         self._rate = 1.0
 
+    @property
+    def optimizer(self) -> Any:
+        """What changes the network: Adam, of Keras."""
+        return self._optimizer
+
     def set_learning_rate(self, rate: float) -> None:
         """Set the length of the next steps."""
         if rate != self._rate:

@@ -202,6 +202,10 @@ class MetricsLogger:
             else:
                 self.log_value((*head, name), value, **options)
 
+    def put_back(self, logged: list[Logged]) -> None:
+        """Take values that `take` returned, and that no result has had."""
+        self._logged[:0] = logged
+
     def take(self) -> list[Logged]:
         """Return what was logged since the last call."""
         logged, self._logged = self._logged, []

@@ -18,7 +18,7 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
-from raycompat.rllib.module_apis import ValueFunctionAPI
+from raycompat.rllib.module_apis import SelfSupervisedLossAPI, ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
@@ -106,6 +106,8 @@ class TorchLearner:
         #: The optimizers by module and name, and the parameters that each changes.
         self._optimizers: dict[tuple[str, str], Any] = {}
         self._rates: dict[tuple[str, str], Any] = {}
+        #: What changes the rates of optimizers after each iteration.
+        self._schedulers: dict[tuple[str, str], list[Any]] = {}
         self._num_steps = 0
 
     def build(self) -> None:
@@ -152,7 +154,9 @@ class TorchLearner:
         """
         key = (module_id, optimizer_name)
         self._optimizers[key] = optimizer
-        if lr_or_lr_schedule is not None:
+        classes = getattr(self.config, "_torch_lr_scheduler_classes", None) or []
+        self._schedulers[key] = [each(optimizer) for each in classes]
+        if lr_or_lr_schedule is not None and not classes:
             self._rates[key] = lr_or_lr_schedule
 
     def get_parameters(self, module: Any) -> list[Any]:
@@ -187,12 +191,15 @@ class TorchLearner:
         fwd_out, batch : dict of dict of tensors
             By module.
         """
-        return {
-            name: self.compute_loss_for_module(
-                module_id=name, config=self.config, batch=batch[name], fwd_out=fwd_out[name]
-            )
-            for name in fwd_out
-        }
+        found = {}
+        for name, own in fwd_out.items():
+            given = {"module_id": name, "config": self.config, "batch": batch[name], "fwd_out": own}
+            module = self.module[name]
+            if isinstance(module, SelfSupervisedLossAPI):
+                found[name] = module.compute_self_supervised_loss(learner=self, **given)
+            else:
+                found[name] = self.compute_loss_for_module(**given)
+        return found
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
@@ -294,6 +301,8 @@ class TorchLearner:
                 self.metrics.log_value((name, "total_loss"), loss, window=1)
             gradients = self.postprocess_gradients(self.compute_gradients(losses))
             self.apply_gradients(gradients)
+        for scheduler in (each for own in self._schedulers.values() for each in own):
+            scheduler.step()
         self.after_gradient_based_update(timesteps=timesteps)
 
     def get_optimizer_state(self) -> dict[tuple[str, str], Any]:
@@ -304,6 +313,16 @@ class TorchLearner:
         """Take what `get_optimizer_state` returned."""
         for key, own in state.items():
             self._optimizers[key].load_state_dict(own)
+
+    def get_scheduler_state(self) -> dict[tuple[str, str], list[Any]]:
+        """Return the states of what changes the learning rates."""
+        return {key: [each.state_dict() for each in own] for key, own in self._schedulers.items()}
+
+    def set_scheduler_state(self, state: dict[tuple[str, str], list[Any]]) -> None:
+        """Take what `get_scheduler_state` returned."""
+        for key, states in state.items():
+            for scheduler, own in zip(self._schedulers[key], states, strict=True):
+                scheduler.load_state_dict(own)
 
 
 class PPOTorchLearner(TorchLearner):
@@ -526,6 +545,7 @@ class ModuleLearner(PolicyLearner):
         return {
             "weights": self.get_weights(),
             "optimizers": self.torch_learner.get_optimizer_state(),
+            "schedulers": self.torch_learner.get_scheduler_state(),
             "kl_coeffs": dict(coefficients),
         }
 
@@ -533,6 +553,7 @@ class ModuleLearner(PolicyLearner):
         """Take what `get_state` returned."""
         self.set_weights(state["weights"])
         self.torch_learner.set_optimizer_state(state["optimizers"])
+        self.torch_learner.set_scheduler_state(state.get("schedulers", {}))
         getattr(self.torch_learner, "curr_kl_coeffs_per_module", {}).update(state["kl_coeffs"])
 
 

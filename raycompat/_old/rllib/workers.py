@@ -61,17 +61,39 @@ class WorkerOfProgram:
             raise AttributeError(name)
         return getattr(self._runner, name)
 
-    def sample(self, *, explore: bool | None = None) -> Any:
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> Any:
         """Play, and return the steps.
 
         Parameters
         ----------
+        num_timesteps, num_episodes : int, optional
+            Return episodes: of so many steps at least, or so many episodes, from new beginnings.
         explore : bool, optional
             Whether actions are drawn; by default as the options say.
+        random_actions : bool, default False
+            Refused: the policies act.
+        force_reset : bool, default False
+            Whether new episodes begin. Where episodes are returned they do in any case.
 
         Returns
         -------
+        list of SingleAgentEpisode or MultiAgentEpisode
+            Where a number of steps or episodes is given.
         SampleBatch, or MultiAgentBatch of an environment of several agents
+            Where none is given.
+
+        Raises
+        ------
+        ValueError
+            When both numbers are given.
 
         Notes
         -----
@@ -80,6 +102,16 @@ class WorkerOfProgram:
         goes on with the episode.
         """
         draws = self._explores if explore is None else explore
+        if random_actions:
+            raise UnsupportedRayFeatureError(
+                "sample(random_actions=True)",
+                "The policies of the runner act",
+                "step the environments of env_runner.env with actions of their action_space",
+            )
+        if num_timesteps is not None or num_episodes is not None:
+            return self._runner.sample_episodes(num_episodes, num_timesteps, draws)
+        if force_reset:
+            self._runner.restart()
         if not self._is_evaluation:
             return self._batch(self._fragment, draws)
         batches, ended = [], len(self._runner.metrics)

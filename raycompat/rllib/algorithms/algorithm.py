@@ -43,7 +43,7 @@ from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.filters import MeanStdFilter
-from raycompat.rllib.fixed_policies import is_torch_module
+from raycompat.rllib.learner_group import LearnerGroup
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicySetup
@@ -195,6 +195,8 @@ class Algorithm(Trainable):
             )
             for index, (name, setup) in enumerate(self._setups.items())
         }
+        #: The learners, as programs see them.
+        self.learner_group = LearnerGroup(self)
         self.call_hooks("on_algorithm_init")
 
     def creator_of_env(self, env: Any = None) -> Callable[[EnvContext], Any]:
@@ -270,7 +272,7 @@ class Algorithm(Trainable):
         base = self._learner_class_of(config)
         if self.can_train(base):
             self._able_to_learn.append(name)
-        if config.learner_class is not None or is_torch_module(config.rl_module_spec):
+        if config.learns_in_torch():
             base = base.for_modules()
         cls = self._learner_classes[name] = upper("_old.rllib.losses").learner_with(
             base, policy_class, setup.custom_class(), setup.distribution()
@@ -455,7 +457,10 @@ class Algorithm(Trainable):
     @property
     def env_runner(self) -> Any:
         """The env runner of this process; where others play, it is one that does not."""
-        return self.env_runner_group.local_env_runner
+        found = self.env_runner_group.local_env_runner
+        networks = self.learner_group._view.module
+        found.module = networks if self.is_multi_agent else self.get_module()
+        return found
 
     @property
     def eval_env_runner_group(self) -> RunnerGroup | None:

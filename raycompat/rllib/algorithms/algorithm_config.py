@@ -27,7 +27,13 @@ from raycompat.rllib.callbacks.callbacks import (
     overridden,
 )
 from raycompat.rllib.filters import FILTERS
-from raycompat.rllib.fixed_policies import MultiRLModuleSpec, Rule, is_rule, is_torch_module
+from raycompat.rllib.fixed_policies import (
+    MultiRLModuleSpec,
+    RLModuleSpec,
+    Rule,
+    is_rule,
+    is_torch_module,
+)
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.policy_spec import (
     KnownSpaces,
@@ -130,7 +136,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "dataset_num_iters_per_learner": None,
     },
     "checkpointing": {},
-    "experimental": {},
+    "experimental": {"_torch_lr_scheduler_classes": None},
     "python_environment": {},
 }
 
@@ -493,6 +499,55 @@ class AlgorithmConfig:
             self.rl_module_spec = rl_module_spec
         return self if model_config is None else self.training(model=_as_dict(model_config))
 
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """Return the network of a policy whose config names none.
+
+        A program's class of options may return another one, which then learns.
+        """
+        return RLModuleSpec()
+
+    def get_rl_module_spec(
+        self, env: Any = None, spaces: Any = None, inference_only: bool | None = None
+    ) -> RLModuleSpec:
+        """Return the network of the policy.
+
+        Parameters
+        ----------
+        env : gymnasium.Env, optional
+            Whose spaces the spec has.
+        spaces : dict of tuples, optional
+            Observation space and action space, under ``"default_policy"`` or ``"__env__"``.
+        inference_only : bool, optional
+            Whether the module will only act.
+        """
+        spec = copy.copy(self._spec_of_module() or self.get_default_rl_module_spec())
+        known = dict(spaces or {})
+        own = known.get("default_policy") or known.get("__env__")
+        if own is None and env is not None:
+            own = env.observation_space, env.action_space
+        if own is not None:
+            spec.observation_space, spec.action_space = own
+        spec.inference_only = bool(inference_only)
+        if spec.model_config is None:
+            spec.model_config = self.model
+        return spec
+
+    def _spec_of_module(self) -> Any:
+        """Return the spec of the network; of a program's class of options, its default."""
+        if self.rl_module_spec is not None:
+            return self.rl_module_spec
+        method = type(self).get_default_rl_module_spec
+        is_own = not method.__module__.startswith("raycompat.rllib.")
+        return self.get_default_rl_module_spec() if is_own else None
+
+    def learns_in_torch(self) -> bool:
+        """Return whether a module or a learner of PyTorch learns, in place of a Keras model."""
+        return bool(
+            self.learner_class is not None
+            or self._torch_lr_scheduler_classes
+            or is_torch_module(self.rl_module_spec)
+        )
+
     def learners(self, **options: Any) -> Self:
         """Set ``num_learners`` (0: the algorithm's own process) and ``num_gpus_per_learner``."""
         return self._set("learners", options)
@@ -541,7 +596,7 @@ class AlgorithmConfig:
         name : str
         spec : PolicySpec
         """
-        module = self.rl_module_spec
+        module = self._spec_of_module()
         module = module.of_policy(name) if isinstance(module, MultiRLModuleSpec) else module
         if is_torch_module(module):
             config = self.copy(copy_frozen=False)
@@ -618,12 +673,14 @@ class AlgorithmConfig:
         return self._set("checkpointing", options)
 
     def experimental(self, **options: Any) -> Self:
-        """Take switches of Ray's implementation, which have no effect.
+        """Set learning rates by PyTorch; other switches of Ray's implementation have no effect.
 
         Parameters
         ----------
         **options
-            As in Ray.
+            ``_torch_lr_scheduler_classes`` (list of classes of ``torch.optim.lr_scheduler``, or
+            functions of an optimizer that make one): change the learning rate after each iteration.
+            PPO and BC learn with a network of PyTorch then.
         """
         return self._set("experimental", options)
 

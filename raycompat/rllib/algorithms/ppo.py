@@ -22,6 +22,7 @@ from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
+from raycompat.rllib.fixed_policies import RLModuleSpec
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows, minibatches
 from raycompat.rllib.memory import Memory, learned_batch, outputs_for
 from raycompat.rllib.networks import NetworkSpec
@@ -76,6 +77,18 @@ class PPOConfig(AlgorithmConfig):
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class or PPO)
         self.num_env_runners = 2
+
+    def get_default_rl_module_spec(self) -> RLModuleSpec:
+        """Return a network of PyTorch with the layers of the algorithm's own.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            Where PyTorch is not installed.
+        """
+        from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+        return RLModuleSpec(DefaultPPOTorchRLModule)
 
     def validate(self) -> None:
         """Raise for values that PPO cannot use."""

@@ -161,6 +161,10 @@ class EnvRunner(Runner):
         self._observations = None
         return done
 
+    def restart(self) -> None:
+        """Begin new episodes in the next sample."""
+        self._observations = None
+
     def _reset_all(self) -> None:
         for place in range(self.spec.num_envs):
             self._returns[place], self._lengths[place] = 0, 0

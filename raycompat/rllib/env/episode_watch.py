@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,8 @@ class EpisodeWatch:
         self._envs = Environments([])
         self._episodes: dict[int, Any] = {}
         self._records: list[EpisodeRecord] = []
+        #: Episodes that ended since `collect` began.
+        self._ended: list[Any] = []
         #: What a callback raised: it is not a failure of the environment.
         self.error: Exception | None = None
         #: How many steps of each agent's episode callbacks have seen as a batch, by its id.
@@ -94,6 +96,7 @@ class EpisodeWatch:
             self._show_batches(place)
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
             self._records.append(self.record_of(place))
+            self._ended.append(episode)
 
     def record_of(self, place: int) -> EpisodeRecord:
         """Return what callbacks have left in the episode of an environment so far."""
@@ -153,6 +156,30 @@ class EpisodeWatch:
         """Return what the callbacks have left since the last call."""
         records, self._records = self._records, []
         return LeftByCallbacks(records, self._logger.take())
+
+    def put_back(self, left: LeftByCallbacks) -> None:
+        """Take what `take` returned, and no result has had."""
+        self._records[:0] = left.records
+        self._logger.put_back(left.logged)
+
+    def collect(
+        self, play: Callable[[], int], num_episodes: int | None, num_timesteps: int | None
+    ) -> list[Any]:
+        """Return episodes of a number, or of steps of a number with those that have not ended.
+
+        Parameters
+        ----------
+        play : callable
+            Steps all environments, and returns the number of steps.
+        num_episodes, num_timesteps : int or None
+            One of them.
+        """
+        self._ended, num_steps = [], 0
+        while len(self._ended) < (num_episodes or 0) or num_steps < (num_timesteps or 0):
+            num_steps += play()
+        if num_episodes is not None:
+            return self._ended[:num_episodes]
+        return self._ended + [each for each in self._episodes.values() if len(each)]
 
     def _call(self, name: str, place: int, **given: Any) -> None:
         everything = {

@@ -250,6 +250,10 @@ class MultiAgentEnvRunner(Runner):
 
     # Episodes.
 
+    def restart(self) -> None:
+        """Begin new episodes in the next sample."""
+        self._playing = None
+
     def _begin_all(self, update: bool = True) -> None:
         self._playing = [self._new() for _ in self._envs]
         for place in range(len(self._envs)):

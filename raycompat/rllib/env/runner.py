@@ -246,6 +246,55 @@ class Runner:
         """Return what callbacks have left since the last call, or the last sample."""
         return None if self._watch is None else self._watch.take()
 
+    def restart(self) -> None:
+        """Begin new episodes in the next sample."""
+        raise NotImplementedError
+
+    def sample_episodes(
+        self,
+        num_episodes: int | None = None,
+        num_timesteps: int | None = None,
+        explore: bool = True,
+    ) -> list[Any]:
+        """Play from new beginnings, and return the episodes as objects.
+
+        Parameters
+        ----------
+        num_episodes : int, optional
+            How many episodes, whole ones.
+        num_timesteps : int, optional
+            Of how many steps of the environments together, at least; the last episodes may not have
+            ended. One of the two is required.
+        explore : bool, default True
+            Whether actions are drawn; if not, the best ones are taken.
+
+        Raises
+        ------
+        ValueError
+            When both are given, or neither.
+        """
+        if (num_episodes is None) == (num_timesteps is None):
+            raise ValueError(
+                f"sample(num_episodes={num_episodes!r}, num_timesteps={num_timesteps!r}): expected "
+                "one of the two."
+            )
+        own = self._watch
+        watch = self._watch = EpisodeWatch(self, []) if own is None else own
+
+        def play() -> int:
+            sample: Sample = self.sample(1, None, explore)  # type: ignore[attr-defined]
+            self.metrics.extend(sample.episodes)
+            if own is not None and sample.left is not None:
+                own.put_back(sample.left)
+            return sample.num_steps
+
+        self.restart()
+        try:
+            return watch.collect(play, num_episodes, num_timesteps)
+        finally:
+            self._watch = own
+            self.restart()
+
     def encode_batch(self, policy: str, batch: Any) -> None:
         """Let a batch for callbacks have observations as the network sees them.
 

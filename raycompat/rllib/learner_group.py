@@ -1,0 +1,172 @@
+"""`LearnerGroup`: what learns in an algorithm, as programs see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from raycompat.rllib.networks import Weights
+
+_RL_MODULE, _LEARNER = "rl_module", "learner"
+
+
+class _Networks(Mapping[str, Any]):
+    """The networks of all policies that learn, by name."""
+
+    def __init__(self, learners: Mapping[str, Any]) -> None:
+        self._learners = learners
+
+    def __getitem__(self, name: str) -> Any:
+        return self._learners[name].model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._learners)
+
+    def __len__(self) -> int:
+        return len(self._learners)
+
+
+class AlgorithmLearner:
+    """The learner of an algorithm, whose networks are Keras models, or of several policies.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+
+    Attributes
+    ----------
+    config : AlgorithmConfig
+    module : mapping of str to network
+        By policy.
+    """
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm = algorithm
+        self.config, self.module = algorithm.config, _Networks(algorithm.learners)
+
+    def get_optimizer(
+        self, module_id: str = "default_policy", optimizer_name: str = "default_optimizer"
+    ) -> Any:
+        """Return the optimizer of a policy.
+
+        Parameters
+        ----------
+        module_id : str, default "default_policy"
+        optimizer_name : str, default "default_optimizer"
+            Of a policy whose network is in PyTorch; one of Keras has a single optimizer.
+
+        Raises
+        ------
+        KeyError
+            When there is no such policy or optimizer.
+        """
+        own = self._algorithm.learners[module_id]
+        if hasattr(own, "torch_learner"):
+            return own.torch_learner.get_optimizer(optimizer_name=optimizer_name)
+        return own.learner.optimizer
+
+
+class LearnerGroup:
+    """The learners of an algorithm: one, in the algorithm's process.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.core.learner.learner_group.LearnerGroup``, 2.60.0. Differs from Ray: the
+    algorithm updates the learner; a group shows it, its weights and its state.
+    """
+
+    is_local, is_remote = True, False
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm = algorithm
+        self._view = AlgorithmLearner(algorithm)
+
+    def __len__(self) -> int:
+        """Return the number of learners."""
+        return 1
+
+    @property
+    def _learner(self) -> Any:
+        """The learner: a program's own class, where there is one policy that learns by it."""
+        learners = list(self._algorithm.learners.values())
+        own = getattr(learners[0], "torch_learner", None) if len(learners) == 1 else None
+        return self._view if own is None else own
+
+    def foreach_learner(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Return what a function returns for each learner, in a list.
+
+        Parameters
+        ----------
+        func : callable
+            Its first argument is the learner.
+        *args, **kwargs
+            Its other arguments; those of Ray that choose among learners have no effect.
+        """
+        chosen = ("healthy_only", "remote_actor_ids", "timeout_seconds", "return_obj_refs")
+        given = {name: each for name, each in kwargs.items() if name not in chosen}
+        return [func(self._learner, *args, **given)]
+
+    foreach_worker = foreach_learner
+
+    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
+        """Return the weights of policies, lists of arrays, by name.
+
+        Parameters
+        ----------
+        module_ids : iterable of str, optional
+            Default: all.
+        """
+        found: dict[str, Weights] = self._algorithm.get_weights(module_ids)
+        return found
+
+    def set_weights(self, weights: Mapping[str, Weights]) -> None:
+        """Replace the weights of policies by what `get_weights` returned.
+
+        Parameters
+        ----------
+        weights : dict of lists of arrays
+            By policy.
+        """
+        self._algorithm.set_weights(weights)
+
+    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the states of the policies that learn: ``["learner"]["rl_module"]`` by name.
+
+        Parameters
+        ----------
+        components : str or list of str, optional
+            They have no effect: the state is whole.
+        **kwargs
+            They have no effect.
+        """
+        learners = self._algorithm.learners
+        return {_LEARNER: {_RL_MODULE: {n: each.get_state() for n, each in learners.items()}}}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take what `get_state` returned, or the part of some policies of it.
+
+        Parameters
+        ----------
+        state : dict
+
+        Raises
+        ------
+        ValueError
+            When it has a policy that does not learn here.
+        """
+        own = state.get(_LEARNER, state)
+        for name, each in own.get(_RL_MODULE, own).items():
+            if name not in self._algorithm.learners:
+                raise ValueError(
+                    f"set_state: the state is of {name!r}: expected one of "
+                    f"{sorted(self._algorithm.learners)}."
+                )
+            self._algorithm.learners[name].set_state(each)
+        self._algorithm.weights_changed()
+
+    def shutdown(self) -> None:
+        """Do nothing: the learner ends with the algorithm."""
