@@ -16,6 +16,7 @@ from raycompat.rllib.algorithms.old_keys import (
     RENAMED,
     is_without_effect,
     learns_in,
+    options_of_buffer,
     options_of_model,
     with_new_names,
 )
@@ -711,7 +712,8 @@ class AlgorithmConfig:
         is_choice = isinstance(value, Mapping) and "grid_search" in value
         if name in ("model", "replay_buffer_config") and not is_choice:
             known = getattr(self, name)
-            given = options_of_model(value) if name == "model" else dict(value)
+            translate = options_of_model if name == "model" else options_of_buffer
+            given = translate(value)
             self._refuse_unknown(name, given, known)
             value = {**known, **given}
         setattr(self, name, value)

@@ -59,6 +59,7 @@ RENAMED = {
 
 #: The rows of options that are not carried out here, and of those of a network.
 _OPTIONS = "ray.rllib.algorithms.algorithm_config.AlgorithmConfig"
+OF_BUFFERS = "ray.rllib.utils.replay_buffers.ReplayBuffer"
 OF_MODELS = "ray.rllib.models.MODEL_DEFAULTS"
 _PAST = "lstm_use_prev_action_reward"
 
@@ -149,6 +150,18 @@ def options_of_model(given: Mapping[str, Any]) -> dict[str, Any]:
             found.setdefault(name, both)
             _say(_PAST, name)
     return carried_out(OF_MODELS, found)
+
+
+def options_of_buffer(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a replay buffer that are carried out here, by their names of today."""
+    head = "replay_buffer_config."
+    inner = {old: new.removeprefix(head) for old, new in RENAMED.items() if new.startswith(head)}
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        found[inner.get(name, name)] = value
+        if name in inner:
+            _say(name, f"{inner[name]} in replay_buffer_config")
+    return carried_out(OF_BUFFERS, found)
 
 
 def is_without_effect(name: str, rows: str) -> bool:
