@@ -189,6 +189,12 @@ def takes_old_options_in_constructor(of: str) -> Callable[[type[_T]], type[_T]]:
     return decorate
 
 
+def _asks_for_nothing(value: Any, row: Row) -> bool:
+    return value is None or any(
+        type(each) is type(value) and each == value for each in row.harmless
+    )
+
+
 def translate(
     of: str, given: dict[str, Any], known: frozenset[str], taken: list[str] | None = None
 ) -> None:
@@ -202,6 +208,9 @@ def translate(
     for name in [each for each in given if each not in known]:
         row = table.option(of, name)
         if row is None:
+            continue
+        if row.without and _asks_for_nothing(given[name], row):
+            del given[name]  # it asks for nothing
             continue
         use(row)
         value = given.pop(name)

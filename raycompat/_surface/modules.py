@@ -158,15 +158,22 @@ class _OldModule(ModuleType):
 
 def _row_of(module: str) -> Row | None:
     """Return a module's row; modules within one that raycompat does without have that one's."""
-    row = table.module(module)
+    row, within = table.module(module), ""
     if row is None and table.name(module) is not None:
         return None  # a name of a module, with a row of its own
     while row is None and module.count(".") > 1:
-        module = module.rpartition(".")[0]
+        module, _, within = module.rpartition(".")
         row = table.module(module)
         if row is not None:
-            return dataclasses.replace(row, now="", here="") if row.without else None
+            if not row.without or (row.place and _has(row.place, within)):
+                return None
+            return dataclasses.replace(row, now="", here="")
     return row
+
+
+def _has(place: str, name: str) -> bool:
+    """Return whether a module has a name, which is not one of a module then."""
+    return hasattr(importlib.import_module(place), name)
 
 
 def _goes_with_parent(row: Row) -> bool:

@@ -75,12 +75,20 @@ class MeanStdFilter:
     ----------
     shape : tuple of int
         The shape of one observation.
+    demean, destd : bool, default True
+        Whether to subtract the mean, and to divide by the deviation.
     clip : float, optional
         Cut off what is larger.
     """
 
-    def __init__(self, shape: tuple[int, ...], clip: float | None = None) -> None:
-        self._clip = clip
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        demean: bool = True,
+        destd: bool = True,
+        clip: float | None = None,
+    ) -> None:
+        self._demean, self._destd, self._clip = demean, destd, clip
         self.statistics = RunningStatistics(shape)
         self._news = RunningStatistics(shape)
 
@@ -100,7 +108,9 @@ class MeanStdFilter:
         if update:
             self.statistics.add(batch)
             self._news.add(batch)
-        scaled = (batch - self.statistics.mean) / (self.statistics.std + 1e-8)
+        scaled = batch - self.statistics.mean if self._demean else np.asarray(batch)
+        if self._destd:
+            scaled = scaled / (self.statistics.std + 1e-8)
         if self._clip is not None:
             scaled = np.clip(scaled, -self._clip, self._clip)
         return scaled.astype(np.float32)

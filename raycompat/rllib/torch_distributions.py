@@ -16,11 +16,16 @@ class TorchDistribution:
 
     Parameters
     ----------
-    of : torch.distributions.Distribution
+    *args, **kwargs
+        Given to ``_get_torch_distribution``, which a subclass writes: it returns a distribution of
+        ``torch.distributions``.
     """
 
-    def __init__(self, of: Any) -> None:
-        self._dist = of
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._dist = self._get_torch_distribution(*args, **kwargs)
+
+    def _get_torch_distribution(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__}._get_torch_distribution is not written.")
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
@@ -60,9 +65,12 @@ class TorchDeterministic(TorchDistribution):
 
     Parameters
     ----------
-    of : torch.Tensor
+    loc : torch.Tensor
         The actions.
     """
+
+    def __init__(self, loc: Any) -> None:
+        self._dist = loc
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
@@ -75,12 +83,21 @@ class TorchDeterministic(TorchDistribution):
 
 
 class TorchCategorical(TorchDistribution):
-    """One of several choices."""
+    """One of several choices.
+
+    Parameters
+    ----------
+    logits, probs : torch.Tensor, shape (rows, choices), optional
+        Unnormalized logarithms of chances, or the chances.
+    """
+
+    def __init__(self, logits: Any = None, probs: Any = None) -> None:
+        self._dist = Categorical(probs, logits)
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
         """Return the distribution of choices with these logits."""
-        return cls(Categorical(logits=logits))
+        return cls(logits=logits)
 
     def to_deterministic(self) -> TorchDeterministic:
         """Return what always gives the likeliest choices."""
@@ -88,13 +105,22 @@ class TorchCategorical(TorchDistribution):
 
 
 class TorchDiagGaussian(TorchDistribution):
-    """Numbers, each normally distributed and independent of the others."""
+    """Numbers, each normally distributed and independent of the others.
+
+    Parameters
+    ----------
+    loc, scale : torch.Tensor, shape (rows, numbers)
+        Means and standard deviations.
+    """
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        self._dist = Independent(Normal(loc, scale), 1)
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
         """Return the distribution of means and logarithms of deviations, one after the other."""
         mean, log_std = logits.chunk(2, -1)
-        return cls(Independent(Normal(mean, log_std.clamp(*LOG_STD_RANGE).exp()), 1))
+        return cls(mean, log_std.clamp(*LOG_STD_RANGE).exp())
 
     def to_deterministic(self) -> TorchDeterministic:
         """Return what always gives the means."""

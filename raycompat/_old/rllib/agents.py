@@ -43,20 +43,23 @@ def get_agent_class(alg: str) -> type[Any]:
     return _in_its_old_form(alg, "Agent")
 
 
-def get_trainer_class(alg: str) -> type[Any]:
+def get_trainer_class(alg: str, return_config: bool = False) -> Any:
     """Return the trainer of an algorithm, such as ``ray.rllib.agents.ppo.PPOTrainer``.
 
     Parameters
     ----------
     alg : str
         "A2C", "A3C", "APEX", "APPO", "DQN", "ES", "IMPALA", "PG", "PPO" or "SimpleQ".
+    return_config : bool, default False
+        Whether to return a tuple of the trainer and its default options, a dict.
 
     Raises
     ------
     ValueError
         When there is none of that name.
     """
-    return _in_its_old_form(alg, "Trainer")
+    trainer = _in_its_old_form(alg, "Trainer")
+    return (trainer, trainer.get_default_config().to_dict()) if return_config else trainer
 
 
 #: Algorithms that have a module in `raycompat.rllib.agents`, and the names of others' classes.

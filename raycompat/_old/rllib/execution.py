@@ -25,6 +25,7 @@ from raycompat._old.rllib.sample_batch import (
     concat_samples,
 )
 from raycompat._old.rllib.workers import FRAGMENT
+from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import Agent, defaults_of_trainers
 from raycompat.rllib.algorithms.a3c import ActorCriticLearner
@@ -205,6 +206,7 @@ class StandardizeFields:
         return samples
 
 
+@forms.takes_old_options_in_constructor("ray.rllib.execution.replay_buffer.LocalReplayBuffer")
 class LocalReplayBuffer:
     """Keeps steps of each policy, and draws from them.
 

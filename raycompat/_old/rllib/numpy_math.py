@@ -59,8 +59,12 @@ def relu(x: Any, alpha: float = 0.0) -> NDArray[Any]:
 
 
 def one_hot(
-    x: Any, depth: int = 0, on_value: float = 1.0, off_value: float = 0.0
-) -> NDArray[np.float32]:
+    x: Any,
+    depth: int = 0,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: Any = np.float32,
+) -> NDArray[Any]:
     """Return choices as vectors with one number each that differs from the others.
 
     Parameters
@@ -70,14 +74,14 @@ def one_hot(
         How many choices there are; 0: as many as the largest choice needs.
     on_value, off_value : float
         The numbers of what is chosen, and of what is not.
+    dtype : type, default float32
     """
     chosen = np.asarray(x, np.int64)
     is_chosen = np.eye(depth or int(chosen.max()) + 1, dtype=bool)[chosen]
-    found: NDArray[np.float32] = np.where(is_chosen, np.float32(on_value), np.float32(off_value))
-    return found
+    return np.where(is_chosen, on_value, off_value).astype(dtype)
 
 
-def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
+def convert_to_numpy(x: Any, reduce_type: bool = True, *, reduce_floats: bool = False) -> Any:
     """Return tensors as arrays; of dicts, lists and tuples, each part.
 
     Parameters
@@ -86,6 +90,8 @@ def convert_to_numpy(x: Any, reduce_type: bool = True) -> Any:
         Others stay as they are.
     reduce_type : bool, default True
         Whether arrays of float64 and int64 become float32 and int32.
+    reduce_floats : bool, default False
+        The form of `reduce_type` for some time, which it does not change: it has no effect.
     """
     if isinstance(x, Mapping):
         return {name: convert_to_numpy(each, reduce_type) for name, each in x.items()}

@@ -92,7 +92,15 @@ def global_norm(tensors: Iterable[Any]) -> Any:
     return torch.linalg.vector_norm(torch.stack(norms)) if norms else torch.tensor(0.0)
 
 
-compute_global_norm = global_norm
+def compute_global_norm(gradients_list: Iterable[Any]) -> Any:
+    """Return the norm of all gradients together.
+
+    Parameters
+    ----------
+    gradients_list : iterable of tensors
+        None among them does not count.
+    """
+    return global_norm(gradients_list)
 
 
 def huber_loss(x: Any, delta: float = 1.0) -> Any:

@@ -104,13 +104,13 @@ def _imported(package: str, error: bool) -> Any:
         return None
 
 
-def override(parent_cls: Any) -> Callable[[_F], _F]:
+def override(parent_cls: Any = None, *, cls: Any = None) -> Callable[[_F], _F]:
     """Say, for readers, that a method takes the place of one of a parent class.
 
     Parameters
     ----------
-    parent_cls : type
-        The class whose method it replaces. It is not looked at.
+    parent_cls, cls : type
+        The class whose method it replaces, by its names of different years. It is not looked at.
     """
     return lambda method: method
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import raycompat as ray
 from raycompat._old.rllib.sample_batch import MultiAgentBatch, batch_of, concat_samples
+from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, PolicyPlan
 from raycompat.rllib.env.construction import env_creator, make_env
@@ -266,6 +267,7 @@ class _RemoteMethod:
         return ray.put(self._method(*args, **kwargs))
 
 
+@forms.takes_old_options_in_constructor("ray.rllib.evaluation.RolloutWorker")
 class RolloutWorker(WorkerOfProgram):
     """Environments and a policy of a program, for a training of its own.
 
@@ -383,6 +385,7 @@ def _episodes_of(local: Any, remotes: Any, timeout_s: float) -> list[EndedEpisod
     return found + [episode for each in answers for episode in each]
 
 
+@forms.takes_old_options("ray.rllib.evaluation.collect_episodes")
 def collect_episodes(
     local_worker: Any = None,
     remote_workers: Any = None,
@@ -461,6 +464,7 @@ def summarize_episodes(
     }
 
 
+@forms.takes_old_options("ray.rllib.evaluation.collect_metrics")
 def collect_metrics(
     local_worker: Any = None,
     remote_workers: Any = None,

@@ -146,6 +146,7 @@ class GroupedAgents(MultiAgentEnv):
         self.observation_spaces = spaces["observation_space"]
         self.action_spaces = spaces["action_space"]
         self.agents = self.possible_agents = list(groups)
+        self.observation_space, self.action_space = obs_space, act_space
         super().__init__()
 
     def _spaces(self, name: str, given: Any) -> MultiAgentDict:
