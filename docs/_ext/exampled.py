@@ -45,6 +45,10 @@ WITHOUT = {
         ),
     ),
     "only the library calls them": (
+        *(
+            f"raycompat.train.xgboost.RayTrainReportCallback.after_{name}"
+            for name in ("iteration", "training")
+        ),
         "raycompat.data.Schema.texts",
         *(
             f"raycompat.data.aggregate.{name}"

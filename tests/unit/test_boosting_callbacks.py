@@ -8,6 +8,7 @@ import types
 from pathlib import Path
 from types import SimpleNamespace
 
+import cloudpickle
 import pytest
 
 from raycompat._old.tune.integration import reporting
@@ -89,7 +90,8 @@ def test_xgboost_reports_each_round(reports, xgboost):
     last = ({"eval-logloss": 1}, ["trees.json"])
     assert reports == [({"eval-logloss": 0}, []), last, last]
     reports.clear()
-    plain = xgboost.TuneReportCallback("eval-error")
+    plain = cloudpickle.loads(cloudpickle.dumps(xgboost.TuneReportCallback("eval-error")))
+    assert isinstance(plain, sys.modules["xgboost.callback"].TrainingCallback)
     plain.after_iteration(Model(), 0, {"eval": {"error": [1.0]}})
     plain.after_training(Model())
     assert reports == [({"eval-error": 1.0}, [])]
@@ -114,3 +116,11 @@ def test_a_model_is_read_from_a_checkpoint(monkeypatch, tmp_path, xgboost, libra
     checkpoint = Checkpoint.from_directory(tmp_path)
     assert callback.get_model(checkpoint).text == "trees"
     assert callback.get_model(checkpoint, filename="own.txt").text == "own"
+
+
+def test_without_the_library_the_callback_says_how_to_install_it(monkeypatch):
+    from raycompat.train.xgboost import RayTrainReportCallback
+
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(ImportError, match="pip install xgboost"):
+        RayTrainReportCallback()

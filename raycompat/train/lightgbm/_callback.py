@@ -16,7 +16,7 @@ class OfLightGBM(RoundReports):
     """Reports the evaluations after each round of LightGBM: see `RoundReports`."""
 
     CHECKPOINT_NAME = "model.txt"
-    #: As LightGBM orders callbacks: after those that evaluate.
+    # As LightGBM orders callbacks: after those that evaluate.
     order, before_iteration = 20, False
 
     @staticmethod

@@ -13,6 +13,7 @@ from raycompat.train._configs import RunConfig, ScalingConfig
 from raycompat.train._data_config import DataConfig
 from raycompat.train._report_options import ValidationConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
+from raycompat.train.lightgbm._callback import RayTrainReportCallback
 from raycompat.train.lightgbm.config import LightGBMConfig
 
 __all__ = ["LightGBMTrainer"]
@@ -140,8 +141,6 @@ class LightGBMTrainer(DataParallelTrainer):
             For example ``Result.checkpoint``.
         """
         forms.used(f"{_NAME}.get_model", refusal=DeprecationWarning)
-        from raycompat.train.lightgbm._callback import RayTrainReportCallback
-
         return RayTrainReportCallback.get_model(checkpoint)
 
     @classmethod

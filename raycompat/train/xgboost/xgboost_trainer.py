@@ -13,6 +13,7 @@ from raycompat.train._configs import RunConfig, ScalingConfig
 from raycompat.train._data_config import DataConfig
 from raycompat.train._report_options import ValidationConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
+from raycompat.train.xgboost._callback import RayTrainReportCallback
 from raycompat.train.xgboost.config import XGBoostConfig
 
 __all__ = ["XGBoostTrainer"]
@@ -136,8 +137,6 @@ class XGBoostTrainer(DataParallelTrainer):
             For example ``Result.checkpoint``.
         """
         forms.used(f"{_NAME}.get_model", refusal=DeprecationWarning)
-        from raycompat.train.xgboost._callback import RayTrainReportCallback
-
         return RayTrainReportCallback.get_model(checkpoint)
 
     @classmethod
