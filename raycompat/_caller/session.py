@@ -76,7 +76,7 @@ def require() -> Session:
     RaySystemError
         When the connection to the scheduler was lost.
     """
-    session = connected_or_not()
+    session = current() or connected_or_not()
     session.check_connection()
     return session
 

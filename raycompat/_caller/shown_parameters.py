@@ -29,8 +29,10 @@ def show_parameters(
     twin = object.__new__(type(owner))
     twin.__dict__.update(owner.__dict__)
 
+    call = twin._call_as_given
+
     def remote(*args: Any, **kwargs: Any) -> Any:
-        return twin._call_as_given(args, kwargs)
+        return call(args, kwargs)
 
     functools.update_wrapper(remote, called, updated=())
     if signature is not None:
