@@ -386,9 +386,12 @@ class Cluster:
         return node
 
     def _start_scheduler(self, node_args: dict[str, Any]) -> LocalCluster:
-        given = {"include_dashboard": False, "dashboard_host": "127.0.0.1", "dashboard_port": None}
         self._local = LocalCluster(
-            dashboard_address=driver.dashboard_address({**given, **node_args}),
+            dashboard_address=driver.dashboard_address(
+                node_args.get("include_dashboard", False),
+                node_args.get("dashboard_host", "127.0.0.1"),
+                node_args.get("dashboard_port"),
+            ),
             temp_dir=node_args.get("temp_dir"),
         )
         atexit.register(self.shutdown)

@@ -13,6 +13,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,7 @@ from raycompat._caller.packages import Package, pack, upload, upload_errors
 from raycompat._caller.setup import Setup
 from raycompat._host import interrupts, segment
 from raycompat._launch import init_arguments as arguments
-from raycompat._launch import private_arguments
-from raycompat._launch.private_arguments import PrivateArguments
+from raycompat._launch.init_arguments import InitArguments
 from raycompat._messages.executor_setup import Program
 from raycompat._messages.jobs import BeginJob, JobSetup
 from raycompat._messages.nodes import AwaitNodes, NodeAt
@@ -42,7 +42,6 @@ from raycompat._protocol import (
     submission,
 )
 from raycompat._protocol.resource_set import HEAD_RESOURCE
-from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.version import VERSION
 from raycompat._surface import era, forms
@@ -295,91 +294,91 @@ def init(
     names those that were given. `resources` are not read from the environment. With ``ray://``,
     the driver is an ordinary one.
     """
-    given = dict(locals())
-    kwargs = given.pop("kwargs")
-    known = tuple(given)
-    given.update(kwargs)
-    if (version := given.pop("_ray_version", None)) is not None:
-        era.choose(version)
-    arguments.adopt_old_names(given)
-    uses_leases = arguments.wants_leases(given.pop("_leases", None))
-    report_file = arguments.report_file(given.pop("_report", None))
-    authority = arguments.authority(given.pop("_redis_password", None), given["address"])
-    private = private_arguments.take(given)
-    arguments.check_unknown(given, known)
-    arguments.refuse(given)
-    given["job_config"] = arguments.job_config(given)
+    given = arguments.checked(
+        kwargs,
+        address=address,
+        num_cpus=num_cpus,
+        num_gpus=num_gpus,
+        resources=resources,
+        labels=labels,
+        object_store_memory=object_store_memory,
+        local_mode=local_mode,
+        ignore_reinit_error=ignore_reinit_error,
+        include_dashboard=include_dashboard,
+        dashboard_host=dashboard_host,
+        dashboard_port=dashboard_port,
+        job_config=job_config,
+        configure_logging=configure_logging,
+        logging_level=logging_level,
+        logging_format=logging_format,
+        logging_config=logging_config,
+        log_to_driver=log_to_driver,
+        namespace=namespace,
+        runtime_env=runtime_env,
+        enable_resource_isolation=enable_resource_isolation,
+        cgroup_path=cgroup_path,
+        system_reserved_cpu=system_reserved_cpu,
+        system_reserved_memory=system_reserved_memory,
+        proxy_server_url=proxy_server_url,
+    )
     with _init_lock:
         if sessions.current() is not None:
-            if given["ignore_reinit_error"]:
+            if given.ignore_reinit_error:
                 logger.info("init was called again; the running session stays.")
                 return _context()
             raise RuntimeError(
                 "Maybe you called ray.init twice? A session is running. Call "
                 "ray.shutdown() first, or keep the session with init(ignore_reinit_error=True)."
             )
-        tracing.start(private.tracing_hook)
-        given["tracing_hook"] = private.tracing_hook
-        if given["local_mode"]:
-            arguments.refuse_report_in_local_mode(report_file)
+        tracing.start(given.private.tracing_hook)
+        if given.local_mode:
             return _begin_local(given)
         with import_paths.NamingHidden():
-            context = _init(given, private, authority, uses_leases=uses_leases)
-        if report_file is not None:
-            _begin_report(report_file)
+            context = _init(given)
+        if given.report_file is not None:
+            _begin_report(given.report_file)
         return context
 
 
-def _init(
-    given: dict[str, Any],
-    private: PrivateArguments,
-    authority: Authority | None,
-    *,
-    uses_leases: bool,
-) -> RayContext:
+@dataclass(frozen=True)
+class _Environment:
+    """The runtime environment of the program, as executors get it."""
+
+    fields: dict[str, Any]
+    #: What is uploaded for it.
+    packages: list[Package]
+    #: The pickled function that executors run first, if it names no module.
+    setup_hook: bytes | None
+
+
+def _init(given: InitArguments) -> RayContext:
     from raycompat._dask import versions  # its import raises an error where Dask is too old
 
     versions.warn_if_untried()
     check_settings()
-    env = runtime_env.checked(given["job_config"].runtime_env)
+    env = runtime_env.checked(given.job_config.runtime_env)
     with contextlib.ExitStack() as stack:
         scratch = ""  # most programs need no folder, which would be left if they are killed
         if {"working_dir", "py_modules"} & env.keys():
             folder = tempfile.TemporaryDirectory(prefix="raycompat-packages-")
             scratch = stack.enter_context(folder)
         env, packages = pack(env, Path(scratch))
-        env, given["setup_hook"] = setup_hook.pack(env)
-        return _start_or_connect(given, private, authority, env, packages, uses_leases=uses_leases)
+        env, hook = setup_hook.pack(env)
+        return _start_or_connect(given, _Environment(env, packages, hook))
 
 
-def _start_or_connect(
-    given: dict[str, Any],
-    private: PrivateArguments,
-    authority: Authority | None,
-    env: dict[str, Any],
-    packages: list[Package],
-    *,
-    uses_leases: bool,
-) -> RayContext:
+def _start_or_connect(given: InitArguments, environment: _Environment) -> RayContext:
     with interrupts.deferred():
         try:
-            return _begin(given, private, authority, env, packages, uses_leases=uses_leases)
+            return _begin(given, environment)
         except BaseException:
             if sessions.current() is None:
                 _end_cluster()
             raise
 
 
-def _begin(
-    given: dict[str, Any],
-    private: PrivateArguments,
-    authority: Authority | None,
-    env: dict[str, Any],
-    packages: list[Package],
-    *,
-    uses_leases: bool,
-) -> RayContext:
-    destination = _find_or_start(given, private, authority)
+def _begin(given: InitArguments, environment: _Environment) -> RayContext:
+    destination = _find_or_start(given)
     from raycompat._connect import connect
     from raycompat._connect.dashboard_link import dashboard_link
     from raycompat._dask.client_class import DaskClient
@@ -390,8 +389,8 @@ def _begin(
         with interrupts.allowed():
             ready = prepare.prepare(client)
             with upload_errors():
-                client.sync(upload, client.scheduler, client.id, packages)
-        session = _open_session(client, ready.nodes, given, env, uses_leases=uses_leases)
+                client.sync(upload, client.scheduler, client.id, environment.packages)
+        session = _open_session(client, ready.nodes, given, environment)
         place = _cluster.dashboard_url if _cluster is not None else ready.dashboard
         session.dashboard_url = dashboard_link(place)
     except BaseException:
@@ -414,14 +413,14 @@ def _begin(
     return context
 
 
-def _begin_local(given: dict[str, Any]) -> RayContext:
+def _begin_local(given: InitArguments) -> RayContext:
     """Begin a session of local mode, which starts no cluster and connects to none."""
     global num_started
     from raycompat._launch.node_options import node_options
     from raycompat._local.session import LocalSession
 
-    config = given["job_config"]
-    options = node_options(given, is_head=True)
+    config = given.job_config
+    options = node_options(given.node, is_head=True)
     session = LocalSession(
         config.ray_namespace or str(uuid.uuid4()),
         options.resources,
@@ -435,12 +434,12 @@ def _begin_local(given: dict[str, Any]) -> RayContext:
     return _context()
 
 
-def _begin_logging(given: dict[str, Any]) -> None:
-    logs = given["job_config"].py_logging_config
+def _begin_logging(given: InitArguments) -> None:
+    logs = given.job_config.py_logging_config
     if logs is not None:
         logs._apply(CoreContextFilter())
-    elif given["configure_logging"]:
-        _configure_logging(given["logging_level"], given["logging_format"])
+    elif given.configure_logging:
+        _configure_logging(given.logging_level, given.logging_format)
 
 
 def _begin_report(file: Path) -> None:
@@ -460,21 +459,19 @@ def _write_report(session: sessions.Session) -> None:
         logger.error("raycompat: the report was not written: %s", error)
 
 
-def _find_or_start(
-    given: dict[str, Any], private: PrivateArguments, authority: Authority | None
-) -> Destination:
+def _find_or_start(given: InitArguments) -> Destination:
     """Return the address of the program's cluster; start a cluster if the program names none."""
     from raycompat._connect import addresses
 
     with interrupts.allowed():
-        names = addresses.NODE_OPTIONS
-        wants_own = authority is not None or any(given[name] is not None for name in names)
-        found = addresses.find(given["address"], authority, wants_own=wants_own)
+        authority = given.authority
+        wants_own = authority is not None or any(each is not None for each in given.node.values())
+        found = addresses.find(given.address, authority, wants_own=wants_own)
     if found is not None:
-        addresses.refuse_node_options(given)
-        private.refuse_when_connecting()
+        addresses.refuse_node_options(given.node)
+        given.private.refuse_when_connecting()
         return found
-    cluster = _start_cluster(given, private, authority)
+    cluster = _start_cluster(given)
     importlib.import_module("raycompat._launch.prepare")  # Dask, while the processes start
     with interrupts.allowed():
         node = cluster.nodes[0]
@@ -484,28 +481,31 @@ def _find_or_start(
     return addresses.require(cluster.address, authority)
 
 
-def _start_cluster(
-    given: dict[str, Any], private: PrivateArguments, authority: Authority | None
-) -> LocalCluster:
+def _start_cluster(given: InitArguments) -> LocalCluster:
     """Start this process's cluster, without waiting; after an error, the caller must end it."""
     global _cluster
     from raycompat._launch.local_cluster import LocalCluster
     from raycompat._launch.node_options import node_options
 
-    options = node_options({**given, **private.of_node}, is_head=True)
+    options = node_options({**given.node, **given.private.of_node}, is_head=True)
+    authority = given.authority
     if authority is not None and authority.why_weak is not None:
         logger.warning("raycompat: %s", authority.why_weak)
     _cluster = cluster = LocalCluster(
-        dashboard_address=dashboard_address(given), temp_dir=private.folder, authority=authority
+        dashboard_address=dashboard_address(
+            given.include_dashboard, given.dashboard_host, given.dashboard_port
+        ),
+        temp_dir=given.private.folder,
+        authority=authority,
     )
     cluster.start_node(options)
     return cluster
 
 
-def dashboard_address(given: dict[str, Any]) -> str | None:
-    if given["include_dashboard"] is False:
+def dashboard_address(include: bool | None, host: Any, port: Any) -> str | None:
+    """Return the address of the dashboard in the arguments of `init`; None if there is to be none."""
+    if include is False:
         return None
-    host, port = given["dashboard_host"], given["dashboard_port"]
     if not isinstance(host, str) or not host:
         raise TypeError(f"dashboard_host={host!r}: expected the address of an interface.")
     if port is None:
@@ -518,16 +518,14 @@ def dashboard_address(given: dict[str, Any]) -> str | None:
 def _open_session(
     client: Client,
     nodes: list[NodeAt],
-    given: dict[str, Any],
-    env: dict[str, Any],
-    *,
-    uses_leases: bool,
+    given: InitArguments,
+    environment: _Environment,
 ) -> sessions.Session:
     global num_started
     here = segment.host_id()
     home = _home(nodes, here)
-    config = given["job_config"]
-    hooks = (given["setup_hook"], given["tracing_hook"])
+    config, env = given.job_config, environment.fields
+    hooks = (environment.setup_hook, given.private.tracing_hook)
     program = _program(config, *hooks, hides_own_paths="working_dir" in env)
     namespace = config.ray_namespace or str(uuid.uuid4())
     setup = Setup(
@@ -537,7 +535,7 @@ def _open_session(
         scheduler=client.scheduler.address,
         is_driver=True,
         host=here,
-        uses_leases=uses_leases,
+        uses_leases=given.uses_leases,
         reaches_nodes=client.direct_to_workers is not False,
         runtime_env=runtime_env.dumps(env),
         actors_are_detached=config._default_actor_lifetime == "detached",
@@ -548,19 +546,18 @@ def _open_session(
     num_started += 1
     session.logs = DriverLogs(session, has_prefixes=config.py_logging_config is None)
     current_session.set_to(session)
-    log_to_driver = given["log_to_driver"]
     for_executors: JobSetup = {
         "program": program.dumps(),
         "runtime_env": setup.runtime_env,
         "driver_pid": os.getpid(),
         "driver_host": here,
         "home": setup.home.address,
-        "uses_leases": uses_leases,
+        "uses_leases": given.uses_leases,
         "as_ray": _as_ray.is_installed(),
         "ray_version": os.environ.get(era.VARIABLE),
         "old_forms": forms.seen(),
         "frameworks": [],
-        "log_to_driver": True if log_to_driver is None else log_to_driver,
+        "log_to_driver": given.log_to_driver,
         "submission": config.metadata.get(submission.ID_ENTRY, ""),
     }
     session.send(BeginJob(setup.job, namespace, for_executors))

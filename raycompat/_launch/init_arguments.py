@@ -8,16 +8,21 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from raycompat import exceptions
 from raycompat._caller.html_report import checked_file
+from raycompat._connect.addresses import NODE_OPTIONS
+from raycompat._launch import private_arguments
+from raycompat._launch.private_arguments import PrivateArguments
 from raycompat._protocol import shared_secret, submission
 from raycompat._protocol.logging_config import LoggingConfig
 from raycompat._protocol.shared_secret import Authority
 from raycompat._protocol.text import checked_namespace
+from raycompat._surface import era
 from raycompat.job_config import JobConfig
 
 #: With the value 0, all calls go through the scheduler, as with ``init(_leases=False)``.
@@ -63,7 +68,75 @@ _NOT_HONOURED = (
 )
 
 
-def adopt_old_names(given: dict[str, Any]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class InitArguments:
+    """The arguments of `init`, checked, under the names of today's Ray."""
+
+    #: What names the cluster; None if the program names none.
+    address: Any
+    #: The arguments of a started node that Ray refuses for an existing cluster; None is not given.
+    node: dict[str, Any]
+    local_mode: bool
+    ignore_reinit_error: bool
+    include_dashboard: bool | None
+    dashboard_host: str
+    dashboard_port: int | None
+    job_config: JobConfig
+    configure_logging: bool
+    logging_level: int | str
+    logging_format: str | None
+    log_to_driver: bool
+    private: PrivateArguments
+    #: The certification authority of the password, if there is one.
+    authority: Authority | None
+    uses_leases: bool
+    #: Where `shutdown` writes a report.
+    report_file: Path | None
+
+
+def checked(others: Mapping[str, Any], **given: Any) -> InitArguments:
+    """Return the arguments of `init`: `given` are those of its signature, `others` all others.
+
+    Raises
+    ------
+    Exception
+        When one is unknown or not valid, or raycompat does not support it.
+    """
+    known = tuple(given)
+    given |= others
+    if (version := given.pop("_ray_version", None)) is not None:
+        era.choose(version)
+    _adopt_old_names(given)
+    uses_leases = _wants_leases(given.pop("_leases", None))
+    report_file = _report_file(given.pop("_report", None))
+    authority = _authority(given.pop("_redis_password", None), given["address"])
+    private = private_arguments.take(given)
+    _check_unknown(given, known)
+    _refuse(given)
+    if given["local_mode"]:
+        _refuse_report_in_local_mode(report_file)
+    log_to_driver = given["log_to_driver"]
+    return InitArguments(
+        address=given["address"],
+        node={name: given[name] for name in NODE_OPTIONS},
+        local_mode=given["local_mode"],
+        ignore_reinit_error=given["ignore_reinit_error"],
+        include_dashboard=given["include_dashboard"],
+        dashboard_host=given["dashboard_host"],
+        dashboard_port=given["dashboard_port"],
+        job_config=job_config(given),
+        configure_logging=given["configure_logging"],
+        logging_level=given["logging_level"],
+        logging_format=given["logging_format"],
+        log_to_driver=True if log_to_driver is None else log_to_driver,
+        private=private,
+        authority=authority,
+        uses_leases=uses_leases,
+        report_file=report_file,
+    )
+
+
+def _adopt_old_names(given: dict[str, Any]) -> None:
     """Replace names of early Ray by today's names."""
     for old in [name for name in given if name in _OLD_NAMES]:
         value, new = given.pop(old), _OLD_NAMES[old]
@@ -75,7 +148,7 @@ def adopt_old_names(given: dict[str, Any]) -> None:
             given[new] = value
 
 
-def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
+def _check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
     """Raise for names that are not arguments of `init`."""
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -86,7 +159,7 @@ def check_unknown(given: dict[str, Any], known: Collection[str]) -> None:
         )
 
 
-def refuse(given: dict[str, Any]) -> None:
+def _refuse(given: dict[str, Any]) -> None:
     """Raise for values that raycompat does not support."""
     unsupported = exceptions.UnsupportedRayFeatureError
     checked_namespace(given["namespace"])
@@ -138,7 +211,7 @@ def _refuse_in_local_mode(given: dict[str, Any]) -> None:
             )
 
 
-def refuse_report_in_local_mode(file: Path | None) -> None:
+def _refuse_report_in_local_mode(file: Path | None) -> None:
     """Raise if a report of the cluster's work was requested: local mode has no cluster."""
     if file is not None:
         raise exceptions.UnsupportedRayFeatureError(
@@ -254,7 +327,7 @@ def _check_job(config: JobConfig) -> None:
         )
 
 
-def authority(password: Any, address: Any) -> Authority | None:
+def _authority(password: Any, address: Any) -> Authority | None:
     """Return the certification authority of the password; None without a password."""
     if not isinstance(address, str | os.PathLike | None):
         if password is not None:
@@ -267,7 +340,7 @@ def authority(password: Any, address: Any) -> Authority | None:
     return shared_secret.Authority(secret) if secret is not None else None
 
 
-def wants_leases(given: Any) -> bool:
+def _wants_leases(given: Any) -> bool:
     """Return the value of ``_leases``, or the default from the environment."""
     if given is None:
         value = os.environ.get(_LEASES_VARIABLE, "1")
@@ -279,7 +352,7 @@ def wants_leases(given: Any) -> bool:
     return given
 
 
-def report_file(given: Any) -> Path | None:
+def _report_file(given: Any) -> Path | None:
     """Return the file in ``_report``, or in the environment; None if no report is wanted."""
     wanted = os.environ.get(submission.REPORT_VARIABLE) or None if given is None else given
     if wanted is None:

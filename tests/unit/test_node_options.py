@@ -82,8 +82,8 @@ def test_what_is_impossible_is_an_error(given, error):
     ],
 )
 def test_an_address_of_the_dashboard_that_is_not_valid_is_named(given, error):
-    usual = {"include_dashboard": None, "dashboard_host": "127.0.0.1", "dashboard_port": None}
-    assert dashboard_address(usual) == "127.0.0.1:8265"
+    usual = {"dashboard_host": "127.0.0.1", "dashboard_port": None}
+    assert dashboard_address(None, *usual.values()) == "127.0.0.1:8265"
     ((name, value),) = given.items()
     with pytest.raises(error, match=f"{name}={value!r}: expected"):
-        dashboard_address({**usual, **given})
+        dashboard_address(None, *{**usual, **given}.values())
