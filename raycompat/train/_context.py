@@ -17,14 +17,18 @@ class StorageContext:
     ----------
     folder : Folder
         The run's folder.
+    trial_dir_name : str, optional
+        The name of the folder of a trial in it.
 
     Notes
     -----
-    Ray source: the result of ``ray.train.get_context().get_storage()``, 2.60.0.
+    Ray source: the result of ``ray.train.get_context().get_storage()``, and ``Trial.storage`` of Tune,
+    2.60.0.
     """
 
-    def __init__(self, folder: _storage.Folder) -> None:
+    def __init__(self, folder: _storage.Folder, trial_dir_name: str | None = None) -> None:
         self._folder = folder
+        self.trial_dir_name = trial_dir_name
 
     @property
     def storage_filesystem(self) -> Any:
@@ -45,6 +49,13 @@ class StorageContext:
     def experiment_fs_path(self) -> str:
         """The path of the run's folder on the file system."""
         return self._folder.path
+
+    @property
+    def trial_fs_path(self) -> str:
+        """The path of the trial's folder on the file system."""
+        if self.trial_dir_name is None:
+            raise RuntimeError("This is the place of a run without trials: use experiment_fs_path.")
+        return self._folder.at(self.trial_dir_name)
 
     def build_checkpoint_path_from_name(self, checkpoint_name: str) -> str:
         """Return the path of a checkpoint on the file system."""

@@ -95,3 +95,13 @@ def test_parts_of_the_interface_for_schedulers(ray, cluster, tune):
     group = tune.PlacementGroupFactory([{"CPU": 1}])()
     assert group.bundle_specs == [{"CPU": 1.0}]
     cluster.util.remove_placement_group(group)
+
+
+def test_a_trial_says_where_its_files_are(tune, tmp_path):
+    analysis = tune.run(lambda config: {"x": 1}, name="runs", storage_path=str(tmp_path), verbose=0)
+    trial = analysis.trials[0]
+    storage = trial.storage
+    assert storage.storage_fs_path == str(tmp_path)
+    assert storage.experiment_dir_name == "runs"
+    assert storage.experiment_fs_path == str(tmp_path / "runs")
+    assert storage.trial_fs_path == trial.path == str(tmp_path / "runs" / storage.trial_dir_name)

@@ -23,6 +23,7 @@ from raycompat._storage import (
 from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
+from raycompat.train._context import StorageContext
 from raycompat.tune import result as keys
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.placement_groups import (
@@ -161,6 +162,11 @@ class Trial:
     def folder(self) -> Folder:
         """The trial's folder in the storage."""
         return self.experiment_folder.folder(self.dirname)
+
+    @property
+    def storage(self) -> StorageContext:
+        """Where the files of the trial and its experiment are."""
+        return StorageContext(self.experiment_folder, self.dirname)
 
     @property
     def path(self) -> str:

@@ -124,7 +124,14 @@ class TrialScheduler:
 
     @property
     def supports_buffered_results(self) -> bool:
-        """Whether it can take several results of a trial at once; a trial gives them one by one."""
+        """Whether it can take several results of a trial at once; a trial gives them one by one.
+
+        Examples
+        --------
+        >>> from raycompat.tune.schedulers import FIFOScheduler
+        >>> FIFOScheduler().supports_buffered_results
+        True
+        """
         return True
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
