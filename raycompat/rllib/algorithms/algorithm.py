@@ -886,7 +886,8 @@ class Algorithm(Trainable):
         wanted += evaluating
         runner = {"CPU": cpus, "GPU": settings.num_gpus_per_env_runner}
         runner = {k: v for k, v in runner.items() if v} | settings.custom_resources_per_env_runner
-        return PlacementGroupFactory([{"CPU": main}, *([runner] * wanted)])
+        own = {"CPU": main, **settings.custom_resources_for_main_process}
+        return PlacementGroupFactory([own, *([runner] * wanted)])
 
 
 class _Timer:

@@ -120,7 +120,11 @@ GROUPS: dict[str, dict[str, Any]] = {
     "callbacks": {"callbacks_class": None},
     # What Ray has beside; only the value that says what happens here is taken.
     "learners": {"num_learners": 0, "num_gpus_per_learner": 0},
-    "resources": {"num_gpus": 0, "num_cpus_for_main_process": 1},
+    "resources": {
+        "num_gpus": 0,
+        "num_cpus_for_main_process": 1,
+        "custom_resources_for_main_process": {},
+    },
     "framework": {"framework_str": "tf2"},
     "multi_agent": {
         "policies": None,
@@ -145,6 +149,14 @@ GROUPS: dict[str, dict[str, Any]] = {
 _ALSO = {
     "resources": ("learners", "env_runners"),
     "env_runners": ("fault_tolerance",),
+}
+
+
+#: Single options that two methods take: those of a learner are among ``training`` until 2025.
+_IN_TWO_METHODS = {
+    "learners": ("learner_class", "learner_config_dict", "learner_connector"),
+    "rl_module": ("algorithm_config_overrides_per_module",),
+    "training": ("clip_actions",),
 }
 
 
@@ -494,8 +506,14 @@ class AlgorithmConfig:
         rl_module_spec : RLModuleSpec or MultiRLModuleSpec, optional
             Of one policy, or of several: their ``model_config``; a network of a program, a
             `TorchRLModule`; or a class that acts by a rule.
+        **options
+            ``algorithm_config_overrides_per_module`` (dict by policy): see `multi_agent`.
+            ``model_config_dict`` (dict): the name of `model_config` until 2024.
         """
-        self._refuse_unknown("rl_module", with_new_names(options), ())
+        options = with_new_names(options)
+        if "model_config_dict" in options:  # the name until 2024
+            model_config = options.pop("model_config_dict")
+        self._set("rl_module", {"rl_module_spec": NotProvided, **options})
         if rl_module_spec is not None:
             self.rl_module_spec = rl_module_spec
         return self if model_config is None else self.training(model=_as_dict(model_config))
@@ -550,11 +568,25 @@ class AlgorithmConfig:
         )
 
     def learners(self, **options: Any) -> Self:
-        """Set ``num_learners`` (0: the algorithm's own process) and ``num_gpus_per_learner``."""
+        """Set what learns.
+
+        Parameters
+        ----------
+        **options
+            ``num_learners`` (0: the algorithm's own process) and ``num_gpus_per_learner``.
+            ``learner_class``, ``learner_connector`` and ``learner_config_dict``: see `training`.
+        """
         return self._set("learners", options)
 
     def resources(self, **options: Any) -> Self:
-        """Set ``num_cpus_for_main_process`` (float, default 1), which Tune asks for."""
+        """Set what Tune asks for.
+
+        Parameters
+        ----------
+        **options
+            ``num_cpus_for_main_process`` (float, default 1), and
+            ``custom_resources_for_main_process`` (dict of float).
+        """
         return self._set("resources", options)
 
     def framework(self, framework: str | None = None, **options: Any) -> Self:
@@ -700,6 +732,7 @@ class AlgorithmConfig:
         groups = (group, *_ALSO.get(group, ()))
         known = [name for each in groups for name in GROUPS[each]]
         known += self.TRAINING if group == "training" else ()
+        known += _IN_TWO_METHODS.get(group, ())
         renamed = with_new_names(options, self.ROWS)
         self._refuse_unknown(group, renamed, known)
         for name, value in renamed.items():

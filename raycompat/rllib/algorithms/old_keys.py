@@ -282,6 +282,14 @@ def _learning_rates(found: dict[str, Any], value: Any, given: Mapping[str, Any])
     return "lr"
 
 
+def _optimization_config(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+    rates = {"actor": "actor_lr", "critic": "critic_lr", "entropy": "alpha_lr"}
+    for part, name in rates.items():
+        if f"{part}_learning_rate" in (value or {}):
+            found[name] = value[f"{part}_learning_rate"]
+    return "actor_lr, critic_lr and alpha_lr"
+
+
 def _entropy_coeffs(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
     if value is not None:
         found["entropy_coeff"] = value
@@ -312,6 +320,7 @@ _CONVERTED: dict[str, Converter] = {
     "multiagent": _multiagent,
     "entropy_coeff_schedule": _entropy_coeffs,
     "lr_schedule": _learning_rates,
+    "optimization_config": _optimization_config,
     "use_pytorch": _pytorch,
     "vf_share_layers": _shared_layers,
     "exploration_config": _exploration_config,
