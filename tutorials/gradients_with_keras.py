@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 import raycompat as ray
 
 NUM_ACTORS = 2
-NUM_STEPS = 200
+NUM_STEPS = 100
 #: Digits in each actor's part of a minibatch.
 BATCH_SIZE = 64
 NUM_HELD_OUT = 357

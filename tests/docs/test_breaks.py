@@ -20,13 +20,21 @@ def test_a_long_name_may_break_between_its_parts():
 
 
 @pytest.mark.parametrize(
-    "option", ["--num-cpus", "-f", "--labels=zone=a", "--resources=&#39;{&quot;special&quot;:"]
+    "word",
+    [
+        "--num-cpus",
+        "-f",
+        "--temporary-folder",
+        "--labels=zone=a",
+        "--resources=&#39;{&quot;special&quot;:",
+        "&quot;.[tutorials]&quot;",
+    ],
 )
-def test_an_option_stays_whole_with_the_beginning_of_its_value(option):
-    html = f'<span class="pre">{option}</span>'
-    assert breaks.allow(html).startswith('<span class="pre option">')
+def test_short_words_and_options_stay_whole(word):
+    html = f'<span class="pre">{word}</span>'
+    assert breaks.allow(html) == f'<span class="pre whole">{word}</span>'
 
 
-@pytest.mark.parametrize("word", ["a-b", f"--file={'x' * 60}"])
+@pytest.mark.parametrize("word", ["a-word-of-more-than-14", f"--file={'x' * 60}"])
 def test_other_words_and_long_values_are_not_held_together(word):
-    assert "option" not in breaks.allow(f'<span class="pre">{word}</span>').partition(">")[0]
+    assert "whole" not in breaks.allow(f'<span class="pre">{word}</span>').partition(">")[0]
