@@ -1,4 +1,6 @@
-"""What type checkers make of remote functions and actors: they check this module, `assert_type` and all.
+"""What type checkers make of remote functions, actors and configs of algorithms.
+
+They check this module, `assert_type` and all.
 
 `make lint` checks it with mypy, after the package, so that the types are in the cache. A test here checks it with
 pyright.
@@ -19,6 +21,10 @@ import pytest
 import raycompat as ray
 from raycompat.actor import ActorClass, ActorHandle, ActorProxy
 from raycompat.object_ref import ObjectRef, ObjectRefGenerator
+from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.rllib.algorithms.cql import CQL, CQLConfig
+from raycompat.rllib.algorithms.ppo import PPO, PPOConfig
+from raycompat.rllib.results import ResultDict
 
 
 class Counter:
@@ -149,6 +155,15 @@ Greeter.remote().salute.remote("me")  # type: ignore
 @pytest.mark.skipif(
     importlib.util.find_spec("basedpyright") is None, reason="basedpyright is not installed"
 )
+def check_algorithms() -> None:
+    """A config makes the algorithm that it is of, whatever was set before."""
+    config = PPOConfig().environment("CartPole-v1").training(lr=0.1)
+    assert_type(config.build_algo(), PPO)
+    assert_type(config.build(env="CartPole-v1").train(), ResultDict)
+    assert_type(CQLConfig().build_algo(), CQL)
+    assert_type(AlgorithmConfig().build_algo(), Any)
+
+
 def test_pyright_agrees_with_every_line(tmp_path: Path) -> None:
     """Pyright is installed as basedpyright, which needs no further download."""
     of_classes = tmp_path / "classes.py"

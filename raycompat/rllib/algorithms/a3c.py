@@ -54,6 +54,7 @@ class A3CConfig(AlgorithmConfig):
     difference.
     """
 
+    algo_class: type[A3C]
     TRAINING: ClassVar = {
         "lr": 1e-4,
         "grad_clip": 40.0,
@@ -80,6 +81,8 @@ class A2CConfig(A3CConfig):
     -----
     Ray source: ``ray.rllib.algorithms.a2c.A2CConfig``, 2.7.2; Ray has removed it since.
     """
+
+    algo_class: type[A2C]
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:
         super().__init__(algo_class or A2C)

@@ -6,7 +6,7 @@ import copy
 import difflib
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
@@ -259,6 +259,18 @@ _MODULES_OF_RUNNERS = (
 # Algorithms are Any below: their module imports this one.
 
 
+_AlgorithmT_co = TypeVar("_AlgorithmT_co", covariant=True)
+
+
+class _OptionsOf(Protocol[_AlgorithmT_co]):
+    """Options whose type says of which algorithm they are, so that `build_algo` has its type."""
+
+    @property
+    def algo_class(self) -> type[_AlgorithmT_co] | None: ...
+
+    def copy(self) -> Any: ...
+
+
 class AlgorithmConfig:
     """Options of an algorithm, in groups.
 
@@ -287,6 +299,7 @@ class AlgorithmConfig:
     are checked by `validate`, which `build_algo` calls, so that they can be search spaces of Tune.
     """
 
+    algo_class: type[Any] | None
     #: Options of one algorithm's ``training``, with their defaults; they go before those of all.
     TRAINING: ClassVar[Mapping[str, Any]] = {}
     #: Whether it learns from recorded steps, and does not play.
@@ -1020,7 +1033,9 @@ class AlgorithmConfig:
 
         return found, is_policy_to_train
 
-    def build_algo(self, env: Any = None, logger_creator: Any = None) -> Any:
+    def build_algo(
+        self: _OptionsOf[_AlgorithmT_co], env: Any = None, logger_creator: Any = None
+    ) -> _AlgorithmT_co:
         """Return the algorithm, ready to train.
 
         Parameters
@@ -1037,7 +1052,9 @@ class AlgorithmConfig:
         """
         if self.algo_class is None:
             raise ValueError("AlgorithmConfig is of no algorithm: use PPOConfig(), for example.")
-        return self.algo_class(self.copy(), env)
+        make: Any = self.algo_class
+        made: _AlgorithmT_co = make(self.copy(), env)
+        return made
 
     #: The name until 2024.
     build = build_algo

@@ -37,6 +37,7 @@ class APPOConfig(IMPALAConfig):
     clipped around the policy that played, without a target network; batches are not used again.
     """
 
+    algo_class: type[APPO]
     TRAINING: ClassVar = {
         **IMPALAConfig.TRAINING,
         "use_critic": True,

@@ -30,6 +30,7 @@ class BCConfig(MARWILConfig):
     Ray source: ``ray.rllib.algorithms.bc.BCConfig``, 2.60.0. No known difference.
     """
 
+    algo_class: type[BC]
     TRAINING: ClassVar = {**MARWILConfig.TRAINING, "beta": 0.0}
 
     def __init__(self, algo_class: type[Algorithm] | None = None) -> None:

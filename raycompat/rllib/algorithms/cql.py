@@ -38,6 +38,7 @@ class CQLConfig(SACConfig):
     refused.
     """
 
+    algo_class: type[CQL]
     TRAINING: ClassVar = {
         **SACConfig.TRAINING,
         "actor_lr": 3e-5,

@@ -57,6 +57,7 @@ class DQNConfig(AlgorithmConfig):
     noisy networks (``num_atoms``, ``noisy``) are not options.
     """
 
+    algo_class: type[DQN]
     TRAINING: ClassVar = {
         "lr": 5e-4,
         "grad_clip": 40.0,

@@ -58,6 +58,7 @@ class ESConfig(AlgorithmConfig):
     iteration, results are of all episodes, not NaN.
     """
 
+    algo_class: type[ES]
     TRAINING: ClassVar = {
         "train_batch_size_per_learner": 10_000,
         "episodes_per_batch": 1000,

@@ -54,6 +54,7 @@ class IMPALAConfig(AlgorithmConfig):
     process learns, so that options of queues and of aggregating actors have no effect.
     """
 
+    algo_class: type[IMPALA]
     TRAINING: ClassVar = {
         "lr": 5e-4,
         "grad_clip": 40.0,

@@ -46,6 +46,7 @@ class MARWILConfig(AlgorithmConfig):
     sum of all rewards that were recorded after a step.
     """
 
+    algo_class: type[MARWIL]
     TRAINING: ClassVar = {
         "lr": 1e-4,
         "train_batch_size_per_learner": 2000,

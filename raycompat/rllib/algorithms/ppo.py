@@ -58,6 +58,7 @@ class PPOConfig(AlgorithmConfig):
     a schedule.
     """
 
+    algo_class: type[PPO]
     TRAINING: ClassVar = {
         "lr": 5e-5,
         "use_critic": True,

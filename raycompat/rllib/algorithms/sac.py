@@ -57,6 +57,7 @@ class SACConfig(AlgorithmConfig):
     three learning rates where it is given.
     """
 
+    algo_class: type[SAC]
     TRAINING: ClassVar = {
         "lr": None,
         "actor_lr": 3e-5,
