@@ -703,7 +703,9 @@ class _Call(Expr):
         if self._function not in _COMPARED:
             return None
         args = [each._arrow() if isinstance(each, Expr) else _literal(each) for each in self._args]
-        if any(each is None for each in args):
+        values = self._options.get("value_set")
+        is_for_nan = values is not None and pa.types.is_floating(values.type)
+        if any(each is None for each in args) or is_for_nan:
             return None
         return self._function(*args, **self._options)
 

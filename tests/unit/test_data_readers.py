@@ -1,5 +1,7 @@
 """Readers of files, without a cluster."""
 
+import math
+
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
@@ -7,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from raycompat.data import condition, expressions, readers, transform
-from raycompat.data.expressions import col, monotonically_increasing_id, random
+from raycompat.data.expressions import col, lit, monotonically_increasing_id, random
 from raycompat.data.pushdown import Uses, uses_of
 from raycompat.data.transform import TableStep
 
@@ -94,6 +96,7 @@ def test_a_file_whose_folder_a_later_filter_drops_is_not_read(path):
 @pytest.mark.parametrize(
     "dropped",
     [
+        col("x").is_in([math.nan]) | (col("x") == 5.0),
         col("x") != 5.0,
         ~(col("x") >= 5.0),
         ~(col("x") == 5.0),
@@ -118,3 +121,38 @@ def test_a_condition_that_cannot_be_computed_is_left_to_the_filter(path, other):
 @pytest.mark.parametrize("made", [random() > 0.5, monotonically_increasing_id() < 3], ids=str)
 def test_a_condition_that_counts_rows_leaves_out_none(made):
     assert expressions.uses((col("a") > 42) & made) is None
+
+
+#: Values of a column in groups of two rows, and those that it is compared with.
+COMPARED = {
+    "integers": ([1, 2, None, 50, 60, None, None, None], [0, 1, 50, 2.5]),
+    "floats": (
+        [1.0, math.nan, None, 5.0, 5.0, math.nan, math.nan, None],
+        [1.0, 5.0, 0.1, math.nan],
+    ),
+    "texts": (["a", "b", None, "z", "y", "", None, None], ["a", "", "z"]),
+    "booleans": ([True, False, None, True, True, True, None, None], [True, False]),
+}
+
+CONDITIONS = [
+    lambda column, value: column > value,
+    lambda column, value: column <= value,
+    lambda column, value: column == value,
+    lambda column, value: column.is_in([value, None]),
+    lambda column, value: ~column.is_in([value]),
+    lambda column, value: (column > value) | column.is_null(),
+    lambda column, value: (column >= value) & column.is_not_null(),
+    lambda column, value: lit(value) > column,
+]
+
+
+@pytest.mark.parametrize("kind", COMPARED)
+@pytest.mark.parametrize("number", range(len(CONDITIONS)))
+def test_no_row_is_lost_with_its_group(tmp_path, kind, number):
+    values, others = COMPARED[kind]
+    path, table = str(tmp_path / "values.parquet"), pa.table({"x": pa.array(values)})
+    pyarrow.parquet.write_table(table, path, row_group_size=2)
+    for other in others:
+        chosen = CONDITIONS[number](col("x"), other)
+        found = expressions.kept(used(path, expressions.uses(chosen)), chosen)
+        assert repr(found.to_pydict()) == repr(expressions.kept(table, chosen).to_pydict()), other
