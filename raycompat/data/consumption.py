@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import raycompat as ray
-from raycompat._old_forms.data import plain_rows, tf
+from raycompat._old_forms.data import keys, plain_rows, tf
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Block, BlockEntry, Bundle, RefBundle
@@ -537,6 +537,7 @@ class Consumption:
 
         return self._of_columns(std, on, ignore_nulls)
 
+    @keys.aggregates_by_function
     def _of_columns(
         self,
         kind: Callable[[str, bool], Aggregation],

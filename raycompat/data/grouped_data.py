@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old_forms.data import keys
 from raycompat._surface.modules import names_of
 from raycompat.data import aggregate, batch, columns, expressions, frames, grouping
 from raycompat.data.aggregation import Aggregation
@@ -183,6 +184,7 @@ class GroupedData:
 
         return self._of_columns(std, on, ignore_nulls)
 
+    @keys.aggregates_by_function
     def _of_columns(
         self,
         kind: Callable[[str, bool], Aggregation],

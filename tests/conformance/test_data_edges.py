@@ -87,3 +87,6 @@ def test_bundles_have_the_references_and_counts_of_blocks(ray):
     assert sum(bundle.size_bytes() for bundle in bundles) == 32
     assert [metadata.num_rows for bundle in bundles for metadata in bundle.metadata] == [2, 2]
     assert all(bundle.schema.names == ["id"] for bundle in bundles)
+    entries = [entry for bundle in bundles for entry in bundle.blocks]
+    assert [ray.get(entry.ref).num_rows for entry in entries] == [2, 2]
+    assert [entry.metadata.num_rows for entry in entries] == [2, 2]

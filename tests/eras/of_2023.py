@@ -119,6 +119,8 @@ def columns():
     table = ray.data.from_items([{"x": 1.0, "y": 2.0, "label": 0}])
     both = Concatenator(exclude=["label"], output_column_name="both").fit_transform(table)
     one = Concatenator(include=["x"], output_column_name="one").fit_transform(table)
+    every = Concatenator(output_column_name="every").fit_transform(table)
+    print("Every column:", every.take(1)[0]["every"].tolist())
     print("Columns:", both.take(1)[0]["both"].tolist(), sorted(one.take(1)[0]))
     print("Epochs:", len(list(table.repeat(3).iter_rows())))
 

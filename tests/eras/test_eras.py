@@ -110,6 +110,8 @@ EXPECTED = {
         Sorted: [1, 2, 3] [5, 4]
         Groups: [(0, 3), (1, 3)]
         Sums: [(0, 6), (1, 9)]
+        By function: 55 (5, 25)
+        Squares of groups: [(0, 20), (1, 35)]
         Pairs: [(0, 0), (1, 1), (2, 4)]
         Split: [3, 3]
         Lists: [[0, 1, 2, 3], [4, 5]]
@@ -214,6 +216,7 @@ EXPECTED = {
         Predicted: [6, 12]
         No preprocessor: None
         Subclass: True 2
+        Every column: [1.0, 2.0, 0.0]
         Columns: [1.0, 2.0] ['label', 'one', 'y']
         Epochs: 3
         """,
@@ -223,7 +226,12 @@ EXPECTED = {
         Estimator: 1e-06
         Predicted: [6]
         By hand: 1e-06 None
+        Of arrays: [6.0, 8.0]
         Best: {'alpha': 1e-06}
+        Base: True True
+        Looped: 90 True
+        Resumed: True
+        As a trial: 90
         XGBoost: True
         LightGBM: True
         No label: True

@@ -2,13 +2,16 @@
 
 import os
 
+import numpy
 import ray
 from ray import tune
+from ray.air import Checkpoint, session
 from ray.air.config import CheckpointConfig, RunConfig, ScalingConfig
 from ray.data.preprocessors import StandardScaler
 from ray.train.batch_predictor import BatchPredictor
 from ray.train.lightgbm import LightGBMPredictor, LightGBMTrainer
 from ray.train.sklearn import SklearnCheckpoint, SklearnPredictor, SklearnTrainer
+from ray.train.trainer import BaseTrainer
 from ray.train.xgboost import XGBoostPredictor, XGBoostTrainer
 from ray.tune import TuneConfig, Tuner
 
@@ -46,6 +49,8 @@ def linear(train, valid):
     predictor = SklearnPredictor.from_checkpoint(result.checkpoint)
     raw = ray.data.from_items([{"x": 2.0, "noise": 0.0}]).to_pandas()
     print("Predicted:", [round(each) for each in predictor.predict(raw)["predictions"]])
+    plain = SklearnPredictor(Ridge(alpha=1e-6).fit([[0.0], [1.0]], [0.0, 2.0]))
+    print("Of arrays:", plain.predict(numpy.array([[3.0], [4.0]])).round(3).tolist())
     checkpoint = SklearnCheckpoint.from_estimator(predictor.estimator)
     print("By hand:", checkpoint.get_estimator().alpha, checkpoint.get_preprocessor())
     results = Tuner(
@@ -55,6 +60,36 @@ def linear(train, valid):
         run_config=RUNS,
     ).fit()
     print("Best:", results.get_best_result().config["params"])
+
+
+class Summing(BaseTrainer):
+    """Its loop runs once, and has the whole data sets."""
+
+    def __init__(self, factor, **options):
+        super().__init__(**options)
+        self.factor = factor
+
+    def setup(self):
+        self.start = self.starting_checkpoint.to_dict()["total"] if self.starting_checkpoint else 0
+
+    def training_loop(self):
+        total = self.start + self.factor * self.datasets["train"].sum("x")
+        checkpoint = Checkpoint.from_dict({"total": total})
+        session.report(
+            {"total": total, "rows": self.datasets["train"].count()}, checkpoint=checkpoint
+        )
+
+
+def loops(train):
+    trainer = Summing(2, datasets={"train": train}, scaling_config=ScalingConfig(num_workers=2))
+    print("Base:", isinstance(trainer, BaseTrainer), issubclass(XGBoostTrainer, BaseTrainer))
+    result = trainer.fit()
+    print("Looped:", result.metrics["rows"], result.metrics["total"] == 2 * train.sum("x"))
+    options = {"datasets": {"train": train}, "preprocessor": StandardScaler(["noise"])}
+    again = Summing(1, resume_from_checkpoint=result.checkpoint, **options).fit()
+    print("Resumed:", again.metrics["total"] == 3 * train.sum("x"))
+    tuned = Tuner(trainer, run_config=RunConfig(storage_path=RUNS.storage_path, verbose=0)).fit()
+    print("As a trial:", tuned[0].metrics["rows"])
 
 
 def trees(trainer_cls, predictor_cls, train, valid, **params):
@@ -86,6 +121,7 @@ def main():
     ray.init(num_cpus=2)
     train, valid = rows()
     linear(train, valid)
+    loops(train)
     print("XGBoost:", trees(XGBoostTrainer, XGBoostPredictor, train, valid, eta=0.5))
     lightgbm = {"metric": "l2", "min_data_in_leaf": 2, "verbosity": -1, "learning_rate": 0.5}
     print("LightGBM:", trees(LightGBMTrainer, LightGBMPredictor, train, valid, **lightgbm))

@@ -237,6 +237,13 @@ class OfColumns(Predictor):
         super().__init__(preprocessor)
         self.model = model
 
+    def predict(self, data: Any, **kwargs: Any) -> Any:
+        """Return the predictions for a batch; columns of a plain array are named by their numbers."""
+        if not isinstance(data, np.ndarray) or data.ndim < 2:
+            return super().predict(data, **kwargs)
+        frame = require("pandas", type(self).__name__).DataFrame(data.reshape(len(data), -1))
+        return super().predict(frame, **kwargs)["predictions"].to_numpy()
+
     def _predict_pandas(
         self, data: Any, feature_columns: list[Any] | None = None, **kwargs: Any
     ) -> Any:

@@ -1,4 +1,4 @@
-"""Functions in place of columns, by which Ray 1.5 to 2.4 sorted and grouped rows."""
+"""Functions in place of columns, by which Ray 1.5 to 2.4 sorted, grouped and added up rows."""
 
 from __future__ import annotations
 
@@ -43,6 +43,23 @@ def groups_by_function(method: _F) -> _F:
         )
 
     return cast("_F", groupby)
+
+
+def aggregates_by_function(method: _F) -> _F:
+    """Make aggregations of a data set, or of its groups, take a function of rows for a column."""
+
+    @functools.wraps(method)
+    def of_columns(data: Any, kind: Any, on: Any, ignore_nulls: bool) -> Any:
+        several = isinstance(on, list) and bool(on) and all(map(callable, on))
+        if not plain_rows.are_chosen() or not (several or callable(on)):
+            return method(data, kind, on, ignore_nulls)
+        if several:
+            return tuple(of_columns(data, kind, each, ignore_nulls) for each in on)
+        return method(
+            upper("_old.data.keys").with_value(data, on), kind, plain_rows.VALUE, ignore_nulls
+        )
+
+    return cast("_F", of_columns)
 
 
 def _key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
 
+from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
+
+_F = TypeVar("_F", bound=Callable[..., None])
 
 
 class Chosen(list[str]):
@@ -22,6 +26,19 @@ class AllBut(Chosen):
     def of(self, columns: Iterable[str]) -> list[str]:
         """Return the columns that are meant, of those that there are."""
         return [column for column in columns if column not in self]
+
+
+def concatenates_all(init: _F) -> _F:
+    """Make the constructor of ``Concatenator`` concatenate all columns, where none are given."""
+
+    @functools.wraps(init)
+    def with_columns(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not args and "columns" not in kwargs:
+            forms.used("ray.data.preprocessors.Concatenator without columns")
+            kwargs["columns"] = AllBut()
+        init(self, *args, **kwargs)
+
+    return cast("_F", with_columns)
 
 
 def include(given: dict[str, Any], value: Any) -> None:

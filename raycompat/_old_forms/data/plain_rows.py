@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from raycompat._surface import era, table
 
-#: The column of plain values, and that of the results of a function that sorts or groups rows.
-COLUMN, KEY = "__value__", "__key__"
+#: The column of plain values, and those of the results of a function: one that sorts or groups rows,
+#: and one whose values are added up.
+COLUMN, KEY, VALUE = "__value__", "__key__", "__on__"
 
 #: The name of the column of plain values in a DataFrame or a table that the program gets.
 _SHOWN = "value"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from raycompat._old_forms.data.options import AllBut, Chosen
+from raycompat._old_forms.data.options import AllBut, Chosen, concatenates_all
 from raycompat._surface.forms import takes_old_options_in_constructor
 from raycompat.data.block import require_columns
 from raycompat.data.preprocessor import Preprocessor
@@ -50,6 +50,7 @@ class Concatenator(Preprocessor):
 
     _is_fittable = False
 
+    @concatenates_all
     def __init__(
         self,
         columns: Sequence[str],
