@@ -232,6 +232,9 @@ EXPECTED = {
         Looped: 90 True
         Resumed: True
         As a trial: 90
+        Encoded: {'color_blue': 0, 'color_red': 1}
+        Encoded: {'color': 'red', 'text_b': 1, 'text_a': 1}
+        Encoded: {'color': 'red', 'hash_text_0': 0, 'hash_text_1': 2}
         XGBoost: True
         LightGBM: True
         No label: True

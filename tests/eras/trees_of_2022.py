@@ -7,7 +7,12 @@ import ray
 from ray import tune
 from ray.air import Checkpoint, session
 from ray.air.config import CheckpointConfig, RunConfig, ScalingConfig
-from ray.data.preprocessors import StandardScaler
+from ray.data.preprocessors import (
+    CountVectorizer,
+    HashingVectorizer,
+    OneHotEncoder,
+    StandardScaler,
+)
 from ray.train.batch_predictor import BatchPredictor
 from ray.train.lightgbm import LightGBMPredictor, LightGBMTrainer
 from ray.train.sklearn import SklearnCheckpoint, SklearnPredictor, SklearnTrainer
@@ -60,6 +65,22 @@ def linear(train, valid):
         run_config=RUNS,
     ).fit()
     print("Best:", results.get_best_result().config["params"])
+
+
+def encoded():
+    texts = ray.data.from_items([{"color": "red", "text": "a b"}, {"color": "blue", "text": "b"}])
+    for encoder in (
+        OneHotEncoder(["color"]),
+        CountVectorizer(["text"]),
+        HashingVectorizer(["text"], num_features=2),
+    ):
+        print(
+            "Encoded:",
+            encoder.fit_transform(texts)
+            .to_pandas()
+            .drop(columns=["text"], errors="ignore")
+            .to_dict("records")[0],
+        )
 
 
 class Summing(BaseTrainer):
@@ -122,6 +143,7 @@ def main():
     train, valid = rows()
     linear(train, valid)
     loops(train)
+    encoded()
     print("XGBoost:", trees(XGBoostTrainer, XGBoostPredictor, train, valid, eta=0.5))
     lightgbm = {"metric": "l2", "min_data_in_leaf": 2, "verbosity": -1, "learning_rate": 0.5}
     print("LightGBM:", trees(LightGBMTrainer, LightGBMPredictor, train, valid, **lightgbm))

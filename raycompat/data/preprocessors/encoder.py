@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from raycompat._old_forms.data.vectors import of_their_time
 from raycompat.data import aggregate
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.preprocessors.columns import counted, outputs
@@ -236,7 +237,7 @@ class OneHotEncoder(Preprocessor):
         self.stats_ = _numbers(ds, self.columns, self.max_categories, _whole)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        made = {}
+        made, named = {}, {}
         for column, output in zip(self.columns, self.output_columns, strict=True):
             numbers = self.stats_[f"unique_values({column})"]
             values = _require_values(df[column], column)
@@ -247,7 +248,8 @@ class OneHotEncoder(Preprocessor):
             encoded = np.zeros((len(df), len(numbers)), np.uint8)
             encoded[np.flatnonzero(known), codes[known].astype(int)] = 1
             made[output] = pd.Series(list(encoded), index=df.index, dtype=object)
-        return df.assign(**made)
+            named[output] = [f"{column}_{value}" for value in numbers]
+        return of_their_time(df.assign(**made), named)
 
 
 class MultiHotEncoder(Preprocessor):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from raycompat._old_forms.data.vectors import of_their_time
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.preprocessors.columns import counted, outputs
 
@@ -54,7 +55,17 @@ class _OfText(Preprocessor):
                 for text in df[column]
             ]
             made[output] = pd.Series(values, index=df.index, dtype=object)
-        return df.assign(**made)
+        named = {
+            output: self._names_of(column)
+            for column, output in zip(self.columns, self.output_columns, strict=True)
+        }
+        return of_their_time(
+            df.assign(**made), {output: names for output, names in named.items() if names}
+        )
+
+    def _names_of(self, column: str) -> list[str]:
+        """Return what the items of a result are; none for lists of several lengths."""
+        return []
 
 
 class Tokenizer(_OfText):
@@ -146,6 +157,9 @@ class HashingVectorizer(_OfText):
 
         return count
 
+    def _names_of(self, column: str) -> list[str]:
+        return [f"hash_{column}_{number}" for number in range(self.num_features)]
+
 
 class CountVectorizer(_OfText):
     """Replace text by counts of the tokens in the data set, the most frequent first.
@@ -208,6 +222,11 @@ class CountVectorizer(_OfText):
             return [counted[token] for token in wanted]
 
         return count
+
+    def _names_of(self, column: str) -> list[str]:
+        return [
+            f"{column}_{token}" for token, _ in self.stats_[f"token_counts({column})"].most_common()
+        ]
 
 
 class FeatureHasher(Preprocessor):
