@@ -41,3 +41,73 @@ def read_state(folder: Path) -> dict[str, Any]:
             "checkpoint."
         ) from error
     return state
+
+
+def folder_of_state(path: Any) -> Path:
+    """Return the folder with the state of an algorithm: the path, or one above it.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Raises
+    ------
+    ValueError
+        When there is none.
+    """
+    wanted = Path(path)
+    for folder in (wanted, *wanted.parents):
+        if (folder / STATE_FILE).exists():
+            return folder
+    raise ValueError(
+        f"{path} is not in a checkpoint of an algorithm: expected the file {STATE_FILE} in it "
+        "or above it. Pass what save_to_path() returned."
+    )
+
+
+#: The path of the networks in checkpoints of Ray; the name of a policy may follow.
+_NETWORKS = ("learner_group", "learner", "rl_module")
+
+
+def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
+    """Return the policy that a path within a checkpoint names; None for all.
+
+    Raises
+    ------
+    ValueError
+        When the path leads to something else than networks.
+    """
+    is_above = parts == _NETWORKS[: len(parts)]
+    if not is_above and (parts[:3] != _NETWORKS or len(parts) != 4):
+        raise ValueError(
+            f"{described!r}: expected {'/'.join(_NETWORKS)!r}, or this with the name of a policy after "
+            "it: other parts of a checkpoint are restored with the whole."
+        )
+    return None if is_above else parts[3]
+
+
+def weights_of_component(path: Any, component: str) -> dict[str, Any]:
+    """Return the weights that a part of an algorithm takes from a checkpoint, by policy.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder of a checkpoint, or a path within it.
+    component : str
+        The part, as a path with slashes. It must name a policy where `path` does.
+
+    Raises
+    ------
+    ValueError
+        When the checkpoint has no such policy, or the part is not one of networks.
+    """
+    folder = folder_of_state(path)
+    source = _policy_in(Path(path).relative_to(folder).parts, path)
+    target = _policy_in(Path(component).parts, component)
+    found = {name: each["weights"] for name, each in read_state(folder)["learners"].items()}
+    if target is None and source is None:
+        return found
+    name = source or target
+    if name not in found:
+        raise ValueError(f"{path} has no policy {name!r}: its policies are {sorted(found)}.")
+    return {target or str(name): found[name]}

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.checkpoint_state import STATE_FILE, read_state
+from raycompat.rllib.checkpoint_state import folder_of_state, read_state
+from raycompat.rllib.modules_by_name import Modules
 
 _NO_LEARNING = "A policy that learns is one of the algorithm"
 _HAS_TO = (
@@ -117,14 +118,14 @@ class RLModule:
         ----------
         path : str or path-like
             The checkpoint's folder, or one below it as Ray has them:
-            ``learner_group/learner/rl_module/default_policy``. It is unpickled: it must come from a
-            trusted source.
+            ``learner_group/learner/rl_module/default_policy``; without the last part, modules by name.
+            It is unpickled: it must come from a trusted source.
         **kwargs
             They have no effect.
 
         Returns
         -------
-        keras.Model or TorchRLModule
+        keras.Model or TorchRLModule, or mapping of these
             With ``forward_inference``, as `Algorithm.get_module` returns it.
 
         Raises
@@ -132,21 +133,20 @@ class RLModule:
         ValueError
             When there is no checkpoint of an algorithm.
         """
-        wanted = Path(path)
-        for folder in (wanted, *wanted.parents):
-            if (folder / STATE_FILE).exists():
-                break
-        else:
-            raise ValueError(
-                f"{path} is not in a checkpoint of an algorithm: expected the file {STATE_FILE} in it "
-                "or above it. Pass what save_to_path() returned."
-            )
+        folder, name = folder_of_state(path), Path(path).name
         algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
         try:
-            is_named = wanted.name in algorithm.learners
-            return algorithm.get_module(wanted.name) if is_named else algorithm.get_module()
+            modules = {each: algorithm.get_module(each) for each in algorithm.learners}
         finally:
             algorithm.stop()
+        if name == "rl_module":
+            return Modules(modules)
+        if name not in modules and len(modules) > 1:
+            raise ValueError(
+                f"{path} is of {len(modules)} policies: expected one of {sorted(modules)} at its end, "
+                "after learner_group/learner/rl_module."
+            )
+        return modules.get(name) or next(iter(modules.values()))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         raise NotImplementedError(f"{type(self).__name__}._forward is not written.")
@@ -272,6 +272,21 @@ class MultiRLModuleSpec:
                     "leave it out",
                 )
         self.rl_module_specs = rl_module_specs if module_specs is None else module_specs
+
+    def build(self) -> Modules:
+        """Return the modules, by name.
+
+        Raises
+        ------
+        ValueError
+            When the specs have no names, or one of them lacks a class or a space.
+        """
+        if not isinstance(self.rl_module_specs, Mapping):
+            raise ValueError(
+                f"MultiRLModuleSpec.build(): rl_module_specs={self.rl_module_specs!r}: expected a dict "
+                "of RLModuleSpec by policy."
+            )
+        return Modules({name: each.build() for name, each in self.rl_module_specs.items()})
 
     def of_policy(self, name: str) -> RLModuleSpec | None:
         """Return the spec of a policy; None for that of the algorithm."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 #: Says that `MetricsLogger.peek` has no default.
 _RAISES: Any = object()
+#: Says that the values of a key are reduced as those before, or by their mean.
+_AS_BEFORE: Any = object()
 
 #: Of the values that are averaged without a window, the weight of the newest.
 _NEWEST_WEIGHT = 0.01
@@ -51,10 +53,10 @@ class Logged:
 
     path: tuple[str, ...]
     value: Any
-    reduce: str | None
-    window: int | None
-    weight: float
-    clears: bool
+    reduce: str | None = "mean"
+    window: int | None = None
+    weight: float = _NEWEST_WEIGHT
+    clears: bool = False
     percentiles: tuple[float, ...] = _PERCENTILES
 
 
@@ -88,14 +90,14 @@ class MetricsLogger:
         key: str | tuple[str, ...],
         value: Any,
         *,
-        reduce: str | None = "mean",
-        window: int | None = None,
+        reduce: Any = _AS_BEFORE,
+        window: int | float | None = None,
         ema_coeff: float | None = None,
-        clear_on_reduce: bool = False,
+        clear_on_reduce: Any = None,
         percentiles: Any = None,
         **options: Any,
     ) -> None:
-        """Log a value.
+        """Log a value; what a key's first value does not say of it need not be said again.
 
         Parameters
         ----------
@@ -110,7 +112,7 @@ class MetricsLogger:
             Of how many values.
         ema_coeff : float, optional
             Of a mean without a window, the weight of the newest value. Default 0.01.
-        clear_on_reduce : bool, default False
+        clear_on_reduce : bool, optional
             Whether each result begins without values.
         percentiles : list of float, optional
             Which percentiles, from 0 to 100.
@@ -123,19 +125,25 @@ class MetricsLogger:
             When `reduce` is something else.
         """
         kinds = (*_OTHER_KINDS, *REDUCTIONS)
-        if reduce is not None and reduce not in kinds:
+        if reduce not in (None, _AS_BEFORE) and reduce not in kinds:
             raise ValueError(
                 f"log_value({key!r}, reduce={reduce!r}): expected None or one of {sorted(kinds)}."
             )
-        logged = Logged(
-            _path_of(key),
-            value,
-            reduce,
-            window,
-            _NEWEST_WEIGHT if ema_coeff is None else ema_coeff,
-            clear_on_reduce is True,
-            tuple(percentiles) if isinstance(percentiles, list | tuple) else _PERCENTILES,
-        )
+        given: dict[str, Any] = {
+            "reduce": reduce,
+            "window": None if window == float("inf") else window,
+            "weight": ema_coeff,
+            "clears": clear_on_reduce if isinstance(clear_on_reduce, bool) else None,
+            "percentiles": tuple(percentiles) if isinstance(percentiles, list | tuple) else None,
+        }
+        path = _path_of(key)
+        before = self._kept.last_of(path) or Logged(path, None)
+        changes = {name: each for name, each in given.items() if each is not None}
+        if reduce is _AS_BEFORE:
+            del changes["reduce"]
+        elif reduce is None:
+            changes["reduce"] = None
+        logged = replace(before, value=value, **changes)
         self._logged.append(logged)
         self._kept.add([logged])
 
@@ -202,6 +210,26 @@ class MetricsLogger:
             else:
                 self.log_value((*head, name), value, **options)
 
+    def reduce(self, key: str | tuple[str, ...] | None = None, **options: Any) -> Any:
+        """Return what results have now; keys whose values are of each result begin again.
+
+        Parameters
+        ----------
+        key : str or tuple of str, optional
+            A part of them, by its path. Default: all.
+        **options
+            They have no effect.
+
+        Raises
+        ------
+        KeyError
+            When there is nothing under the key.
+        """
+        found: Any = self._kept.described()
+        for part in () if key is None else _path_of(key):
+            found = found[part]
+        return found
+
     def put_back(self, logged: list[Logged]) -> None:
         """Take values that `take` returned, and that no result has had."""
         self._logged[:0] = logged
@@ -209,6 +237,7 @@ class MetricsLogger:
     def take(self) -> list[Logged]:
         """Return what was logged since the last call."""
         logged, self._logged = self._logged, []
+        self._kept.begin_again()
         return logged
 
 
@@ -226,6 +255,11 @@ class LoggedMetrics:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, ...], _Kept] = {}
+
+    def last_of(self, path: tuple[str, ...]) -> Logged | None:
+        """Return the newest value of a key; None without one."""
+        kept = self._kept.get(path)
+        return None if kept is None else kept.last
 
     def add(self, logged: Iterable[Logged]) -> None:
         """Add values."""
@@ -258,15 +292,22 @@ class LoggedMetrics:
         """
         found: dict[str, Any] = {}
         for path, kept in self._kept.items():
-            if kept.average is None and not kept.values:
+            is_list = kept.last.reduce in (None, "item_series") and not clears
+            if kept.average is None and not kept.values and not is_list:
                 continue
             within = found
             for part in path[:-1]:
                 within = within.setdefault(part, {})
             within[path[-1]] = _reduced(kept) if kept.average is None else kept.average
-            if clears and (kept.last.clears or kept.last.reduce in _OF_EACH_RESULT):
-                kept.values = []
+        if clears:
+            self.begin_again()
         return found
+
+    def begin_again(self) -> None:
+        """Forget the values of keys of which each result begins without values."""
+        for kept in self._kept.values():
+            if kept.last.clears or kept.last.reduce in _OF_EACH_RESULT:
+                kept.values = []
 
 
 #: Kinds of which each result has the values since the one before it.

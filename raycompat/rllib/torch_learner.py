@@ -6,7 +6,7 @@ A class of a program gives ``compute_loss_for_module``, or adds to that of `PPOT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.module_apis import SelfSupervisedLossAPI, ValueFunctionAPI
+from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
@@ -48,31 +49,6 @@ _NAMES = {
     "advantages": "advantages",
     "targets": "value_targets",
 }
-
-
-class Modules(Mapping[str, Any]):
-    """The modules of a learner, by name: one.
-
-    Parameters
-    ----------
-    modules : dict of TorchRLModule
-    """
-
-    def __init__(self, modules: dict[str, Any]) -> None:
-        self._modules = modules
-
-    def __getitem__(self, name: str) -> Any:
-        return self._modules[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def foreach_module(self, func: Any) -> list[Any]:
-        """Call a function with each name and module."""
-        return [func(name, module) for name, module in self._modules.items()]
 
 
 class TorchLearner:

@@ -219,7 +219,35 @@ class _Encoders(nn.Module):
         return getattr(self, "critic_encoder", self.actor_encoder)
 
 
-class DefaultPPOTorchRLModule(TorchRLModule, ValueFunctionAPI):
+class DefaultBCTorchRLModule(TorchRLModule):
+    """A policy of dense layers, ``encoder`` and ``pi``.
+
+    ``model_config`` has ``fcnet_hiddens`` and ``fcnet_activation``.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.algorithms.bc.torch.default_bc_torch_rl_module.DefaultBCTorchRLModule``,
+    2.60.0. Differs from Ray: layers are dense.
+    """
+
+    def setup(self) -> None:
+        """Make the layers."""
+        self.encoder = _Encoders(nn.Sequential(*self._hidden()), None)
+        self.pi = _last(self._sizes()[-1], num_parameters(self._layout()), 0.01)
+
+    def _sizes(self) -> list[int]:
+        hiddens = list(self.model_config.get("fcnet_hiddens") or [256, 256])
+        return [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
+
+    def _hidden(self) -> list[nn.Module]:
+        return _dense(self._sizes(), self.model_config.get("fcnet_activation") or "tanh")
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        observations = flattened(self.observation_space, batch[OBS])
+        return {INPUTS: self.pi(self.encoder.actor_encoder(observations))}
+
+
+class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
     """A policy and its critic of dense layers, ``encoder``, ``pi`` and ``vf``.
 
     ``model_config`` has ``fcnet_hiddens``, ``fcnet_activation`` and ``vf_share_layers``.
@@ -232,19 +260,10 @@ class DefaultPPOTorchRLModule(TorchRLModule, ValueFunctionAPI):
 
     def setup(self) -> None:
         """Make the layers."""
-        options = self.model_config
-        hiddens = list(options.get("fcnet_hiddens") or [256, 256])
-        activation = options.get("fcnet_activation") or "tanh"
-        sizes = [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
-        shares = bool(options.get("vf_share_layers"))
-        critic = None if shares else nn.Sequential(*_dense(sizes, activation))
-        self.encoder = _Encoders(nn.Sequential(*_dense(sizes, activation)), critic)
-        self.pi = _last(sizes[-1], num_parameters(self._layout()), 0.01)
-        self.vf = _last(sizes[-1], 1, 1.0)
-
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        observations = flattened(self.observation_space, batch[OBS])
-        return {INPUTS: self.pi(self.encoder.actor_encoder(observations))}
+        super().setup()
+        if not self.model_config.get("vf_share_layers"):
+            self.encoder.critic_encoder = nn.Sequential(*self._hidden())
+        self.vf = _last(self._sizes()[-1], 1, 1.0)
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
         """Return the critic's values, a tensor of shape (rows,).

@@ -86,7 +86,7 @@ def test_a_group_shows_the_learner(ppo):
     assert group.foreach_learner(note, 3, timeout_seconds=1) == [(["default_policy"], True)]
     assert group.foreach_learner(lambda learner: learner.note) == [3]
     assert group._learner.module["default_policy"] is ppo.get_module()
-    assert group._learner.get_optimizer().name == "adam"
+    assert group._learner.get_optimizer().name.startswith("adam")
     with pytest.raises(KeyError):
         group._learner.get_optimizer("nobody")
 

@@ -30,7 +30,7 @@ from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
 from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.callbacks.callbacks import overridden
-from raycompat.rllib.checkpoint_state import STATE_FILE, read_state
+from raycompat.rllib.checkpoint_state import STATE_FILE, read_state, weights_of_component
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
@@ -794,14 +794,28 @@ class Algorithm(Trainable):
             )
         return target.uri
 
-    def restore_from_path(self, path: str | os.PathLike[str]) -> None:
+    def restore_from_path(
+        self, path: str | os.PathLike[str], *, component: str | None = None
+    ) -> None:
         """Continue from a folder of `save_to_path`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The folder. For one network it may go on as checkpoints of Ray do:
+            ``learner_group/learner/rl_module/default_policy``.
+        component : str, optional
+            What to restore, with a path of the same form: the weights of all policies, or of one, which
+            may have another name than that in `path`. Default: all that the checkpoint has.
 
         Raises
         ------
         ValueError
             When the checkpoint is missing, damaged, or of another network.
         """
+        if component is not None:
+            self.set_weights(weights_of_component(path, component))
+            return
         with tempfile.TemporaryDirectory() as local:
             source = Folder(path)
             if not source.exists(STATE_FILE):
