@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from raycompat import _storage
+from raycompat._surface import era, table
 from raycompat.train._functions import get_dataset_shard
 
 
@@ -65,6 +66,12 @@ class StorageContext:
     def make_default_checkpoint_dir_name() -> str:
         """Return the name of a checkpoint that is made now."""
         return f"checkpoint_{datetime.now():%Y-%m-%d_%H-%M-%S.%f}"
+
+
+def _has_trials() -> bool:
+    """Return whether the program was written for a Ray in which each run of Train was a trial."""
+    row = table.use("ray.train.TrainContext with a trial")
+    return row is not None and era.is_within(row.last)
 
 
 def _only_in_tune(name: str) -> NoReturn:
@@ -198,21 +205,27 @@ class TrainContext:
             "train_loop_config."
         )
 
-    def get_trial_name(self) -> NoReturn:
-        """Not supported: it belongs to Tune."""
-        _only_in_tune("get_trial_name")
+    def get_trial_name(self) -> str:
+        """Return the run's name, for programs of Ray 2.48 or less; today it belongs to Tune."""
+        if not _has_trials():
+            _only_in_tune("get_trial_name")
+        return self.get_experiment_name()
 
-    def get_trial_id(self) -> NoReturn:
-        """Not supported: it belongs to Tune."""
-        _only_in_tune("get_trial_id")
+    def get_trial_id(self) -> str:
+        """Return the run's name, for programs of Ray 2.48 or less; today it belongs to Tune."""
+        if not _has_trials():
+            _only_in_tune("get_trial_id")
+        return self.get_experiment_name()
 
     def get_trial_resources(self) -> NoReturn:
         """Not supported: it belongs to Tune."""
         _only_in_tune("get_trial_resources")
 
-    def get_trial_dir(self) -> NoReturn:
-        """Not supported: it belongs to Tune."""
-        _only_in_tune("get_trial_dir")
+    def get_trial_dir(self) -> str:
+        """Return the run's folder, for programs of Ray 2.48 or less; today it belongs to Tune."""
+        if not _has_trials():
+            _only_in_tune("get_trial_dir")
+        return self.get_storage().experiment_fs_path
 
 
 TrainContext.__module__ = "raycompat.train"

@@ -232,6 +232,7 @@ EXPECTED = {
         Looped: 90 True
         Resumed: True
         As a trial: 90
+        Each run is a trial: True
         Encoded: {'color_blue': 0, 'color_red': 1}
         Encoded: {'color': 'red', 'text_b': 1, 'text_a': 1}
         Encoded: {'color': 'red', 'hash_text_0': 0, 'hash_text_1': 2}

@@ -14,6 +14,7 @@ from ray.data.preprocessors import (
     StandardScaler,
 )
 from ray.train.batch_predictor import BatchPredictor
+from ray.train.data_parallel_trainer import DataParallelTrainer
 from ray.train.lightgbm import LightGBMPredictor, LightGBMTrainer
 from ray.train.sklearn import SklearnCheckpoint, SklearnPredictor, SklearnTrainer
 from ray.train.trainer import BaseTrainer
@@ -83,6 +84,12 @@ def encoded():
         )
 
 
+def in_a_worker():
+    folder = session.get_trial_dir()
+    name = session.get_trial_name()
+    session.report({"same": os.path.basename(folder) == name == session.get_trial_id()})
+
+
 class Summing(BaseTrainer):
     """Its loop runs once, and has the whole data sets."""
 
@@ -144,6 +151,8 @@ def main():
     linear(train, valid)
     loops(train)
     encoded()
+    trial = DataParallelTrainer(in_a_worker, run_config=RUNS).fit()
+    print("Each run is a trial:", trial.metrics["same"])
     print("XGBoost:", trees(XGBoostTrainer, XGBoostPredictor, train, valid, eta=0.5))
     lightgbm = {"metric": "l2", "min_data_in_leaf": 2, "verbosity": -1, "learning_rate": 0.5}
     print("LightGBM:", trees(LightGBMTrainer, LightGBMPredictor, train, valid, **lightgbm))

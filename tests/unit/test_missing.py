@@ -45,3 +45,8 @@ def test_the_private_modules_that_programs_read_need_no_import():
     program = "import raycompat as ray; print(ray._private.services.get_node_ip_address())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert re.fullmatch(r"[\d.]+\n", done.stdout), done.stderr
+
+
+def test_a_private_module_that_is_refused_says_why_without_an_import():
+    with pytest.raises(exceptions.UnsupportedRayFeatureError, match="last reference is gone"):
+        raycompat._private.internal_api.free([])
