@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from raycompat.rllib.distributions import LOG_STD_RANGE, Layout
-from raycompat.rllib.utils.error import UnsupportedSpaceException
 
 
 class TorchDistribution:
@@ -127,16 +126,59 @@ class TorchDiagGaussian(TorchDistribution):
         return TorchDeterministic(self._dist.mean)
 
 
-def class_for(layout: Layout) -> type[TorchDistribution]:
-    """Return the class of distributions for actions.
+class _Parts(TorchDistribution):
+    """Parts of an action, which are independent: choices and numbers, one after the other."""
 
-    Raises
-    ------
-    UnsupportedSpaceException
-        When an action consists of several parts.
-    """
+    layout: ClassVar[Layout]
+
+    def __init__(self, parts: list[TorchDistribution]) -> None:
+        self._of_parts = parts
+
+    @classmethod
+    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+        """Return the distributions of the parts, whose parameters follow one another."""
+        each = logits.split([part.num_parameters for part in cls.layout], -1)
+        pairs = zip(cls.layout, each, strict=True)
+        return cls([class_for((part,)).from_logits(own) for part, own in pairs])
+
+    def sample(self, *, sample_shape: Any = ()) -> Any:
+        """Return random actions, of shape (rows, columns of all parts)."""
+        return _joined([each.sample(sample_shape=sample_shape) for each in self._of_parts], self)
+
+    def _columns(self, value: Any) -> list[Any]:
+        each = value.split([part.width for part in self.layout], -1)
+        pairs = zip(self.layout, each, strict=True)
+        return [own[..., 0].long() if part.is_discrete else own for part, own in pairs]
+
+    def logp(self, value: Any, **kwargs: Any) -> Any:
+        """Return the sums of the parts' logarithms, of shape (rows,)."""
+        pairs = zip(self._of_parts, self._columns(value), strict=True)
+        return sum(each.logp(own) for each, own in pairs)
+
+    def entropy(self) -> Any:
+        """Return the sums of the parts' entropies, in nats, of shape (rows,)."""
+        return sum(each.entropy() for each in self._of_parts)
+
+    def kl(self, other: Any, **kwargs: Any) -> Any:
+        """Return the sums of how far the parts are apart, of shape (rows,)."""
+        pairs = zip(self._of_parts, other._of_parts, strict=True)
+        return sum(ours.kl(theirs) for ours, theirs in pairs)
+
+    def to_deterministic(self) -> TorchDeterministic:
+        """Return what always gives the likeliest actions."""
+        likeliest = [each.to_deterministic().sample() for each in self._of_parts]
+        return TorchDeterministic(_joined(likeliest, self))
+
+
+def _joined(actions: list[Any], of: _Parts) -> Any:
+    """Return the actions of parts as columns of one tensor of numbers."""
+    pairs = zip(of.layout, actions, strict=True)
+    columns = [own.unsqueeze(-1) if part.is_discrete else own for part, own in pairs]
+    return torch.cat([each.float() for each in columns], -1)
+
+
+def class_for(layout: Layout) -> type[TorchDistribution]:
+    """Return the class of distributions for actions."""
     if len(layout) != 1:
-        raise UnsupportedSpaceException(
-            f"An RLModule with actions of {len(layout)} parts: expected a Discrete or a Box space."
-        )
+        return type("TorchMultiDistribution", (_Parts,), {"layout": layout})
     return TorchCategorical if layout[0].is_discrete else TorchDiagGaussian
