@@ -1,6 +1,8 @@
 """Callbacks of episodes: what they see in a runner, and what they leave for results."""
 
+import gc
 import tracemalloc
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -114,6 +116,22 @@ def test_callbacks_see_each_episode_from_its_beginning_to_its_end():
     merged.add(left.logged)
     assert merged.described() == {"mine": {"length": 3}}
     assert runner.take_left().records == []
+
+
+def test_episodes_that_have_ended_are_not_kept():
+    episodes = []
+
+    class Watch(RLlibCallback):
+        def on_episode_end(self, *, episode, **kwargs):
+            episodes.append(weakref.ref(episode))
+
+    runner, state = runner_with(Watch())
+    runner.set_state(state)
+    assert len(runner.sample_episodes(num_episodes=2)) == 2
+    runner.sample(9, state)
+    gc.collect()
+    assert len(episodes) >= 5
+    assert [each() for each in episodes[:-1]] == [None] * (len(episodes) - 1)
 
 
 def test_evaluations_leave_their_metrics_too():

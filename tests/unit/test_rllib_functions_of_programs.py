@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import random
+from collections import namedtuple
 
 import gymnasium
 import numpy as np
@@ -67,6 +68,16 @@ def test_arrays_become_tensors_and_tensors_arrays():
     assert to_array(torch.tensor(3)) == 3
     assert to_array(np.arange(2.0), reduce_type=False).dtype == np.float64
     assert to_array([1, "a", None]) == [1, "a", None]
+
+
+def test_tensors_are_copied_in_each_structure():
+    torch = pytest.importorskip("torch")
+    pair = namedtuple("Pair", "a b")  # noqa: PYI024
+    given = {"pair": pair(torch.ones(1), "text"), "list": [torch.ones(1), None, 3]}
+    found = of_ray("utils.torch_utils.copy_torch_tensors")(given)
+    for tensor in (given["pair"].a, given["list"][0]):
+        tensor += 1
+    assert found == {"pair": pair(torch.ones(1), "text"), "list": [torch.ones(1), None, 3]}
 
 
 def test_masks_norms_and_target_networks():

@@ -129,6 +129,24 @@ def test_agents_act_at_once():
     assert env.env.is_closed
 
 
+@pytest.mark.parametrize("ends", ["terminateds", "truncateds"])
+def test_an_episode_ends_though_the_environment_keeps_its_agents(ends):
+    class Kept(AtOnce):
+        def step(self, actions):
+            observations, rewards, _, _, infos = super().step(actions)
+            self.agents = ["a", "b"]
+            columns = {"terminateds": {}, "truncateds": {}}
+            for name, column in columns.items():
+                column.update(dict.fromkeys("ab", self.at == 2 and name == ends))
+            return observations, rewards, *columns.values(), infos
+
+    env = wrapper("ParallelPettingZooEnv")(Kept())
+    env.reset()
+    assert [each["__all__"] for each in env.step({"a": 0, "b": 0})[2:4]] == [False, False]
+    found = dict(zip(("terminateds", "truncateds"), env.step({"a": 0, "b": 0})[2:4], strict=True))
+    assert {name for name, each in found.items() if each["__all__"]} == {ends}
+
+
 class First(RLModule):
     """Takes the first action."""
 

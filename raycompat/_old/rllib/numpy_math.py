@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,16 @@ def one_hot(
     return np.where(is_chosen, on_value, off_value).astype(dtype)
 
 
+def on_each(function: Callable[[Any], Any], x: Any) -> Any:
+    """Return what a function makes of `x`; of dicts, lists and tuples, of each part."""
+    if isinstance(x, Mapping):
+        return {name: on_each(function, each) for name, each in x.items()}
+    if isinstance(x, list | tuple):
+        parts = [on_each(function, each) for each in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return function(x)
+
+
 def convert_to_numpy(x: Any, reduce_type: bool = True, *, reduce_floats: bool = False) -> Any:
     """Return tensors as arrays; of dicts, lists and tuples, each part.
 
@@ -93,11 +103,10 @@ def convert_to_numpy(x: Any, reduce_type: bool = True, *, reduce_floats: bool = 
     reduce_floats : bool, default False
         The form of `reduce_type` for some time, which it does not change: it has no effect.
     """
-    if isinstance(x, Mapping):
-        return {name: convert_to_numpy(each, reduce_type) for name, each in x.items()}
-    if isinstance(x, list | tuple):
-        parts = [convert_to_numpy(each, reduce_type) for each in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return on_each(lambda each: _as_array(each, reduce_type), x)
+
+
+def _as_array(x: Any, reduce_type: bool) -> Any:
     found = x.detach().cpu() if hasattr(x, "detach") else x
     found = found.numpy() if callable(getattr(found, "numpy", None)) else found
     if found is not x and np.ndim(found) == 0:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from raycompat._old.rllib.numpy_math import SMALL_NUMBER
+from raycompat._old.rllib.numpy_math import SMALL_NUMBER, on_each
 from raycompat._old.rllib.utils import try_import_torch
 
 torch, nn = try_import_torch()
@@ -37,11 +37,10 @@ def convert_to_torch_tensor(
     use_stream, stream : optional
         They have no effect.
     """
-    if isinstance(x, Mapping):
-        return {name: convert_to_torch_tensor(each, device, pin_memory) for name, each in x.items()}
-    if isinstance(x, list | tuple):
-        parts = [convert_to_torch_tensor(each, device, pin_memory) for each in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return on_each(lambda each: _as_tensor(each, device, pin_memory), x)
+
+
+def _as_tensor(x: Any, device: Any, pin_memory: bool) -> Any:
     if not torch.is_tensor(x):
         array = np.asarray(x)
         if array.dtype.kind in "OSU":  # of no numbers
@@ -59,14 +58,17 @@ def copy_torch_tensors(x: Any, device: Any = None) -> Any:
     Parameters
     ----------
     x : tensor, or dict, list or tuple of tensors
+        Values that are no tensors stay as they are.
     device : str or torch.device, optional
         Where the copies are. Default: where the tensors are.
     """
-    if isinstance(x, Mapping):
-        return {name: copy_torch_tensors(each, device) for name, each in x.items()}
-    if isinstance(x, list | tuple):
-        return type(x)(copy_torch_tensors(each, device) for each in x)
-    return x.detach().clone() if device is None else x.detach().clone().to(device)
+
+    def copy(each: Any) -> Any:
+        if not torch.is_tensor(each):
+            return each
+        return each.detach().clone() if device is None else each.detach().clone().to(device)
+
+    return on_each(copy, x)
 
 
 def explained_variance(y: Any, pred: Any) -> Any:

@@ -61,8 +61,8 @@ class EpisodeWatch:
         self._envs = Environments([])
         self._episodes: dict[int, Any] = {}
         self._records: list[EpisodeRecord] = []
-        #: Episodes that ended since `collect` began.
-        self._ended: list[Any] = []
+        #: Episodes that ended since `collect` began; None where it does not run.
+        self._ended: list[Any] | None = None
         #: What a callback raised: it is not a failure of the environment.
         self.error: Exception | None = None
         #: How many steps of each agent's episode callbacks have seen as a batch, by its id.
@@ -96,7 +96,8 @@ class EpisodeWatch:
             self._show_batches(place)
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
             self._records.append(self.record_of(place))
-            self._ended.append(episode)
+            if self._ended is not None:
+                self._ended.append(episode)
 
     def record_of(self, place: int) -> EpisodeRecord:
         """Return what callbacks have left in the episode of an environment so far."""
@@ -174,12 +175,16 @@ class EpisodeWatch:
         num_episodes, num_timesteps : int or None
             One of them.
         """
-        self._ended, num_steps = [], 0
-        while len(self._ended) < (num_episodes or 0) or num_steps < (num_timesteps or 0):
-            num_steps += play()
+        ended: list[Any] = []
+        self._ended, num_steps = ended, 0
+        try:
+            while len(ended) < (num_episodes or 0) or num_steps < (num_timesteps or 0):
+                num_steps += play()
+        finally:
+            self._ended = None
         if num_episodes is not None:
-            return self._ended[:num_episodes]
-        return self._ended + [each for each in self._episodes.values() if len(each)]
+            return ended[:num_episodes]
+        return ended + [each for each in self._episodes.values() if len(each)]
 
     def _call(self, name: str, place: int, **given: Any) -> None:
         everything = {

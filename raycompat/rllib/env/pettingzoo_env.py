@@ -45,9 +45,10 @@ class _OfPettingZoo(MultiAgentEnv):
         """Close the environment."""
         self.env.close()
 
-    def _ends(self, terminateds: MultiAgentDict, truncateds: MultiAgentDict) -> None:
-        """Say of all agents at once whether the episode has ended."""
-        is_over = not self.env.agents
+    def _ends(
+        self, terminateds: MultiAgentDict, truncateds: MultiAgentDict, *, is_over: bool
+    ) -> None:
+        """Say of all agents at once whether, and how, the episode has ended."""
         terminateds[ALL] = is_over and all(terminateds.values())
         truncateds[ALL] = is_over and not terminateds[ALL]
 
@@ -102,7 +103,7 @@ class PettingZooEnv(_OfPettingZoo):
             if not (values[2] or values[3]):
                 break
             self.env.step(None)  # which takes the agent out of the environment
-        self._ends(found[2], found[3])
+        self._ends(found[2], found[3], is_over=not self.env.agents)
         return found
 
 
@@ -115,8 +116,8 @@ class ParallelPettingZooEnv(_OfPettingZoo):
 
     Notes
     -----
-    Ray source: ``ray.rllib.env.wrappers.pettingzoo_env.ParallelPettingZooEnv``, 2.60.0. No known
-    difference.
+    Ray source: ``ray.rllib.env.wrappers.pettingzoo_env.ParallelPettingZooEnv``, 2.60.0. Differs
+    from Ray: an episode also ends when some agents have terminated and all others were truncated.
     """
 
     def reset(
@@ -147,7 +148,8 @@ class ParallelPettingZooEnv(_OfPettingZoo):
         """
         observations, rewards, terminateds, truncateds, infos = self.env.step(action_dict)
         terminateds, truncateds = dict(terminateds), dict(truncateds)
-        self._ends(terminateds, truncateds)
+        have_ended = all(terminateds[each] or truncateds[each] for each in terminateds)
+        self._ends(terminateds, truncateds, is_over=have_ended or not self.env.agents)
         return observations, rewards, terminateds, truncateds, infos
 
 
