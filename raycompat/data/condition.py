@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import functools
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from raycompat.data.block import Block
-from raycompat.data.pushdown import Condition, Uses
+from raycompat.data.pushdown import Condition, Uses, membership
 
 _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -56,16 +59,48 @@ def uses(text: str) -> Uses:
     """Return the columns of a condition, and those of its parts that can leave out groups of rows."""
     body = ast.parse(text.strip(), mode="eval").body
     parts = body.values if _is_conjunction(body) else [body]
+    found = ((part, _pushed(part)) for part in parts)
     conditions = tuple(
-        Condition(ast.unparse(part), frozenset(_columns(part)), _expression(part))
-        for part in parts
-        if not any(isinstance(node, _TRUE_FOR_NAN) for node in ast.walk(part))
+        Condition(ast.unparse(part), frozenset(_columns(part)), expression)
+        for part, expression in found
+        if expression is not None
     )
     return Uses(tuple(_columns(body)), conditions=conditions)
 
 
-#: What may be true for NaN, which the least and greatest values of a group of rows do not count.
-_TRUE_FOR_NAN = (ast.Not, ast.NotEq, ast.NotIn)
+#: Comparisons that are never true for NaN, which the least and greatest values of a group of rows do
+#: not count.
+_FALSE_FOR_NAN = (ast.Eq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+def _pushed(node: ast.expr) -> Any | None:
+    """Return the expression by which readers leave out groups of rows; None if they may not.
+
+    Readers get columns that are compared with constants, joined by ``and`` and ``or``.
+    """
+    if isinstance(node, ast.BoolOp):
+        parts = [_pushed(value) for value in node.values]
+        return None if any(part is None for part in parts) else _joined(node.op, parts)
+    if not isinstance(node, ast.Compare):
+        return None
+    sides = itertools.pairwise([node.left, *node.comparators])
+    compared = [_pushed_pair(*pair, each) for pair, each in zip(sides, node.ops, strict=True)]
+    return None if any(part is None for part in compared) else _joined(ast.And(), compared)
+
+
+def _pushed_pair(left: ast.expr, right: ast.expr, operation: ast.cmpop) -> Any | None:
+    if isinstance(operation, ast.In) and isinstance(left, ast.Name):
+        return membership(left.id, pa.array(_expression(right)))
+    is_column = [isinstance(each, ast.Name) for each in (left, right)]
+    is_constant = [_is_constant(each) for each in (left, right)]
+    if not isinstance(operation, _FALSE_FOR_NAN) or not any(is_column) or not any(is_constant):
+        return None
+    return _COMPARED[type(operation)](_expression(left), _expression(right))
+
+
+def _is_constant(node: ast.expr) -> bool:
+    number = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(number, ast.Constant)
 
 
 def _is_conjunction(node: ast.expr) -> TypeGuard[ast.BoolOp]:
@@ -78,11 +113,7 @@ def _columns(node: ast.expr) -> list[str]:
 
 def _expression(node: ast.expr) -> Any:
     if isinstance(node, ast.BoolOp):
-        values = [_expression(value) for value in node.values]
-        joined = values[0]
-        for value in values[1:]:
-            joined = joined & value if isinstance(node.op, ast.And) else joined | value
-        return joined
+        return _joined(node.op, [_expression(value) for value in node.values])
     if isinstance(node, ast.Compare):
         return _comparison(node)
     if isinstance(node, ast.BinOp):
@@ -99,11 +130,16 @@ def _expression(node: ast.expr) -> Any:
     raise TypeError(f"{ast.unparse(node)} is neither a column nor a constant")
 
 
+def _joined(operation: ast.boolop, parts: Sequence[Any]) -> Any:
+    return functools.reduce(
+        operator.and_ if isinstance(operation, ast.And) else operator.or_, parts
+    )
+
+
 def _comparison(node: ast.Compare) -> Any:
-    left, result = _expression(node.left), None
-    for operation, right_node in zip(node.ops, node.comparators, strict=True):
-        right = _expression(right_node)
-        compared = _COMPARED[type(operation)](left, right)
-        result = compared if result is None else result & compared
-        left = right
-    return result
+    sides = [_expression(each) for each in (node.left, *node.comparators)]
+    compared = [
+        _COMPARED[type(operation)](*pair)
+        for operation, pair in zip(node.ops, itertools.pairwise(sides), strict=True)
+    ]
+    return _joined(ast.And(), compared)

@@ -20,7 +20,7 @@ from raycompat.data import block, files, frames, seeds
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
 from raycompat.data.namespaces import Arrays, Lists, Maps, Structs, Texts, Times
-from raycompat.data.pushdown import Condition, Uses
+from raycompat.data.pushdown import Condition, Uses, membership
 from raycompat.data.seeds import Numbers, RandomSeedConfig
 from raycompat.data.storable import storable
 
@@ -503,9 +503,6 @@ class _Column(Expr):
         assert self.name is not None
         yield self.name
 
-    def _arrow(self) -> Any:
-        return pc.field(self.name)
-
     def __repr__(self) -> str:
         return f"col({self.name!r})"
 
@@ -519,9 +516,6 @@ class _Literal(Expr):
 
     def _is_of_row(self) -> bool:
         return True
-
-    def _arrow(self) -> Any:
-        return _literal(self.value)
 
     def __repr__(self) -> str:
         return f"lit({self.value!r})"
@@ -647,19 +641,9 @@ _log = logging.getLogger(__name__)
 #: Functions whose values have the same type whatever types of pandas the columns have.
 _OF_OWN_TYPE = (pc.cast, pc.is_null, pc.is_valid)
 
-#: Functions that Arrow compares with the least and greatest values of groups of rows. What may be true
-#: for NaN is not among them: these values do not count NaN.
-_COMPARED = (
-    pc.equal,
-    pc.greater,
-    pc.greater_equal,
-    pc.less,
-    pc.less_equal,
-    pc.and_kleene,
-    pc.or_kleene,
-    pc.is_in,
-    pc.is_valid,
-)
+#: Comparisons that are never true for NaN, which the least and greatest values of a group of rows do
+#: not count.
+_FALSE_FOR_NAN = (pc.equal, pc.greater, pc.greater_equal, pc.less, pc.less_equal)
 
 
 class _Call(Expr):
@@ -700,14 +684,22 @@ class _Call(Expr):
         return is_of_arrow and all(each._is_of_row() for each in self._parts())
 
     def _arrow(self) -> Any:
-        if self._function not in _COMPARED:
+        if self._function in (pc.and_kleene, pc.or_kleene):
+            parts = [each._arrow() if isinstance(each, Expr) else None for each in self._args]
+            return None if any(part is None for part in parts) else self._function(*parts)
+        columns = [
+            name for each in self._args if isinstance(each, _Column) for name in each._columns()
+        ]
+        if len(columns) != 1:
             return None
-        args = [each._arrow() if isinstance(each, Expr) else _literal(each) for each in self._args]
-        values = self._options.get("value_set")
-        is_for_nan = values is not None and pa.types.is_floating(values.type)
-        if any(each is None for each in args) or is_for_nan:
+        if self._function is pc.is_in:
+            return membership(columns[0], self._options["value_set"])
+        if self._function is pc.is_valid:
+            return pc.is_valid(pc.field(columns[0]))
+        operands = [_operand(each) for each in self._args]
+        if self._function not in _FALSE_FOR_NAN or any(each is None for each in operands):
             return None
-        return self._function(*args, **self._options)
+        return self._function(*operands)
 
     def _conjuncts(self) -> Iterator[Expr]:
         if self._function is not pc.and_kleene:
@@ -725,10 +717,13 @@ class _Call(Expr):
         return f"{getattr(self._function, '__name__', self._function)}({', '.join(given)})"
 
 
-def _literal(value: Any) -> Any:
-    """Return a constant as an expression of Arrow's, if it can be one."""
+def _operand(value: Any) -> Any | None:
+    """Return a column or a constant as an expression of Arrow's; None for other expressions."""
+    if isinstance(value, _Column):
+        return pc.field(value.name)
+    constant = value.value if isinstance(value, _Literal) else value
     try:
-        return pc.scalar(value)
+        return None if isinstance(constant, Expr) else pc.scalar(constant)
     except (TypeError, pa.ArrowException):
         return None
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,22 @@ class Uses:
     def wanted(self) -> tuple[str, ...]:
         """The columns that are enough; none: all may be used."""
         return tuple(dict.fromkeys(self.columns)) if self.drops_others else ()
+
+
+def membership(column: str, values: pa.Array) -> Any | None:
+    """Return the expression by which readers leave out groups of rows without any of the values.
+
+    None for values with NaN, which the least and greatest values of a group of rows do not count.
+    """
+    items = values.to_pylist()
+    if any(item != item for item in items):
+        return None
+    field = pc.field(column)
+    is_one = field.isin(values)
+    if 0 in items and not pa.types.is_boolean(values.type):
+        # Parquet writes a least value of 0.0 as -0.0. A membership tells the two apart, == does not.
+        return is_one | (field == 0)
+    return is_one
 
 
 #: The use of a read whose next steps are not known.

@@ -101,8 +101,12 @@ def test_a_file_whose_folder_a_later_filter_drops_is_not_read(path):
         ~(col("x") >= 5.0),
         ~(col("x") == 5.0),
         col("x").not_in([5.0]),
+        (col("x") > 2) == lit(False),
+        (col("x") > 2) <= False,
         "x != 5",
         "not x >= 5",
+        "(x > 2) == False",
+        "(x > 2) < True",
     ],
     ids=str,
 )
@@ -111,6 +115,25 @@ def test_nan_is_not_lost_with_its_group_of_rows(tmp_path, dropped):
     pyarrow.parquet.write_table(pa.table({"x": [5.0, float("nan")]}), path)
     uses = (condition if isinstance(dropped, str) else expressions).uses(dropped)
     assert used(path, uses).num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    ["x in [0.0]", "x in [0]", "x in [0.0, 9.0]", col("x").is_in([0]), col("x").is_in([0.0, None])],
+)
+def test_zeros_are_not_lost_with_their_group_of_rows(tmp_path, chosen):
+    path = str(tmp_path / "zeros.parquet")
+    values = [0.0, 0.0, -1.0, 0.0, 5.0, 6.0]
+    pyarrow.parquet.write_table(pa.table({"x": values}), path, row_group_size=2)
+    uses = (condition if isinstance(chosen, str) else expressions).uses(chosen)
+    assert used(path, uses)["x"].to_pylist() == values[:4]
+
+
+def test_a_membership_compares_in_the_type_of_the_column(tmp_path):
+    path = str(tmp_path / "short.parquet")
+    pyarrow.parquet.write_table(pa.table({"x": pa.array([0.1, 0.1], pa.float32())}), path)
+    assert used(path, condition.uses("x in [0.1]")).num_rows == 2
+    assert used(path, condition.uses("x in [0.2]")).num_rows == 0
 
 
 @pytest.mark.parametrize("other", [col("a") > "text", col("zz") > 1], ids=str)
