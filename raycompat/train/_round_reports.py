@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from raycompat.train._checkpoint import Checkpoint
 
@@ -27,6 +28,24 @@ def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
     if missing:
         raise KeyError(f"The metrics {missing} are not among those reported: {sorted(found)}.")
     return {new: found[name] for new, name in names.items()}
+
+
+class MakesCheckpoints(ABC):
+    """A training function that makes checkpoints as often as a configuration says."""
+
+    @abstractmethod
+    def __call__(self, config: dict[str, Any], /) -> Any:
+        """Train."""
+
+    @abstractmethod
+    def with_checkpoints(self, config: Any) -> Self:
+        """Return the function for a configuration; where that says nothing, all stays as it is.
+
+        Parameters
+        ----------
+        config : CheckpointConfig or None
+            Its `checkpoint_frequency` and `checkpoint_at_end` count.
+        """
 
 
 class RoundReports:

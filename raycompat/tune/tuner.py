@@ -87,7 +87,6 @@ class Tuner:
             )
         _check("tune_config", tune_config, TuneConfig)
         is_trainer = isinstance(trainable, DataParallelTrainer)
-        self._trainable = trainable_of(trainable) if is_trainer else trainable
         # The config of an algorithm is one: PPOConfig().environment("CartPole-v1").
         to_dict = getattr(param_space, "to_dict", None)
         self._param_space = (to_dict() if callable(to_dict) else param_space) or {}
@@ -96,6 +95,9 @@ class Tuner:
             run_config = tunes(run_config)
         self._run_config = (
             run_config_of(trainable, run_config) if is_trainer else run_config or RunConfig()
+        )
+        self._trainable = (
+            trainable_of(trainable, self._run_config.checkpoint_config) if is_trainer else trainable
         )
         self._resume_config: ResumeConfig | None = None
         self._results: ResultGrid | None = None
@@ -176,9 +178,9 @@ class Tuner:
                 f"{folder.path} is not the folder of a Tuner: expected the file {TUNER} in it. "
                 "Pass the path that ResultGrid.experiment_path has."
             )
-        if isinstance(trainable, DataParallelTrainer):
-            trainable = trainable_of(trainable)
         saved = pickle.loads(folder.read(TUNER))
+        if isinstance(trainable, DataParallelTrainer):
+            trainable = trainable_of(trainable, saved["run_config"].checkpoint_config)
         check_same_trainable(folder, saved["trainable_name"], {register_if_needed(trainable)})
         if param_space is not None:
             _check_same_names(saved["param_space"], param_space)
@@ -330,6 +332,8 @@ def _check_same_names(saved: Any, given: Any) -> None:
 
 def _checkpoints(config: CheckpointConfig | None, trainable: Any) -> CheckpointConfig | None:
     """Return the options; a class that can be saved is saved at its end, unless they say otherwise."""
+    if config is not None and getattr(trainable, "_makes_checkpoints", False):
+        return replace(config, checkpoint_frequency=0, checkpoint_at_end=None)
     cls = get_trainable_cls(register_if_needed(trainable))
     if config is None or config.checkpoint_at_end is not None or not isinstance(cls, type):
         return config

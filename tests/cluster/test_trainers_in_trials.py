@@ -14,6 +14,7 @@ import pytest
 import raycompat as ray
 from raycompat import train, tune
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.train._round_reports import MakesCheckpoints
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.schedulers import PopulationBasedTraining
 
@@ -59,6 +60,47 @@ def test_populations_exchange_checkpoints(cluster, run_config):
     ).fit()
     assert grid.num_errors == 0
     assert [result.metrics["origin"] for result in grid] == [2, 2]
+
+
+def test_a_function_makes_checkpoints_as_the_tuner_says(cluster, run_config):
+    """Also after a restore; what the tuner leaves out is as in the trainer."""
+
+    class Own(MakesCheckpoints):
+        frequency, at_end = 1, True
+
+        def __call__(self, config):
+            if train.get_checkpoint() is None and config["fails"]:
+                raise ValueError("on purpose")
+            train.report({"frequency": self.frequency, "at_end": self.at_end})
+
+        def with_checkpoints(self, config):
+            changed = Own()
+            changed.frequency = config.checkpoint_frequency or self.frequency
+            changed.at_end = self.at_end if (at_end := config.checkpoint_at_end) is None else at_end
+            return changed
+
+    def found(result):
+        return result.metrics["frequency"], result.metrics["at_end"]
+
+    trainer = DataParallelTrainer(Own(), train_loop_config={"fails": False})
+    (result,) = tune.Tuner(trainer, run_config=run_config).fit()
+    assert found(result) == (1, True)
+    run_config.name = "other"
+    run_config.checkpoint_config = tune.CheckpointConfig(
+        checkpoint_frequency=5, checkpoint_at_end=False
+    )
+    failing = DataParallelTrainer(Own(), train_loop_config={"fails": True})
+    grid = tune.Tuner(failing, run_config=run_config).fit()
+    assert grid.num_errors == 1
+    again = tune.Tuner.restore(grid.experiment_path, trainable=trainer, restart_errored=True)
+    assert found(again.fit()[0]) == (5, False)
+
+
+def test_a_function_that_makes_no_checkpoints_refuses_their_frequency(cluster, run_config):
+    run_config.checkpoint_config = tune.CheckpointConfig(checkpoint_frequency=5)
+    trainer = DataParallelTrainer(lambda: train.report({"a": 1}))
+    with pytest.raises(ValueError, match=r"checkpoint_frequency .*RayTrainReportCallback"):
+        tune.Tuner(trainer, run_config=run_config).fit()
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])

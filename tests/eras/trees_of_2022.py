@@ -63,7 +63,7 @@ def linear(train, valid):
         trainer,
         param_space={"params": {"alpha": tune.grid_search([1e-6, 1e6])}},
         tune_config=TuneConfig(metric="valid/test_r2", mode="max"),
-        run_config=RUNS,
+        run_config=RunConfig(storage_path=RUNS.storage_path, verbose=0),
     ).fit()
     print("Best:", results.get_best_result().config["params"])
 

@@ -124,3 +124,26 @@ def test_without_the_library_the_callback_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(ImportError, match="pip install xgboost"):
         RayTrainReportCallback()
+
+
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+def test_the_configuration_of_checkpoints_reaches_the_callback(monkeypatch, library):
+    from raycompat import train, tune
+
+    name = {"xgboost": "XGBoostTrainer", "lightgbm": "LightGBMTrainer"}[library]
+    monkeypatch.setitem(sys.modules, library, types.ModuleType(library))
+    cls = getattr(importlib.import_module(f"raycompat.train.{library}"), name)
+    own = train.CheckpointConfig(checkpoint_frequency=4)
+    trainer = cls(
+        params={},
+        label_column="y",
+        datasets={"train": [{"x": 1, "y": 2}]},
+        run_config=train.RunConfig(checkpoint_config=own),
+    )
+    function = trainer.train_loop_per_worker
+    assert function.plan.reports == {"frequency": 4, "checkpoint_at_end": True}
+    assert function.with_checkpoints(tune.CheckpointConfig()).plan == function.plan
+    given = tune.CheckpointConfig(checkpoint_frequency=5, checkpoint_at_end=False)
+    changed = function.with_checkpoints(given).plan.reports
+    assert changed == {"frequency": 5, "checkpoint_at_end": False}

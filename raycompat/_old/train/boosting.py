@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from raycompat import train
 from raycompat._old_forms.packages import require
 from raycompat._surface import table
+from raycompat.train._round_reports import MakesCheckpoints
 
 #: Rounds, where the program does not say how many.
 _ROUNDS = 10
@@ -29,7 +29,9 @@ class Plan:
     #: Keywords of ``DMatrix`` by data set.
     matrices: dict[str, dict[str, Any]] = field(default_factory=dict)
     #: The options of the callback that reports.
-    reports: dict[str, Any] = field(default_factory=dict)
+    reports: dict[str, Any] = field(
+        default_factory=lambda: {"frequency": 0, "checkpoint_at_end": True}
+    )
 
     def table(self, name: str) -> tuple[Any, Any]:
         """Return this worker's columns of a data set, and the column that is predicted."""
@@ -56,6 +58,27 @@ class Plan:
         if any(isinstance(each, cls) for each in given if isinstance(cls, type)):
             return given
         return [*given, cls(**self.reports)]
+
+
+@dataclass(frozen=True)
+class TrainsTrees(MakesCheckpoints):
+    """The function of a worker."""
+
+    library: Callable[[dict[str, Any], Plan], None]
+    plan: Plan
+
+    def __call__(self, params: dict[str, Any], /) -> None:
+        self.library(params, self.plan)
+
+    def with_checkpoints(self, config: Any) -> Self:
+        reports = dict(self.plan.reports)
+        frequency = getattr(config, "checkpoint_frequency", None)
+        at_end = getattr(config, "checkpoint_at_end", None)
+        if isinstance(frequency, int) and frequency > 0:
+            reports["frequency"] = frequency
+        if isinstance(at_end, bool):
+            reports["checkpoint_at_end"] = at_end
+        return replace(self, plan=replace(self.plan, reports=reports))
 
 
 def train_xgboost(params: dict[str, Any], plan: Plan) -> None:
@@ -166,22 +189,11 @@ def with_function(of: str, init: Callable[..., Any], given: dict[str, Any]) -> d
             if name not in known and name != "dmatrix_params"
         },
         matrices=given.get("dmatrix_params") or {},
-        reports=_reports(passed.get("run_config")),
     )
-    function = train_xgboost if "xgboost" in of else train_lightgbm
+    function = TrainsTrees(train_xgboost if "xgboost" in of else train_lightgbm, plan)
+    checkpoints = getattr(passed.get("run_config"), "checkpoint_config", None)
     return {
         **passed,
-        "train_loop_per_worker": functools.partial(function, plan=plan),
+        "train_loop_per_worker": function.with_checkpoints(checkpoints),
         "train_loop_config": dict(params),
-    }
-
-
-def _reports(run_config: Any) -> dict[str, Any]:
-    """Return when there are checkpoints: as the run's configuration says, and at the end."""
-    config = getattr(run_config, "checkpoint_config", None)
-    frequency = getattr(config, "checkpoint_frequency", 0)
-    at_end = getattr(config, "checkpoint_at_end", None)
-    return {
-        "frequency": frequency if isinstance(frequency, int) else 0,
-        "checkpoint_at_end": at_end if isinstance(at_end, bool) else True,
     }

@@ -180,7 +180,8 @@ class Experiment:
             if is_function and getattr(self.checkpoint_config, name):
                 raise ValueError(
                     f"{name} is for subclasses of tune.Trainable; a function makes a checkpoint by "
-                    "tune.report(metrics, checkpoint=...)."
+                    "tune.report(metrics, checkpoint=...), and that of a trainer by train.report or "
+                    f"RayTrainReportCallback(frequency=...). Leave {name} out."
                 )
 
     @classmethod

@@ -19,6 +19,7 @@ from typing import Any
 from raycompat import train
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train._configs import TUNES, UNNAMED, is_tunes
+from raycompat.train._round_reports import MakesCheckpoints
 from raycompat.train._run_configs import DEPRECATED
 from raycompat.train._trial import InTrial
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
@@ -39,8 +40,16 @@ SEARCHED = (
 )
 
 
-def trainable_of(trainer: DataParallelTrainer) -> Callable[[dict[str, Any]], None]:
+def trainable_of(
+    trainer: DataParallelTrainer, checkpoints: CheckpointConfig | None = None
+) -> Callable[[dict[str, Any]], None]:
     """Return the function that trains as the trainer does, with a trial's config in its arguments.
+
+    Parameters
+    ----------
+    trainer : DataParallelTrainer
+    checkpoints : CheckpointConfig, optional
+        The experiment's, for a trainer whose function makes checkpoints by itself.
 
     Raises
     ------
@@ -54,6 +63,9 @@ def trainable_of(trainer: DataParallelTrainer) -> Callable[[dict[str, Any]], Non
             "report the validation's metric in the training function",
         )
     cls, arguments = type(trainer), {**trainer._arguments(), "datasets": trainer.datasets}
+    function = trainer.train_loop_per_worker
+    if makes_checkpoints := isinstance(function, MakesCheckpoints):
+        arguments["train_loop_per_worker"] = function.with_checkpoints(checkpoints)
 
     def train_in_trial(config: dict[str, Any]) -> None:
         _train(cls, _merged(cls, arguments, config))
@@ -63,6 +75,7 @@ def trainable_of(trainer: DataParallelTrainer) -> Callable[[dict[str, Any]], Non
 
     train_in_trial.__name__ = train_in_trial.__qualname__ = cls.__name__
     train_in_trial._resources = resources  # type: ignore[attr-defined]
+    train_in_trial._makes_checkpoints = makes_checkpoints  # type: ignore[attr-defined]
     return train_in_trial
 
 
@@ -98,19 +111,8 @@ def run_config_of(trainer: DataParallelTrainer, given: RunConfig | None) -> RunC
                 "Tuner and trainer have a run_config each: name, storage, failures and checkpoints are "
                 "as in the Tuner's."
             )
-        return _of_trainer(trainer, given)
-    return _of_trainer(trainer, tunes(own))
-
-
-def _of_trainer(trainer: DataParallelTrainer, config: RunConfig) -> RunConfig:
-    """Return a configuration without the checkpoints that the trainer's callback makes itself."""
-    if not trainer._also_searched or config.checkpoint_config is None:
-        return config
-    config = copy.copy(config)
-    config.checkpoint_config = dataclasses.replace(
-        config.checkpoint_config, checkpoint_frequency=0, checkpoint_at_end=None
-    )
-    return config
+        return given
+    return tunes(own)
 
 
 def tunes(own: train.RunConfig) -> RunConfig:
