@@ -639,9 +639,15 @@ class Maps(Generic[DatasetT]):
         >>> ray.data.range(1).rename_columns({"id": "number"}).take_all()
         [{'number': 0}]
 
+        Raises
+        ------
+        ValueError
+            When two columns would get one name; when executed, if the columns are not known before.
+
         Notes
         -----
-        Ray source: ``Dataset.rename_columns``, 2.60.0. No known difference.
+        Ray source: ``Dataset.rename_columns``, 2.60.0. Differs from Ray: a name that another column has
+        and keeps is an error. In Ray, one of the two columns is lost.
         """
         options = remote_args(
             ray_remote_args,

@@ -38,7 +38,7 @@ from raycompat.data.operators import (
 )
 from raycompat.data.pushdown import Uses, uses_of
 from raycompat.data.readers import FileRead
-from raycompat.data.schema import united
+from raycompat.data.schema import fitted, united
 from raycompat.data.storable import shown_schema
 from raycompat.data.transform import CutRows, Step, Transform, columns_after, keeps_rows
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -310,9 +310,12 @@ class Union(_OfSeveral):
     """The blocks of several, one after the other."""
 
     def columns(self) -> pa.Schema | None:
-        """Return the columns, if they are known now."""
+        """Return the columns, if they are known now, in types that fit the blocks of all."""
         known = [each.columns() for each in self.of]
-        return None if None in known else _united(known)
+        found = [schema for schema in known if schema is not None]
+        if len(found) < len(known) or fitted(found) is None:
+            return None
+        return _united(found)
 
     def operator(self, context: DataContext, execution: int) -> Operator:
         """Return its operator in an execution."""

@@ -1,6 +1,8 @@
 """What the steps after a read use of it, so that readers can leave out columns and groups of rows.
 
-A reader may leave them out, and need not: the steps still run, so that values and errors stay the same.
+A reader may leave them out, and need not: the steps still run, so the rows that remain are the same.
+A step raises no error about a row that was left out. For example, a filter that divides by ``a`` meets
+no zero in a group of rows that the next filter, ``a > 3``, leaves out.
 """
 
 from __future__ import annotations
@@ -72,6 +74,21 @@ class Uses:
     def wanted(self) -> tuple[str, ...]:
         """The columns that are enough; none: all may be used."""
         return tuple(dict.fromkeys(self.columns)) if self.drops_others else ()
+
+    def enough(self, names: Iterable[str], folders: Iterable[str]) -> list[str] | None:
+        """Return which columns of a file are enough; None: all may be used.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The columns of the file.
+        folders : iterable of str
+            The columns that the file's folders give.
+        """
+        present = [*names]
+        if not {*self.wanted} <= {*present, *folders}:
+            return None  # a step raises an error, which names all columns
+        return [name for name in self.wanted if name in present] or None
 
 
 def membership(column: str, values: pa.Array) -> Any | None:

@@ -207,30 +207,17 @@ class Parquet:
         import pyarrow.parquet
 
         options = dict(self.options)
-        condition, schema = options.pop("filter", None), options.pop("schema", None)
+        condition, given = options.pop("filter", None), options.pop("schema", None)
         tensors = options.pop("tensor_column_schema", None) or {}
         change = options.pop("_block_udf", None) or _unchanged
         if condition is not None:
-            for table in self._that_fit(condition, schema, filesystem, path, options):
+            for table in self._that_fit(condition, given, filesystem, path, options):
                 yield change(_with_tensors(table, tensors))
             return
         with filesystem.open_input_file(path) as source:
             parquet = pyarrow.parquet.ParquetFile(source)
             in_file = parquet.schema_arrow
-            if schema is None and self.common is not None:
-                more = (each for each in in_file if each.name not in self.common.names)
-                schema = pa.schema([*self.common, *more])
-            known = in_file if schema is None else schema
-            wanted = self.columns
-            if wanted is not None:
-                block.require_columns(wanted, known.names, f"read_parquet({path!r})")
-            wanted = [
-                name for name in self.uses.wanted if name in (wanted or known.names)
-            ] or wanted
-            if wanted is not None:
-                schema = schema and pa.schema([schema.field(name) for name in wanted])
-            if schema is not None:
-                wanted = [name for name in schema.names if name in in_file.names]
+            wanted, schema = self.columns_of(path, in_file)
             batches = parquet.iter_batches(
                 row_groups=self._fitting(source, in_file.names),
                 columns=wanted,
@@ -244,6 +231,27 @@ class Parquet:
             for table in itertools.chain([first], tables):
                 conformed = table if schema is None else _of_schema(table, schema)
                 yield change(_with_tensors(conformed, tensors))
+
+    def columns_of(
+        self, path: str, in_file: pa.Schema
+    ) -> tuple[Sequence[str] | None, pa.Schema | None]:
+        """Return the columns to read of a file, and the schema that its tables get.
+
+        None: all columns; the schema of the file.
+        """
+        schema = self.options.get("schema")
+        if schema is None and self.common is not None:
+            more = (each for each in in_file if each.name not in self.common.names)
+            schema = pa.schema([*self.common, *more])
+        known = (in_file if schema is None else schema).names
+        if self.columns is not None:
+            block.require_columns(self.columns, known, f"read_parquet({path!r})")
+        wanted = self.uses.enough(self.columns or known, self.folders) or self.columns
+        if schema is None:
+            return wanted, None
+        if wanted is not None:
+            schema = pa.schema([schema.field(name) for name in wanted])
+        return [name for name in schema.names if name in in_file.names], schema
 
     def _fitting(self, source: Any, present: Sequence[str]) -> Sequence[int] | None:
         """Return the groups of rows that may have rows to keep, by their statistics."""
@@ -339,10 +347,12 @@ class Orc:
     """ORC files, stripe by stripe, by ``pyarrow.orc``."""
 
     uses: Uses = EVERYTHING
+    #: The values of the columns that the folders of the file give.
+    folders: Mapping[str, Any] = field(default_factory=dict)
 
     def narrowed(self, uses: Uses, folders: Mapping[str, Any]) -> Orc:
         """Return a reader that may leave out columns that are not used."""
-        return replace(self, uses=uses)
+        return replace(self, uses=uses, folders=folders)
 
     def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
         """Yield tables."""
@@ -350,7 +360,7 @@ class Orc:
 
         with filesystem.open_input_file(path) as source:
             file = pyarrow.orc.ORCFile(source)
-            used = [name for name in self.uses.wanted if name in file.schema.names] or None
+            used = self.uses.enough(file.schema.names, self.folders)
             if not file.nstripes:
                 yield pa.Table.from_batches([], file.schema)
             for number in range(file.nstripes):

@@ -71,12 +71,19 @@ class Schema:
 def united(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return the columns of all; the first of those whose types do not fit together counts."""
     schemas = _distinct(schemas)
+    if (fitting := fitted(schemas)) is not None:
+        return fitting
+    fields = {field.name: field for schema in reversed(schemas) for field in schema}
+    names = dict.fromkeys(name for schema in schemas for name in schema.names)
+    return pa.schema([fields[name] for name in names])
+
+
+def fitted(schemas: Sequence[pa.Schema]) -> pa.Schema | None:
+    """Return the columns of all, in types that fit all; None if the types of a column do not fit."""
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        fields = {field.name: field for schema in reversed(schemas) for field in schema}
-        names = dict.fromkeys(name for schema in schemas for name in schema.names)
-        return pa.schema([fields[name] for name in names])
+        return None
 
 
 def _distinct(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:

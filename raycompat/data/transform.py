@@ -340,7 +340,13 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
             )
         return frames.renamed(table, list(names))
     block.require_columns(names, table.column_names, "rename_columns")
-    return frames.renamed(table, [names.get(name, name) for name in table.column_names])
+    new = [names.get(name, name) for name in table.column_names]
+    if twice := sorted({name for name in new if new.count(name) > 1}):
+        raise ValueError(
+            f"rename_columns({dict(names)}) gives two columns the name {twice[0]!r}. The columns are "
+            f"{table.column_names}. Give each a name of its own, or drop one with drop_columns first."
+        )
+    return frames.renamed(table, new)
 
 
 @dataclass(frozen=True)

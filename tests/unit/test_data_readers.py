@@ -5,6 +5,7 @@ import math
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
@@ -84,6 +85,48 @@ def test_only_columns_that_later_steps_use_are_read(path):
     assert used(path, uses_of(steps)).column_names == ["a", "b"]
     assert used(path, uses_of(steps[2:])).column_names == ["a", "b"]
     assert not uses_of([transform.MapRows(transform.UserFunction(len)), *steps])
+
+
+def test_columns_that_a_file_and_its_folders_have_are_enough(path):
+    known = Uses(("a", "year"), drops_others=True)
+    assert used(path, known, {"year": "2024"}).column_names == ["a"]
+    # The step that selects them names all columns in its error.
+    assert used(path, known).column_names == ["a", "b"]
+
+
+def test_orc_leaves_the_error_about_an_unknown_column_to_its_step(tmp_path):
+    path = str(tmp_path / "numbers.orc")
+    pyarrow.orc.write_table(pa.table({"a": [1], "b": [2]}), path)
+    for names, read_names in ((("a",), ["a"]), (("a", "zz"), ["a", "b"])):
+        reader = readers.Orc().narrowed(Uses(names, drops_others=True), {})
+        (table,) = reader(pyarrow.fs.LocalFileSystem(), path, {})
+        assert table.column_names == read_names
+
+
+IN_FILE = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+GIVEN = pa.schema([("b", pa.float64()), ("new", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "common", "used", "names", "types"),
+    [
+        (None, {}, None, (), None, None),
+        (["b"], {}, None, (), ["b"], None),
+        (["a", "b"], {}, None, ("b",), ["b"], None),
+        (["a"], {}, None, ("b",), ["a"], None),
+        (None, {"schema": GIVEN}, None, (), ["b"], ["double", "string"]),
+        (["new"], {"schema": GIVEN}, None, (), [], ["string"]),
+        (None, {}, GIVEN, (), ["b", "a"], ["double", "string", "int64"]),
+        (None, {}, GIVEN, ("a", "new"), ["a"], ["int64", "string"]),
+        (["b"], {}, GIVEN, (), ["b"], ["double"]),
+    ],
+)
+def test_columns_of_a_parquet_file(columns, options, common, used, names, types):
+    uses = Uses(used, drops_others=bool(used))
+    reader = readers.Parquet(columns, None, options, uses, common)
+    found, schema = reader.columns_of("file", IN_FILE)
+    assert found == names
+    assert (schema and [str(each) for each in schema.types]) == types
 
 
 def test_a_file_whose_folder_a_later_filter_drops_is_not_read(path):
