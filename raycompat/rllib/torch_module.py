@@ -232,6 +232,8 @@ class DefaultBCTorchRLModule(TorchRLModule):
 
     def setup(self) -> None:
         """Make the layers."""
+        #: That of what the layers see: a subclass may take a mask out of its observations.
+        self._seen_space = self.observation_space
         self.encoder = _Encoders(nn.Sequential(*self._hidden()), None)
         self.pi = _last(self._sizes()[-1], num_parameters(self._layout()), 0.01)
 
@@ -243,7 +245,7 @@ class DefaultBCTorchRLModule(TorchRLModule):
         return _dense(self._sizes(), self.model_config.get("fcnet_activation") or "tanh")
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        observations = flattened(self.observation_space, batch[OBS])
+        observations = flattened(self._seen_space, batch[OBS])
         return {INPUTS: self.pi(self.encoder.actor_encoder(observations))}
 
 
@@ -274,7 +276,7 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         embeddings : optional
             Has no effect.
         """
-        observations = flattened(self.observation_space, batch[OBS])
+        observations = flattened(self._seen_space, batch[OBS])
         return self.vf(self.encoder.of_critic()(observations)).squeeze(-1)
 
 

@@ -92,6 +92,27 @@ def test_specs_build_modules():
         MultiRLModuleSpec(rl_module_specs=spec).build()
 
 
+@needs_torch
+def test_a_module_may_take_a_mask_out_of_what_its_layers_see():
+    import torch
+
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    seen = gymnasium.spaces.Box(-1, 1, (3,))
+
+    class Masked(DefaultPPOTorchRLModule):
+        def setup(self):
+            super().setup()
+            self.observation_space = gymnasium.spaces.Dict(seen=seen, mask=seen)
+
+        def _forward(self, batch, **kwargs):
+            return super()._forward({"obs": batch["obs"]["seen"]}, **kwargs)
+
+    module = Masked(seen, gymnasium.spaces.Discrete(2), model_config={"fcnet_hiddens": [4]})
+    found = module.forward_inference({"obs": {"seen": torch.zeros(2, 3), "mask": None}})
+    assert found["action_dist_inputs"].shape == (2, 2)
+
+
 def test_settings_of_a_key_are_said_once():
     logger = MetricsLogger()
     logger.log_value("loss", 1.0, window=2)
