@@ -20,8 +20,9 @@ class Cell(NamedTuple):
     source: str
 
 
-#: The cells whose code was pickled, by their files: one copy of a source serves all code of a pickle.
-_cells: dict[str, Cell] = {}
+#: The sources of cells whose code was pickled, by their files: one copy serves all code of a pickle.
+#: The names are not kept: a cell that is executed again has the same file and another name.
+_sources: dict[str, str] = {}
 
 
 def cell_of(filename: str) -> Cell | None:
@@ -29,13 +30,13 @@ def cell_of(filename: str) -> Cell | None:
     ipython = sys.modules.get("IPython")
     if ipython is None:
         return None
-    if filename not in _cells:
-        shell = ipython.get_ipython()
-        shown = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)
-        if (words := shown(filename)) is None:
-            return None
-        _cells[filename] = Cell(" ".join(words), "".join(linecache.getlines(filename)))
-    return _cells[filename]
+    shell = ipython.get_ipython()
+    shown = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)
+    if (words := shown(filename)) is None:
+        return None
+    if filename not in _sources:
+        _sources[filename] = "".join(linecache.getlines(filename))
+    return Cell(" ".join(words), _sources[filename])
 
 
 def made(cell: tuple[str, str], make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> Any:
