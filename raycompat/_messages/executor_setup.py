@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from raycompat._messages.jobs import JobSetup
+from raycompat._messages.jobs import JobSettings
 from raycompat._protocol.plain import plain_where_possible
 from raycompat._protocol.values import StorePlace
 
@@ -53,7 +53,7 @@ class ExecutorSetup:
 
     job: str
     namespace: str
-    settings: JobSetup
+    settings: JobSettings
     program: Program
     node_id: str
     node_address: str

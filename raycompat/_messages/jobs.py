@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from raycompat._messages.nodes import NodeAt
 from raycompat._protocol.message import FromCaller, Request, ToCaller, ToExecutor, ToNode
 
 
-class JobSetup(TypedDict):
-    """The settings of a job, which its executors get."""
+class JobSettings(TypedDict):
+    """The settings of a job, which its executors get beside those of its program."""
 
-    #: Pickled settings of the driver's program: paths of imports, hooks, logging.
-    program: bytes
     #: The runtime environment, as `_protocol.runtime_env` encodes it.
     runtime_env: str
     driver_pid: int
@@ -32,6 +30,19 @@ class JobSetup(TypedDict):
     log_to_driver: bool
     #: The submitted job whose command has started the driver; empty for other drivers.
     submission: str
+
+
+class JobSetup(JobSettings):
+    """The settings of a job, with those of its program."""
+
+    #: Pickled settings of the driver's program: paths of imports, hooks, logging.
+    program: bytes
+
+
+def without_program(setup: JobSetup) -> JobSettings:
+    """Return a copy of the settings of a job without those of its program, which can be large."""
+    names = JobSettings.__annotations__
+    return cast("JobSettings", {name: value for name, value in setup.items() if name in names})
 
 
 class BeginJob(FromCaller, ToNode):

@@ -14,7 +14,14 @@ from raycompat._dask import streams as adapter
 from raycompat._dask import worker as dask_worker
 from raycompat._messages.executor_setup import ExecutorSetup, Program
 from raycompat._messages.executors import FunctionCode, NoFunction
-from raycompat._messages.jobs import BeginJob, ForgetFunctions, FunctionOf, JobEnded, NamesFramework
+from raycompat._messages.jobs import (
+    BeginJob,
+    ForgetFunctions,
+    FunctionOf,
+    JobEnded,
+    NamesFramework,
+    without_program,
+)
 from raycompat._node import accelerators
 from raycompat._node.executor_pool import Executor
 from raycompat._node.ground import Ground
@@ -53,7 +60,7 @@ class Jobs:
         self.setups[job] = ExecutorSetup(
             job=job,
             namespace=message.namespace,
-            settings=setup,
+            settings=without_program(setup),
             program=Program.loads(setup["program"]),
             node_id=self._ground.id,
             node_address=self._ground.worker.address,

@@ -17,6 +17,7 @@ from raycompat._messages.calls import (
     Result,
     Tried,
 )
+from raycompat._messages.executor_setup import Program
 from raycompat._messages.executors import (
     Abandon,
     BeginLease,
@@ -33,7 +34,7 @@ from raycompat._messages.executors import (
     Succeeded,
     WhatIsOwned,
 )
-from raycompat._messages.jobs import JobEnded
+from raycompat._messages.jobs import BeginJob, JobEnded, NamesFramework
 from raycompat._messages.leases import LeaseAlive, LeaseEnded, Revoke
 from raycompat._node import memory_monitor
 from raycompat._protocol import failures
@@ -434,3 +435,19 @@ def test_a_call_of_an_ended_job_needs_no_process(decide):
             machine.tasks[0].result()
 
     decide(test)
+
+
+def test_an_executor_gets_the_settings_of_its_program_once(tmp_path):
+    async def test(machine):
+        jobs = machine.node.jobs
+        given = {**jobs.setups[JOB].settings, "program": Program(argv=["letters"]).dumps()}
+        message = BeginJob(OTHER_JOB, "n", dict(given))
+        jobs.begin(message)
+        jobs.note_framework(NamesFramework(OTHER_JOB, "torch"))
+        setup = jobs.setups[OTHER_JOB]
+        assert setup.program.argv == ["letters"]
+        assert setup.settings == {**jobs.setups[JOB].settings, "frameworks": ["torch"]}
+        assert "program" not in setup.settings
+        assert message.setup == given
+
+    run(tmp_path, test)
