@@ -13,14 +13,14 @@ Metrics = str | list[str] | dict[str, str] | None
 
 
 def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
-    """Return the metrics that are reported: names of the library, or new names for them; None is all.
+    """Return the metrics that are reported: names of the library, or new names for them; none is all.
 
     Raises
     ------
     KeyError
         When the library has none of that name.
     """
-    if metrics is None:
+    if not metrics:
         return dict(found)
     listed = [metrics] if isinstance(metrics, str) else metrics
     names = listed if isinstance(listed, dict) else {name: name for name in listed}
@@ -62,7 +62,7 @@ class RoundReports:
     checkpoint_at_end : bool, default True
         Whether there is one at the end too.
     results_postprocessing_fn : callable, optional
-        Changes the evaluations before they are reported.
+        Changes what is reported.
     """
 
     CHECKPOINT_NAME: str
@@ -104,15 +104,15 @@ class RoundReports:
         """Report metrics; with a checkpoint that `write` makes in a folder."""
         raise NotImplementedError
 
-    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> None:
-        """Report the evaluations of a round; rounds are counted from 1."""
-        if self._changed is not None:
-            found = self._changed(found)
+    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> bool:
+        """Report the evaluations of a round, counted from 1; return whether with a checkpoint."""
         self._last = chosen(self._metrics, found)
+        if self._changed is not None:
+            self._last = self._changed(self._last)
         is_due = self._frequency > 0 and number % self._frequency == 0
-        self._send(
-            self._last, self._writer(model) if is_due or (is_last and self._at_end) else None
-        )
+        is_saved = is_due or (is_last and self._at_end)
+        self._send(self._last, self._writer(model) if is_saved else None)
+        return is_saved
 
     def _writer(self, model: Any) -> Callable[[str], Any]:
         return lambda folder: model.save_model(os.path.join(folder, self._filename))

@@ -15,6 +15,12 @@ from raycompat._old.tune.integration import reporting
 
 
 class Model:
+    def __init__(self, rounds=1):
+        self.rounds = rounds
+
+    def num_boosted_rounds(self):
+        return self.rounds
+
     def save_model(self, path):
         Path(path).write_text("trees")
 
@@ -84,17 +90,37 @@ def test_xgboost_reports_each_round(reports, xgboost):
     )
     for number in range(2):
         log = {"eval": {"logloss": [9.0, number], "error": [1.0]}}
-        assert not callback.after_iteration(Model(), number, log)
-    model = Model()
+        assert not callback.after_iteration(model := Model(number + 1), number, log)
     assert callback.after_training(model) is model
-    last = ({"eval-logloss": 1}, ["trees.json"])
-    assert reports == [({"eval-logloss": 0}, []), last, last]
+    assert reports == [({"eval-logloss": 0}, []), ({"eval-logloss": 1}, ["trees.json"])]
     reports.clear()
     plain = cloudpickle.loads(cloudpickle.dumps(xgboost.TuneReportCallback("eval-error")))
     assert isinstance(plain, sys.modules["xgboost.callback"].TrainingCallback)
     plain.after_iteration(Model(), 0, {"eval": {"error": [1.0]}})
     plain.after_training(Model())
     assert reports == [({"eval-error": 1.0}, [])]
+
+
+@pytest.mark.parametrize(("frequency", "rounds"), [(0, 2), (3, 2), (2, 1)])
+def test_xgboost_reports_a_model_that_has_no_checkpoint_once_more(
+    reports, xgboost, frequency, rounds
+):
+    callback = xgboost.TuneReportCheckpointCallback(frequency=frequency, checkpoint_at_end=True)
+    for number in range(2):
+        callback.after_iteration(Model(number + 1), number, {"eval": {"loss": [number]}})
+    callback.after_training(Model(rounds))
+    assert reports[2:] == [({"eval-loss": 1}, ["model.ubj"])]
+
+
+def test_metrics_are_chosen_before_the_function_changes_them(reports):
+    from raycompat._old.tune.integration.lightgbm import TuneReportCallback
+
+    a_round = lightgbm_round(0, [("eval", "l2", 3.0, False)])
+    TuneReportCallback(
+        {"loss": "eval-l2"}, results_postprocessing_fn=lambda found: {"root": found["loss"] ** 0.5}
+    )(a_round)
+    TuneReportCallback([])(a_round)
+    assert reports == [({"root": 3.0**0.5}, []), ({"eval-l2": 3.0}, [])]
 
 
 class Loaded:

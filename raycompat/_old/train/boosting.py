@@ -123,7 +123,8 @@ def train_lightgbm(params: dict[str, Any], plan: Plan) -> None:
 
     def rows_of(name: str) -> Any:
         rows, labels = plan.table(name)
-        return lightgbm.Dataset(normalize_pandas_for_lightgbm(rows), label=labels)
+        label = normalize_pandas_for_lightgbm(labels.to_frame())[plan.label_column]
+        return lightgbm.Dataset(normalize_pandas_for_lightgbm(rows), label=label)
 
     before = train.get_checkpoint()
     model = None if before is None else RayTrainReportCallback.get_model(before)

@@ -45,6 +45,9 @@ class OfXGBoost(RoundReports):
     def _load(path: str) -> Any:
         return require("xgboost", "RayTrainReportCallback").Booster(model_file=path)
 
+    # The rounds of the model that the last report has; None without a checkpoint.
+    _saved_rounds: int | None = None
+
     def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, Any]) -> bool:
         """Report the last value of each evaluation; XGBoost calls this."""
         found = {
@@ -52,12 +55,16 @@ class OfXGBoost(RoundReports):
             for data, of_data in evals_log.items()
             for name, values in of_data.items()
         }
-        self._report(model, epoch + 1, found, is_last=False)
+        is_saved = self._report(model, epoch + 1, found, is_last=False)
+        self._saved_rounds = model.num_boosted_rounds() if is_saved else None
         return False
 
     def after_training(self, model: Any) -> Any:
-        """Report once more with a checkpoint, where that was asked for; XGBoost calls this."""
-        if self._at_end:
+        """Report once more with a checkpoint, where that was asked for; XGBoost calls this.
+
+        It does not if the last round's report has the same model. Early stopping can have cut it.
+        """
+        if self._at_end and model.num_boosted_rounds() != self._saved_rounds:
             self._send(self._last, self._writer(model))
         return model
 
