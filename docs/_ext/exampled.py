@@ -49,6 +49,21 @@ WITHOUT = {
             f"raycompat.train.xgboost.RayTrainReportCallback.after_{name}"
             for name in ("iteration", "training")
         ),
+        *(
+            f"raycompat.train.lightning.RayLightningEnvironment.{name}"
+            for name in (
+                "global_rank",
+                "local_rank",
+                "node_rank",
+                "set_global_rank",
+                "set_world_size",
+                "teardown",
+                "world_size",
+            )
+        ),
+        "raycompat.train.lightning.RayTrainReportCallback.on_train_epoch_end",
+        "raycompat.train.huggingface.transformers.RayTrainReportCallback.on_log",
+        "raycompat.train.huggingface.transformers.RayTrainReportCallback.on_save",
         "raycompat.data.Schema.texts",
         *(
             f"raycompat.data.aggregate.{name}"

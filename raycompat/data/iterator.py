@@ -33,7 +33,7 @@ class Executed(Protocol):
         """Return a text about the last execution."""
 
 
-class _Again(Iterable[Any]):
+class Again(Iterable[Any]):
     """Can be iterated over several times: each time makes a new iterator."""
 
     def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
@@ -181,7 +181,7 @@ class DataIterator(abc.ABC):
                 cut = batch.sized(tables, batch_size, drop_last)
             yield from map(convert, cut)
 
-        return _Again(batches)
+        return Again(batches)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
         """Return an iterable of rows, dictionaries of Python values.
@@ -195,7 +195,7 @@ class DataIterator(abc.ABC):
             for table in fetched(self._pieces(), 1):
                 yield from block.rows(table)
 
-        return _Again(rows)
+        return Again(rows)
 
     def iter_tf_batches(
         self,
@@ -247,7 +247,7 @@ class DataIterator(abc.ABC):
             made = tensorflow.batches(tables, batch_size, drop_last, dtypes)
             return map(plain_rows.unwrapped, made)
 
-        return _Again(cut_tensors)
+        return Again(cut_tensors)
 
     def iter_torch_batches(
         self,
@@ -328,7 +328,7 @@ class DataIterator(abc.ABC):
             tables = fetched(self._pieces(), prefetch_batches)
             return map(plain_rows.unwrapped, converter.batches(tables, batch_size, drop_last))
 
-        return _Again(cut_tensors)
+        return Again(cut_tensors)
 
     def to_torch(
         self,

@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from raycompat._old_forms.packages import require
 from raycompat.train._boosting import ReportsToTrain
+from raycompat.train._joined import Joined
 from raycompat.train._round_reports import Metrics, RoundReports
 
 __all__ = ["RayTrainReportCallback"]
 
 
-@functools.cache
-def _joined(cls: Any) -> type[OfXGBoost]:
-    """Return a class that inherits from XGBoost's, too, which is imported now."""
-    base = require("xgboost.callback", cls.__name__).TrainingCallback
-    return type(cls.__name__, (cls, base), {"__module__": cls.__module__, "_plain": cls})
+class OfXGBoost(Joined, RoundReports):
+    """Reports the evaluations after each round of XGBoost: see `RoundReports`."""
 
-
-def _blank(cls: Any) -> Any:
-    return object.__new__(_joined(cls))
-
-
-class OfXGBoost(RoundReports):
-    """Reports the evaluations after each round of XGBoost: see `RoundReports`.
-
-    XGBoost takes instances of a class of its own. So that a program can import this without it, the
-    class is joined with that one when an instance is made.
-    """
-
+    _library = (("xgboost.callback",), "TrainingCallback")
     CHECKPOINT_NAME = "model.ubj"
-    # The class as the program knows it, of one that is joined.
-    _plain: ClassVar[type[OfXGBoost]]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _blank(cls)
-
-    def __reduce__(self) -> Any:
-        return _blank, (self._plain,), self.__dict__
 
     @staticmethod
     def _load(path: str) -> Any:

@@ -1,0 +1,1 @@
+"""Train with the libraries of Hugging Face."""
