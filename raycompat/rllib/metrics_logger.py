@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,10 +13,10 @@ import numpy as np
 
 #: Says that `MetricsLogger.peek` has no default.
 _RAISES: Any = object()
-#: Says that the values of a key are reduced as those before, or by their mean.
+#: Says that the values of a key are reduced as those before, or in the way of its first value.
 _AS_BEFORE: Any = object()
 
-#: Of the values that are averaged without a window, the weight of the newest.
+#: In an exponential mean, the weight of the newest value.
 _NEWEST_WEIGHT = 0.01
 
 #: What results may have of the values of a key, beside those of `REDUCTIONS` and None.
@@ -46,7 +47,7 @@ class Logged:
     window : int, optional
         Of how many values.
     weight : float
-        Of the newest value in a mean without a window.
+        Of the newest value in an exponential mean.
     clears : bool
         Whether each result begins without values.
     """
@@ -75,8 +76,8 @@ class MetricsLogger:
     Notes
     -----
     Ray source: ``ray.rllib.utils.metrics.metrics_logger.MetricsLogger``, 2.60.0. Differs from Ray: it
-    has the methods that callbacks, learners and algorithms of programs call; without a window, "min",
-    "max" and "sum" are of all values until now.
+    has the methods that callbacks, learners and algorithms of programs call; values of all processes
+    are reduced together; those of a window, and an "item", stay for the next results.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -104,16 +105,19 @@ class MetricsLogger:
         key : str or tuple of str
             Where results have it; a tuple is a path through dicts.
         value : object
-        reduce : str or None, default "mean"
-            What results have of the values: "mean", "min", "max", "sum" or "lifetime_sum"; "ema", a
-            mean in which the newest values count most; "item", the newest; "percentiles"; None or
-            "item_series", all of them.
+        reduce : str or None, optional
+            What results have of the values since the last result: "mean", "min", "max", "sum",
+            "percentiles", or "item_series" (until 2025: None), which is all of them; of all values
+            until now: "lifetime_sum"; "ema", a mean in which the newest count most; "item", the
+            newest. Default: "mean" with a window, "ema" without.
         window : int, optional
-            Of how many values.
+            Of how many values; these stay for the next results.
         ema_coeff : float, optional
-            Of a mean without a window, the weight of the newest value. Default 0.01.
+            In an exponential mean, the weight of the newest value. Default 0.01. With it, "mean" is
+            "ema".
         clear_on_reduce : bool, optional
-            Whether each result begins without values.
+            Whether each result begins without values. Default: as `reduce` says. A "sum" with False
+            is a "lifetime_sum".
         percentiles : list of float, optional
             Which percentiles, from 0 to 100.
         **options
@@ -137,12 +141,17 @@ class MetricsLogger:
             "percentiles": tuple(percentiles) if isinstance(percentiles, list | tuple) else None,
         }
         path = _path_of(key)
-        before = self._kept.last_of(path) or Logged(path, None)
+        default = "ema" if window is None else "mean"
+        before = self._kept.last_of(path) or Logged(path, None, default)
         changes = {name: each for name, each in given.items() if each is not None}
         if reduce is _AS_BEFORE:
             del changes["reduce"]
         elif reduce is None:
             changes["reduce"] = None
+        elif reduce == "mean" and ema_coeff is not None:
+            changes["reduce"] = "ema"
+        elif reduce == "sum" and clear_on_reduce is False:
+            changes["reduce"] = "lifetime_sum"
         logged = replace(before, value=value, **changes)
         self._logged.append(logged)
         self._kept.add([logged])
@@ -172,7 +181,8 @@ class MetricsLogger:
         key : str or tuple of str
             A tuple is a path through dicts, which may end before the last one.
         default : object, optional
-            What to return if there is nothing. Without it, that is an error.
+            What to return if nothing was ever logged. Without it, that is an error. A number that
+            was not logged since the last result is NaN.
         **options
             ``compile`` and others have no effect.
 
@@ -188,6 +198,8 @@ class MetricsLogger:
                 found = found.get(part, _RAISES) if isinstance(found, Mapping) else _RAISES
             if found is not _RAISES:
                 return found
+        if self._kept.last_of(path) is not None:
+            return math.nan
         if default is _RAISES:
             raise KeyError(key)
         return default
@@ -201,14 +213,17 @@ class MetricsLogger:
         key : str or tuple of str, optional
             What goes before each key.
         **options
-            As of `log_value`.
+            As of `log_value`; the default of ``reduce`` is "mean".
         """
         head = () if key is None else _path_of(key)
         for name, value in value_dict.items():
+            path = (*head, name)
             if isinstance(value, Mapping):
-                self.log_dict(value, key=(*head, name), **options)
+                self.log_dict(value, key=path, **options)
+            elif self._kept.last_of(path) is None:
+                self.log_value(path, value, **{"reduce": "mean", **options})
             else:
-                self.log_value((*head, name), value, **options)
+                self.log_value(path, value, **options)
 
     def reduce(self, key: str | tuple[str, ...] | None = None, **options: Any) -> Any:
         """Return what results have now; keys whose values are of each result begin again.
@@ -233,6 +248,7 @@ class MetricsLogger:
     def put_back(self, logged: list[Logged]) -> None:
         """Take values that `take` returned, and that no result has had."""
         self._logged[:0] = logged
+        self._kept.add(each for each in logged if _is_of_each_result(each))
 
     def take(self) -> list[Logged]:
         """Return what was logged since the last call."""
@@ -266,7 +282,7 @@ class LoggedMetrics:
         for each in logged:
             kept = self._kept.setdefault(each.path, _Kept(each))
             kept.last = each
-            if each.reduce in ("mean", "ema") and each.window is None and not each.clears:
+            if each.reduce == "ema" and each.window is None and not each.clears:
                 before = kept.average
                 kept.average = (
                     float(each.value)
@@ -306,12 +322,17 @@ class LoggedMetrics:
     def begin_again(self) -> None:
         """Forget the values of keys of which each result begins without values."""
         for kept in self._kept.values():
-            if kept.last.clears or kept.last.reduce in _OF_EACH_RESULT:
+            if _is_of_each_result(kept.last):
                 kept.values = []
 
 
-#: Kinds of which each result has the values since the one before it.
-_OF_EACH_RESULT = (None, "item_series", "percentiles")
+def _is_of_each_result(logged: Logged) -> bool:
+    """Return whether each result has the values since the one before it."""
+    if logged.clears or logged.reduce in (None, "item_series", "percentiles"):
+        return True
+    return logged.window is None and logged.reduce in REDUCTIONS
+
+
 #: Kinds that are computed as others.
 _COMPUTED_AS = {"lifetime_sum": "sum", "ema": "mean"}
 

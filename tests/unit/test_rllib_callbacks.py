@@ -1,6 +1,7 @@
 """Callbacks of episodes: what they see in a runner, and what they leave for results."""
 
 import gc
+import math
 import tracemalloc
 import weakref
 from dataclasses import replace
@@ -150,29 +151,53 @@ def test_a_runner_without_callbacks_keeps_nothing():
     assert runner.take_left() is None
 
 
+OF_EACH_RESULT = [
+    ({"reduce": "min"}, [3, 1, 2], 1),
+    ({"reduce": "max"}, [1, 3, 2], 3),
+    ({"reduce": "mean"}, [10, 20], 15),
+    ({"reduce": "sum"}, [1, 2], 3),
+    ({"reduce": None}, [1, 2], [1, 2]),
+    ({"clear_on_reduce": True}, [1, 2], 1.5),
+]
+OF_ALL_RESULTS = [
+    ({"window": 2}, [1, 2, 4], 3),
+    ({"reduce": "max", "window": 1}, [3, 1], 1),
+    ({"reduce": "lifetime_sum"}, [1, 2], 3),
+    ({"reduce": "sum", "clear_on_reduce": False}, [1, 2], 3),
+    ({}, [1, 2], 1.01),
+    ({"reduce": "ema"}, [1, 2], 1.01),
+    ({"ema_coeff": 0.5}, [1, 2], 1.5),
+    ({"reduce": "mean", "ema_coeff": 0.5}, [1, 2], 1.5),
+]
+
+
 @pytest.mark.parametrize(
-    ("options", "values", "expected"),
-    [
-        ({"window": 2}, [1, 2, 4], 3),
-        ({"reduce": "min"}, [3, 1, 2], 1),
-        ({"reduce": "max", "window": 1}, [3, 1], 1),
-        ({"reduce": "sum"}, [1, 2], 3),
-        ({"reduce": "lifetime_sum"}, [1, 2], 3),
-        ({"reduce": None}, [1, 2], [1, 2]),
-        ({}, [1, 2], 1.01),
-        ({"ema_coeff": 0.5}, [1, 2], 1.5),
-        ({"clear_on_reduce": True}, [1, 2], 1.5),
-    ],
+    ("stays", "options", "values", "expected"),
+    [(False, *each) for each in OF_EACH_RESULT] + [(True, *each) for each in OF_ALL_RESULTS],
 )
-def test_values_are_reduced_as_they_were_logged(options, values, expected):
+def test_values_are_reduced_as_they_were_logged(stays, options, values, expected):
     logger, metrics = MetricsLogger(), LoggedMetrics()
     for value in values:
         logger.log_value("x", value, **options)
     metrics.add(logger.take())
     found = metrics.described()
-    assert found == {"x": pytest.approx(expected) if expected != [1, 2] else [1, 2]}
-    keeps = options.get("reduce", "mean") is not None and not options.get("clear_on_reduce")
-    assert metrics.described() == (found if keeps else {})
+    assert found == {"x": expected if isinstance(expected, list) else pytest.approx(expected)}
+    assert metrics.described() == (found if stays else {})
+
+
+def test_a_value_is_peeked_until_a_result_has_it():
+    logger = MetricsLogger()
+    for value in (5, 6):
+        logger.log_value("sum", value, reduce="sum")
+        logger.log_value("lifetime", value, reduce="lifetime_sum")
+        logger.log_dict({"mean": value})
+        assert (logger.peek("sum"), logger.peek("mean")) == (value, value)
+        taken = logger.take()
+        assert math.isnan(logger.peek("sum"))
+    assert logger.peek("lifetime") == 11
+    logger.put_back(taken)
+    assert (logger.peek("sum"), logger.peek("mean"), logger.peek("lifetime")) == (6, 6, 11)
+    assert logger.take() == taken
 
 
 def test_dicts_are_logged_by_their_keys():

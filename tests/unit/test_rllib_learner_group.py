@@ -115,6 +115,28 @@ def test_metrics_of_an_algorithm_show_its_results(ppo):
     assert peek(steps) == result[steps]
 
 
+def test_results_have_at_their_top_what_the_algorithm_logs():
+    class Own(PPOConfig().algo_class):
+        def training_step(self):
+            self.metrics.log_value(("env_runners", "own"), 7, reduce="sum")
+            self.metrics.log_value("steps", 1, reduce="sum")
+            return super().training_step()
+
+    def note(*, metrics_logger, **kwargs):
+        metrics_logger.log_value("results", 1, reduce="lifetime_sum")
+
+    config = small(PPOConfig(Own)).training(minibatch_size=4, num_epochs=1)
+    algorithm = config.callbacks(on_train_result=note).build_algo()
+    try:
+        results = [algorithm.train() for _ in range(3)]
+    finally:
+        algorithm.stop()
+    assert [each["steps"] for each in results] == [1, 1, 1]
+    assert [each["env_runners"]["own"] for each in results] == [7, 7, 7]
+    assert [each.get("results") for each in results] == [None, 1, 2]
+    assert "results" not in results[2]["env_runners"]
+
+
 def test_a_runner_returns_episodes(ppo):
     runner = ppo.env_runner
     episodes = runner.sample(num_episodes=2)

@@ -61,6 +61,7 @@ from raycompat.rllib.results import (
     with_old_names,
 )
 from raycompat.tune import PlacementGroupFactory, Trainable
+from raycompat.tune.trainable.nested import merge_dicts
 from raycompat.util.tracking import Experiment
 
 logger = logging.getLogger(__name__)
@@ -180,7 +181,8 @@ class Algorithm(Trainable):
         #: Metrics that callbacks leave for batches, by policy.
         self._of_batches: dict[str, dict[str, Any]] = {}
         self._records: list[EpisodeRecord] = []
-        self._logged = LoggedMetrics()
+        #: What was logged in the runners, and what by `metrics`.
+        self._logged, self._own = LoggedMetrics(), LoggedMetrics()
         #: What callbacks and `training_step` of a program log; `peek` finds the last results, too.
         self.metrics = MetricsLogger()
         self.metrics.results = lambda: self._last_result
@@ -505,7 +507,8 @@ class Algorithm(Trainable):
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         self._tell_of_recreated()
-        found = self._last_result = with_old_names(result)
+        self._own.add(self.metrics.take())
+        found = self._last_result = with_old_names(merge_dicts(self._own.described(), result))
         if settings.env_task_fn is not None:
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
@@ -543,7 +546,6 @@ class Algorithm(Trainable):
         result = super().train()
         result["config"] = self.config.to_dict()
         self.call_hooks("on_train_result", result=result)
-        self._logged.add(self.metrics.take())
         if self.trial_id == "default":  # Tune shows its trials itself
             self._show(result)
         return ResultDict(result)
