@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cloudpickle
+import pytest
 
 from raycompat._protocol.frameworks import named_in
 
@@ -31,3 +32,21 @@ def test_code_that_mentions_a_framework_does_not():
 
     assert named_in(cloudpickle.dumps(mentioning)) == set()
     assert named_in(cloudpickle.dumps(named_in)) == set()
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [(None, {"tensorflow"}), ("tensorflow", {"tensorflow"}), ("torch", {"torch"}), ("jax", set())],
+)
+def test_code_that_names_keras_has_the_framework_of_its_backend(backend, expected, monkeypatch):
+    def model():
+        from keras import layers
+
+        return layers
+
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    if backend is not None:
+        monkeypatch.setenv("KERAS_BACKEND", backend)
+    code = cloudpickle.dumps(model)
+    assert named_in(code) == expected
+    assert named_in(code, besides=expected) == set()
