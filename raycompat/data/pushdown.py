@@ -7,10 +7,11 @@ no zero in a group of rows that the next filter, ``a > 3``, leaves out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,17 +95,28 @@ class Uses:
 def membership(column: str, values: pa.Array) -> Any | None:
     """Return the expression by which readers leave out groups of rows without any of the values.
 
-    None for values with NaN, which the least and greatest values of a group of rows do not count.
+    None for values with NaN, which the least and greatest values of a group of rows do not count, and
+    for booleans, which are 0.0 and 1.0 in a column of floats.
     """
     items = values.to_pylist()
-    if any(item != item for item in items):
+    if pa.types.is_boolean(values.type) or any(item != item for item in items):
         return None
     field = pc.field(column)
+    if pa.types.is_floating(values.type):
+        # Rows are compared in the type of the column, and the least and greatest values are not.
+        values = pa.array([*items, *_rounded([item for item in items if item is not None])])
     is_one = field.isin(values)
-    if 0 in items and not pa.types.is_boolean(values.type):
+    if 0 in items:
         # Parquet writes a least value of 0.0 as -0.0. A membership tells the two apart, == does not.
         return is_one | (field == 0)
     return is_one
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    """Return what values are in columns of shorter floats."""
+    with np.errstate(over="ignore"):
+        shorter = [np.array(values, dtype) for dtype in (np.float32, np.float16)]
+    return [float(value) for each in shorter for value in each]
 
 
 #: The use of a read whose next steps are not known.
