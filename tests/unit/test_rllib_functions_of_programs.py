@@ -169,9 +169,14 @@ def test_a_config_takes_the_runners_that_an_algorithm_has():
         config.validate()
 
 
-def test_an_object_of_a_model_takes_initializers(caplog):
-    options = DefaultModelConfig(fcnet_hiddens=[8], fcnet_kernel_initializer="orthogonal_")
-    config = PPOConfig().rl_module(model_config=options)
-    assert config.model["fcnet_hiddens"] == [8]
-    with pytest.raises(UnsupportedRayFeatureError, match="fcnet_use_layernorm=True"):
-        PPOConfig().rl_module(model_config=DefaultModelConfig(fcnet_use_layernorm=True))
+def test_an_object_of_a_model_refuses_what_has_no_effect():
+    options = DefaultModelConfig(fcnet_hiddens=[8], fcnet_bias_initializer="zeros_")
+    assert PPOConfig().rl_module(model_config=options).model["fcnet_hiddens"] == [8]
+    for name, value in (
+        ("fcnet_use_layernorm", True),
+        ("conv_kernel_initializer", "orthogonal_"),
+        ("head_fcnet_bias_initializer", "ones_"),
+        ("lstm_kernel_initializer_kwargs", {"gain": 2}),
+    ):
+        with pytest.raises(UnsupportedRayFeatureError, match=f"{name}=.*Use a TorchRLModule"):
+            PPOConfig().rl_module(model_config=DefaultModelConfig(**{name: value}))

@@ -37,8 +37,9 @@ class DefaultModelConfig:
     head_fcnet_activation, log_std_clip_param, fcnet_use_layernorm, head_fcnet_use_layernorm : optional
         Only the values that ask for nothing are taken.
     fcnet_kernel_initializer, fcnet_bias_initializer, and others : optional
-        They have no effect, nor do those of ``conv_``, ``head_fcnet_`` and ``lstm_`` and their
-        ``_kwargs``: kernels begin as orthogonal matrices, and biases as 0.
+        None, and for biases of dense and convolutional layers ``"zeros_"``. All other values are
+        refused, also of ``conv_``, ``head_fcnet_`` and ``lstm_``, and of their ``_kwargs``: dense
+        kernels begin as orthogonal matrices, and those of convolutions as He's normal numbers.
 
     Notes
     -----
