@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from raycompat import train
+from raycompat._old.train.tables import table
 from raycompat._old_forms.packages import require
-from raycompat._surface import table
+from raycompat._surface import table as surface
 from raycompat.train._round_reports import MakesCheckpoints
 
 #: Rounds, where the program does not say how many.
@@ -35,17 +36,7 @@ class Plan:
 
     def table(self, name: str) -> tuple[Any, Any]:
         """Return this worker's columns of a data set, and the column that is predicted."""
-        shard = train.get_dataset_shard(name)
-        if hasattr(shard, "materialize"):
-            rows = shard.materialize().to_pandas()
-        else:
-            rows = require("pandas", "A trainer of boosted trees").DataFrame(list(shard))
-        if self.label_column not in rows:
-            raise KeyError(
-                f"label_column={self.label_column!r} is not a column of the data set {name!r}. Its "
-                f"columns are {list(rows.columns)}."
-            )
-        return rows.drop(columns=self.label_column), rows[self.label_column]
+        return table(name, self.label_column)
 
     @property
     def others(self) -> list[str]:
@@ -170,7 +161,7 @@ def with_function(of: str, init: Callable[..., Any], given: dict[str, Any]) -> d
     TypeError
         When there is no `label_column`.
     """
-    known = {*inspect.signature(init).parameters, *table.options(of)}
+    known = {*inspect.signature(init).parameters, *surface.options(of)}
     passed = {name: value for name, value in given.items() if name in known}
     label, params = passed.pop("label_column", None), passed.pop("params")
     if label is None:

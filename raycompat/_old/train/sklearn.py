@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,6 +17,7 @@ import cloudpickle
 
 from raycompat import train
 from raycompat._old.train.predictors import OfColumns
+from raycompat._old.train.tables import table
 from raycompat._old_forms.packages import require
 from raycompat._old_forms.train.options import preprocessor as preprocess
 from raycompat.train._checkpoint import Checkpoint
@@ -21,6 +25,15 @@ from raycompat.train._framework_checkpoint import FrameworkCheckpoint
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
 __all__ = ["SklearnCheckpoint", "SklearnPredictor", "SklearnTrainer"]
+
+#: The name of the scores of a cross-validation in the results.
+_CV = "cv"
+
+#: The column of the rows' groups for a cross-validation; no feature of the model.
+_GROUPS = "cv_groups"
+
+#: Parameters of estimators that say how many CPUs they use.
+_CPUS = ("n_jobs", "thread_count")
 
 
 class SklearnCheckpoint(FrameworkCheckpoint):
@@ -76,29 +89,31 @@ class SklearnTrainer(DataParallelTrainer):
     estimator : sklearn.base.BaseEstimator
         Is cloned by its pickle: the program's own object stays as it is.
     datasets : dict
-        Data sets by name; ``"train"`` is fitted.
+        Data sets by name; ``"train"`` is fitted. A column ``"cv_groups"`` is no feature, but has the
+        groups of rows for cross-validation. The name ``"cv"`` is refused.
     label_column : str, optional
-        The column that is predicted. None for an estimator without labels.
+        The column that is predicted. None for an estimator without labels: nothing is scored then.
     params : dict, optional
         Set on the estimator.
     scoring : str, callable, list or dict, optional
-        As scikit-learn's functions take it. By default the estimator's own score.
+        As scikit-learn's functions take it. By default the estimator's own score. A score that fails on
+        a data set is NaN, with a warning.
     cv : int or splitter, optional
         Cross-validates on the data set ``"train"``, too.
     return_train_score_cv : bool, default False
         Whether cross-validation scores the rows that were fitted, too.
     parallelize_cv : bool, optional
         Whether the CPUs are used by cross-validation, and not by the estimator. By default they are if
-        the estimator has no ``n_jobs``.
+        the estimator has no ``n_jobs`` and no ``thread_count``.
     set_estimator_cpus : bool, default True
-        Whether ``n_jobs`` of the estimator is the number of CPUs.
+        Whether ``n_jobs`` and ``thread_count`` of the estimator are the number of CPUs.
     scaling_config : ScalingConfig, optional
         ``trainer_resources`` are the resources of the process.
     run_config : RunConfig, optional
     preprocessor : Preprocessor, optional
         Fitted on ``"train"``; transforms all data sets.
     **fit_params
-        Keywords of ``estimator.fit``.
+        Keywords of ``estimator.fit``, also in cross-validation.
     """
 
     _also_searched: ClassVar[dict[str, str]] = {"params": "train_loop_config"}
@@ -127,23 +142,29 @@ class SklearnTrainer(DataParallelTrainer):
                 f"datasets= of SklearnTrainer has the names {list(datasets)}: expected one of the "
                 "name 'train'."
             )
+        if _CV in datasets:
+            raise KeyError(
+                "datasets= of SklearnTrainer has the name 'cv': expected another one, because the "
+                "results of cross-validation have it."
+            )
         given: dict[str, Any] = {"datasets": datasets}
         preprocess(given, preprocessor)
         resources = dict(getattr(scaling_config, "trainer_resources", None) or {"CPU": 1})
-        work = {
-            "estimator": cloudpickle.dumps(estimator),
-            "names": list(datasets),
-            "label_column": label_column,
-            "scoring": scoring,
-            "cv": cv,
-            "train_scores": return_train_score_cv,
-            "parallelize_cv": parallelize_cv,
-            "num_cpus": max(int(resources.get("CPU", 1)), 1) if set_estimator_cpus else None,
-            "preprocessor": preprocessor,
-            "fit_params": fit_params,
-        }
+        function = FitsEstimator(
+            estimator=cloudpickle.dumps(estimator),
+            names=tuple(datasets),
+            label_column=label_column,
+            scoring=scoring,
+            cv=cv,
+            return_train_score=return_train_score_cv,
+            parallelize_cv=parallelize_cv,
+            num_cpus=max(int(resources.get("CPU", 1)), 1),
+            set_estimator_cpus=set_estimator_cpus,
+            preprocessor=preprocessor,
+            fit_params=fit_params,
+        )
         super().__init__(
-            functools.partial(_fit, work=work),
+            function,
             train_loop_config=dict(params or {}),
             scaling_config=train.ScalingConfig(num_workers=1, resources_per_worker=resources),
             run_config=run_config,
@@ -161,60 +182,105 @@ class SklearnTrainer(DataParallelTrainer):
         return SklearnCheckpoint(checkpoint.path, checkpoint.filesystem).get_estimator()
 
 
-def _use_cpus(estimator: Any, number: int) -> bool:
-    """Set each ``n_jobs`` of an estimator and its parts; return whether there is one."""
-    names = [
-        name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")
-    ]
-    estimator.set_params(**dict.fromkeys(names, number))
-    return bool(names)
+@dataclass(frozen=True)
+class FitsEstimator:
+    """The function of the worker: fits, evaluates, and reports both with the estimator."""
 
+    #: Pickled.
+    estimator: bytes
+    #: The data sets' names.
+    names: tuple[str, ...]
+    label_column: str | None
+    scoring: Any
+    cv: Any
+    return_train_score: bool
+    parallelize_cv: bool | None
+    num_cpus: int
+    set_estimator_cpus: bool
+    preprocessor: Any
+    fit_params: dict[str, Any]
 
-def _columns(name: str, label: str | None) -> tuple[Any, Any]:
-    shard = train.get_dataset_shard(name)
-    assert shard is not None
-    rows = shard.materialize().to_pandas()
-    return (rows, None) if label is None else (rows.drop(columns=label), rows[label])
-
-
-def _fit(params: dict[str, Any], work: dict[str, Any]) -> None:
-    """Fit, evaluate, and report both with the estimator as a checkpoint: in the worker."""
-    metrics = require("sklearn.metrics", "SklearnTrainer")
-    model_selection = require("sklearn.model_selection", "SklearnTrainer")
-    estimator = cloudpickle.loads(work["estimator"]).set_params(**params)
-    jobs = None
-    if work["num_cpus"] is not None and work["parallelize_cv"] is not True:
-        in_estimator = _use_cpus(estimator, work["num_cpus"])
-        jobs = None if in_estimator else work["num_cpus"]
-    elif work["num_cpus"] is not None:
-        jobs = work["num_cpus"]
-    tables = {name: _columns(name, work["label_column"]) for name in work["names"]}
-    rows, labels = tables.pop(train.TRAIN_DATASET_KEY)
-    results: dict[str, Any] = {}
-    if work["cv"]:
-        found = model_selection.cross_validate(
-            estimator,
-            rows,
-            labels,
-            scoring=work["scoring"],
-            cv=work["cv"],
-            n_jobs=jobs,
-            return_train_score=work["train_scores"],
-        )
-        results["cv"] = _summarized(found)
-    begin = time.monotonic()
-    estimator.fit(rows, labels, **work["fit_params"])
-    results["fit_time"] = time.monotonic() - begin
-    scorers = {
-        f"test_{name}": metrics.check_scoring(estimator, each)
-        for name, each in _named(work["scoring"]).items()
-    }
-    for name, table in tables.items():
+    def __call__(self, params: dict[str, Any]) -> None:
+        estimator = cloudpickle.loads(self.estimator).set_params(**params)
+        is_scored = self.label_column is not None
+        is_parallel = is_scored and self._parallelizes_cv(estimator)
+        if self.set_estimator_cpus:
+            _use_cpus(estimator, 1 if is_parallel else self.num_cpus)
+        tables = {name: table(name, self.label_column) for name in self.names}
+        groups = {name: rows.pop(_GROUPS) for name, (rows, _) in tables.items() if _GROUPS in rows}
+        trained = tables.pop(train.TRAIN_DATASET_KEY)
+        scorers = self._scorers(estimator) if is_scored and tables else {}
+        results: dict[str, Any] = {}
+        if is_scored and self.cv:
+            results[_CV] = self._cross_validated(
+                estimator,
+                *trained,
+                groups=groups.get(train.TRAIN_DATASET_KEY),
+                n_jobs=self.num_cpus if is_parallel else 1,
+            )
         begin = time.monotonic()
-        scores = {key: scorer(estimator, *table) for key, scorer in scorers.items()}
-        results[name] = {**scores, "score_time": time.monotonic() - begin}
-    checkpoint = SklearnCheckpoint.from_estimator(estimator, preprocessor=work["preprocessor"])
-    train.report(results, checkpoint=checkpoint)
+        estimator.fit(*trained, **self.fit_params)
+        results["fit_time"] = time.monotonic() - begin
+        for name in tables if is_scored else ():
+            begin = time.monotonic()
+            scores = _scores(scorers, estimator, name, *tables[name])
+            results[name] = {**scores, "score_time": time.monotonic() - begin}
+        checkpoint = SklearnCheckpoint.from_estimator(estimator, preprocessor=self.preprocessor)
+        train.report(results, checkpoint=checkpoint)
+
+    def _parallelizes_cv(self, estimator: Any) -> bool:
+        if self.parallelize_cv is None:
+            return bool(self.cv) and not _cpu_parameters(estimator)
+        return bool(self.cv) and self.parallelize_cv
+
+    def _scorers(self, estimator: Any) -> dict[str, Callable[..., Any]]:
+        check = require("sklearn.metrics", "SklearnTrainer").check_scoring
+        return {name: check(estimator, each) for name, each in _named(self.scoring).items()}
+
+    def _cross_validated(self, estimator: Any, *trained: Any, **options: Any) -> dict[str, Any]:
+        validate = require("sklearn.model_selection", "SklearnTrainer").cross_validate
+        # scikit-learn 1.4 renamed it.
+        keywords = "params" if "params" in inspect.signature(validate).parameters else "fit_params"
+        found = validate(
+            estimator,
+            *trained,
+            scoring=self.scoring,
+            cv=self.cv,
+            return_train_score=self.return_train_score,
+            **{keywords: self.fit_params or None},
+            **options,
+        )
+        return _summarized(found)
+
+
+def _cpu_parameters(estimator: Any) -> list[str]:
+    """Return the names of an estimator's parameters, and its parts', that are numbers of CPUs."""
+    return [name for name in estimator.get_params() if name.rpartition("__")[2] in _CPUS]
+
+
+def _use_cpus(estimator: Any, number: int) -> None:
+    """Set the number of CPUs of an estimator and its parts."""
+    estimator.set_params(**dict.fromkeys(_cpu_parameters(estimator), number))
+
+
+def _scores(
+    scorers: dict[str, Callable[..., Any]], estimator: Any, name: str, rows: Any, labels: Any
+) -> dict[str, Any]:
+    """Return the scores on a data set; NaN for one that fails."""
+    found: dict[str, Any] = {}
+    for key, scorer in scorers.items():
+        try:
+            score = scorer(estimator, rows, labels)
+        except Exception:
+            warnings.warn(
+                f"The score {key!r} failed on the data set {name!r}, and is NaN: "
+                f"{traceback.format_exc()}",
+                UserWarning,
+                stacklevel=2,
+            )
+            score = float("nan")
+        found.update(score if isinstance(score, Mapping) else {key: score})
+    return {f"test_{key}": score for key, score in found.items()}
 
 
 def _named(scoring: Any) -> dict[str, Any]:
@@ -227,9 +293,10 @@ def _named(scoring: Any) -> dict[str, Any]:
 
 
 def _summarized(found: dict[str, Any]) -> dict[str, Any]:
-    """Add mean and deviation to the arrays of a cross-validation."""
+    """Add mean and deviation to the arrays of a cross-validation, without parts that failed."""
+    numpy = require("numpy", "SklearnTrainer")
     return {
         **found,
-        **{f"{name}_mean": values.mean() for name, values in found.items()},
-        **{f"{name}_std": values.std() for name, values in found.items()},
+        **{f"{name}_mean": numpy.nanmean(values) for name, values in found.items()},
+        **{f"{name}_std": numpy.nanstd(values) for name, values in found.items()},
     }
