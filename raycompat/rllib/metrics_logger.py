@@ -118,16 +118,23 @@ class MetricsLogger:
         clear_on_reduce : bool, optional
             Whether each result begins without values. Default: as `reduce` says. A "sum" with False
             is a "lifetime_sum".
-        percentiles : list of float, optional
-            Which percentiles, from 0 to 100.
+        percentiles : list of float or True, optional
+            Which percentiles, from 0 to 100. They may be given without `reduce`, as until 2025.
         **options
             ``with_throughput`` and others have no effect.
 
         Raises
         ------
         ValueError
-            When `reduce` is something else.
+            When `reduce` is something else, or is not of percentiles, and they are given.
         """
+        if percentiles and reduce not in (None, _AS_BEFORE, "percentiles"):
+            raise ValueError(
+                f"log_value({key!r}, reduce={reduce!r}, percentiles={percentiles!r}): expected "
+                'reduce="percentiles", or no percentiles.'
+            )
+        if percentiles:
+            reduce = "percentiles"
         kinds = (*_OTHER_KINDS, *REDUCTIONS)
         if reduce not in (None, _AS_BEFORE) and reduce not in kinds:
             raise ValueError(

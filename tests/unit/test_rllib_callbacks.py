@@ -185,6 +185,18 @@ def test_values_are_reduced_as_they_were_logged(stays, options, values, expected
     assert metrics.described() == (found if stays else {})
 
 
+@pytest.mark.parametrize("reduce", [{}, {"reduce": None}, {"reduce": "percentiles"}])
+def test_percentiles_may_be_given_alone(reduce):
+    logger = MetricsLogger()
+    for value in range(5):
+        logger.log_value("x", value, percentiles=[0, 50], window=3, **reduce)
+        logger.log_value("all", value, percentiles=True, **reduce)
+    assert logger.peek("x") == {0: 2, 50: 3}
+    assert logger.peek("all")[100] == 4
+    with pytest.raises(ValueError, match=r"reduce='mean', percentiles=True.*expected reduce="):
+        logger.log_value("x", 1, reduce="mean", percentiles=True)
+
+
 def test_a_value_is_peeked_until_a_result_has_it():
     logger = MetricsLogger()
     for value in (5, 6):
