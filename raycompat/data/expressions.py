@@ -713,7 +713,9 @@ class _Call(Expr):
             left, right = (_nested(each) for each in self._args)
             return f"{left} {self._sign} {right}"
         given = [repr(each) for each in self._args]
-        given += [f"{name}={value!r}" for name, value in self._options.items()]
+        for name, value in self._options.items():
+            shown = value.to_pylist() if isinstance(value, pa.Array) else value
+            given.append(f"{name}={shown!r}")
         return f"{getattr(self._function, '__name__', self._function)}({', '.join(given)})"
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from raycompat._old.train import keras_choice
 from raycompat._surface import era
-from raycompat.train.tensorflow import _keras_choice, _keras_watch, _ports
+from raycompat.train import _ports
+from raycompat.train.tensorflow import _keras_choice, _keras_watch
 from raycompat.train.tensorflow._keras_choice import VARIABLE, choose, names_of
 from raycompat.train.tensorflow._keras_watch import watch_keras
 
