@@ -26,7 +26,7 @@ def test_the_page_includes_what_the_walk_prints():
 @pytest.mark.hosts
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_the_commands_print_what_the_page_shows(no_cluster):
+def test_the_commands_print_what_the_page_shows():
     reason = _hosts.why_not()
     if reason is not None:
         pytest.skip(reason)
