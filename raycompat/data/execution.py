@@ -452,12 +452,12 @@ class Execution:
                 _cancel(call)
 
     def _check_progress(self) -> None:
-        """Let a task go on for which there is no room, rather than wait for nothing.
+        """Let a task go on although there is no room, if nothing else can happen.
 
         Raises
         ------
         RuntimeError
-            When there is none.
+            When no task waits either.
         """
         if self._ready or not self._events.empty():
             return

@@ -1,19 +1,18 @@
-"""Train models on many processes, with PyTorch, TensorFlow and Keras, or any other library.
+"""Train models on many processes, with PyTorch, TensorFlow and Keras, or any other library."""
 
-The life of a run, ``trainer.fit()``:
-
-1. The trainer binds the training function to its configuration (`data_parallel_trainer`).
-2. The controller, in the process that called `fit`, reads the run's folder. A run of that name goes
-   on from its last checkpoint (`_controller`, `_run_state`).
-3. It reserves a placement group and starts an actor for each rank, a fresh process (`_worker_group`,
-   `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`,
-   `torch.config`).
-4. All ranks call the training function (`_attempt`). Their reports are combined rank by rank
-   (`_session`, `_rounds`), and so are calls of `collective` (`_meetings`). A checkpoint is written
-   beside its place and renamed (`raycompat._storage`).
-5. When a rank raises, dies or hangs (`_health`), all are killed, and a new attempt starts at step 3
-   from the last checkpoint that is complete, as often as `FailureConfig` allows.
-"""
+# The life of a run, ``trainer.fit()``:
+#
+# 1. The trainer binds the training function to its configuration (`data_parallel_trainer`).
+# 2. The controller, in the process that called `fit`, reads the run's folder. A run of that name goes
+#    on from its last checkpoint (`_controller`, `_run_state`).
+# 3. It reserves a placement group and starts an actor for each rank, a fresh process (`_worker_group`,
+#    `_worker`), which the backend makes ready for its library (`backend`, `tensorflow.config`,
+#    `torch.config`).
+# 4. All ranks call the training function (`_attempt`). Their reports are combined rank by rank
+#    (`_session`, `_rounds`), and so are calls of `collective` (`_meetings`). A checkpoint is written
+#    beside its place and renamed (`raycompat._storage`).
+# 5. When a rank raises, dies or hangs (`_health`), all are killed, and a new attempt starts at step 3
+#    from the last checkpoint that is complete, as often as `FailureConfig` allows.
 
 from raycompat._surface.modules import names_of
 from raycompat.train._callback import UserCallback

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 from typing import Any, ClassVar
 
 from raycompat._old_forms.packages import require
@@ -42,13 +43,16 @@ def _blank(cls: Any) -> Any:
 
 
 def first_of(modules: tuple[str, ...], what: str) -> Any:
-    """Import the first of these modules whose package is installed.
+    """Import one of these modules: of the package that the program has imported, or else is installed.
 
     Raises
     ------
     ImportError
         Says how to install the package of the last.
     """
+    for module in modules:
+        if module.partition(".")[0] in sys.modules:
+            return require(module, what)
     for module in modules[:-1]:
         if importlib.util.find_spec(module.partition(".")[0]) is not None:
             return require(module, what)

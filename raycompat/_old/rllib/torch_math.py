@@ -58,7 +58,7 @@ def copy_torch_tensors(x: Any, device: Any = None) -> Any:
     Parameters
     ----------
     x : tensor, or dict, list or tuple of tensors
-        Values that are no tensors stay as they are.
+        Other values stay as they are.
     device : str or torch.device, optional
         Where the copies are. Default: where the tensors are.
     """

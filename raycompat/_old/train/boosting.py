@@ -150,7 +150,7 @@ def with_function(of: str, init: Callable[..., Any], given: dict[str, Any]) -> d
     of : str
         The trainer's dotted name in Ray.
     init : callable
-        Its constructor. What it does not know are keywords of the library's ``train``.
+        Its constructor. Keywords that it does not know go to the library's ``train``.
     given : dict
         The program's keywords.
 
