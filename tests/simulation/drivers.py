@@ -126,6 +126,15 @@ def actor_spec(name: str | None, *, detached: bool, max_restarts: int) -> ActorS
     )
 
 
+def _send_calls(lease: Lease, connection: CallConnection) -> None:
+    """Send the calls that a lease has, in one write."""
+    for call in lease.calls:
+        lease.unanswered[call["key"]] = call
+        connection.post(call_message(call["key"], call), now=False)
+    connection.flush()
+    lease.calls = []
+
+
 class _AtLease:
     """The driver's end of the connection to an executor."""
 
@@ -485,10 +494,7 @@ class Driver:
             return  # it has ended: the report is on its way
         lease.connection = CallConnection(self.world.network, _AtLease(self, lease), serving)
         lease.connection.post((direct.HELLO, "host", self.client), now=True)
-        for call in lease.calls:
-            lease.unanswered[call["key"]] = call
-            lease.connection.post(call_message(call["key"], call), now=True)
-        lease.calls = []
+        _send_calls(lease, lease.connection)
         self._rest(lease)
 
     def on_message(self, lease: Lease, message: direct.FromProcess) -> None:
@@ -500,10 +506,7 @@ class Driver:
                 returned = [lease.unanswered.pop(key, None) for key, _ in calls]
                 lease.calls += [call for call in returned if call is not None]
             case (direct.OPEN,) if lease.connection is not None:
-                for call in lease.calls:
-                    lease.unanswered[call["key"]] = call
-                    lease.connection.post(call_message(call["key"], call), now=True)
-                lease.calls = []
+                _send_calls(lease, lease.connection)
             case (direct.BYE,) if lease.connection is not None:
                 lease.connection.close()
                 lease.connection = None

@@ -39,6 +39,9 @@ _MANY = 1000
 #: The name of the figure about leases that must be revoked for others.
 _SHARE = "% of a CPU while 100 requests wait and other clients hold all places"
 
+#: The calls that a driver sends to one of the leases that it keeps, of a second each: no lease ends meanwhile.
+_CALLS = 60
+
 #: Seconds of virtual time for processes to start and messages to arrive.
 _SOON_S = 20.0
 
@@ -193,7 +196,7 @@ async def _fill(world: World, places: int) -> None:
     """Give all CPUs to half of the drivers, whose calls are many and need four each."""
     half = world.drivers[: _NUM_DRIVERS // 2]
     for number in range(places // 4):
-        calls = [{"lasts_s": 1.0, "how": "returns"} for _ in range(200)]
+        calls = [{"lasts_s": 1.0, "how": "returns"} for _ in range(_CALLS)]
         half[number % len(half)].ask_for_lease({"CPU": 4.0}, calls, "DEFAULT")
     await asyncio.sleep(_SOON_S)
     assert sum(_is_held(held) for driver in half for held in driver.living("lease")) == places // 4
@@ -203,7 +206,7 @@ async def _ask(world: World) -> None:
     """Let the other half ask for two leases each, and wait until each has one."""
     others = world.drivers[_NUM_DRIVERS // 2 :]
     for driver in others * 2:
-        calls = [{"lasts_s": 1.0, "how": "returns"} for _ in range(200)]
+        calls = [{"lasts_s": 1.0, "how": "returns"} for _ in range(_CALLS)]
         driver.ask_for_lease({"CPU": 1.0}, calls, "DEFAULT")
     for _ in range(300):
         await asyncio.sleep(0.1)
