@@ -6,9 +6,12 @@ error. It has the attributes of the user's exception, and contains the original 
 
 from __future__ import annotations
 
+import copyreg
+import pickle
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from raycompat._pickling import exception_chain
@@ -26,23 +29,21 @@ class TaskError(Protocol):
         """Return the error to raise."""
 
 
-#: Py_TPFLAGS_HEAPTYPE: set on classes made in Python, not on the interpreter's own.
-_HEAP_TYPE = 1 << 9
-
-
 def of(task_error: TaskError, task_error_class: type) -> Any:
     """Return an instance of both `RayTaskError` and the class of the cause.
 
     Raises
     ------
     TypeError
-        If the class of the cause cannot be subclassed.
+        If the class of the cause cannot be subclassed, or its instances cannot be made again.
     """
     cause = task_error.cause
     dual_class = _dual_class(task_error_class, type(cause))
     native = native_class(dual_class)
+    if native.__module__ != "builtins":
+        dual = _rebuilt(cause, dual_class)
     # The user's own __new__ and __init__ need arguments that are not known here.
-    if isinstance(cause, BaseExceptionGroup):
+    elif isinstance(cause, BaseExceptionGroup):
         dual = native.__new__(dual_class, cause.message, cause.exceptions)
     else:
         dual = native.__new__(dual_class, cause)
@@ -56,11 +57,42 @@ def of(task_error: TaskError, task_error_class: type) -> Any:
 
 
 def native_class(kind: type) -> Any:
-    """Return the nearest base of a class that is written in C."""
+    """Return the nearest base of a class whose ``__new__`` is not written in Python."""
     native: Any = kind
-    while native.__flags__ & _HEAP_TYPE:
+    while not isinstance(vars(native).get("__new__"), types.BuiltinFunctionType):
         native = native.__base__
     return native
+
+
+def registered_reducer(kind: type[BaseException]) -> Callable[[Any], Any] | None:
+    """Return the function that a program has registered with `copyreg` for a class of exceptions.
+
+    Importing distributed makes tblib register one for every class. It keeps traceback and context, but
+    loses the fields of some exceptions.
+    """
+    reducer = copyreg.dispatch_table.get(kind)
+    return None if reducer and (reducer.__module__ or "").startswith("tblib.") else reducer
+
+
+def _rebuilt(cause: BaseException, dual_class: type) -> Any:
+    """Return an instance of a dual class whose data in C are those of the cause.
+
+    Only the code of the extension can fill such an instance. So the call that unpickles the cause
+    is made with the dual class in place of the class of the cause.
+    """
+    kind = type(cause)
+    reducer = registered_reducer(kind)
+    reduced: Any = reducer(cause) if reducer else cause.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
+    make, arguments = reduced[:2]
+    of_class = getattr(make, "__self__", None)
+    if isinstance(of_class, type) and issubclass(kind, of_class):
+        make = getattr(dual_class, make.__name__)
+    elif make is kind:
+        make = dual_class
+    dual = make(*(dual_class if each is kind else each for each in arguments))
+    if type(dual) is not dual_class:
+        raise TypeError(f"{kind.__qualname__} is rebuilt as {type(dual).__qualname__}")
+    return dual
 
 
 class _DualBody:
@@ -131,7 +163,9 @@ def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
         found = reference() if reference else None
         if found is None:
             name = f"RayTaskError({cause_class.__name__})"
+            is_foreign = native_class(cause_class).__module__ != "builtins"
             members = {
+                **({"__init__": _ignore_arguments} if is_foreign else {}),
                 **_forwards(task_error_class, cause_class),
                 **_DUAL_MEMBERS,
                 "__module__": task_error_class.__module__,
@@ -143,6 +177,10 @@ def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
             )
             _dual_classes[cause_class] = weakref.ref(found)
         return found
+
+
+def _ignore_arguments(self: object, *args: object, **kwargs: object) -> None:
+    """Do nothing: an extension calls it when `_rebuilt` makes the instance."""
 
 
 def _forwards(task_error_class: type, cause_class: type) -> dict[str, property]:

@@ -13,7 +13,6 @@ them. A reader gets read-only views: of the segment, or of a copy of a block tha
 
 from __future__ import annotations
 
-import copyreg
 import ctypes
 import io
 import pickle
@@ -32,7 +31,7 @@ import cloudpickle
 
 from raycompat._host.mapping import Mapping, address
 from raycompat._pickling import cells, deep_values
-from raycompat._pickling.dual_error import native_class
+from raycompat._pickling.dual_error import native_class, registered_reducer
 from raycompat._pickling.tensor_bytes import (
     DeviceBytes,
     InBandReducer,
@@ -201,9 +200,7 @@ def _made_again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseExcepti
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     """Pickles what cloudpickle can: code with the name of its file, exceptions by their ``__reduce__``.
 
-    cloudpickle leaves out the names of files from 3.1.3 on. Importing distributed makes tblib reduce
-    every exception class of the process. That keeps traceback and context, but loses the fields of some
-    built-in exceptions.
+    cloudpickle leaves out the names of files from 3.1.3 on.
     """
 
     dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
@@ -222,10 +219,8 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             reduced = self.tensors.reduce(obj, library)
             if reduced is not NotImplemented:
                 return reduced
-        if isinstance(obj, BaseException):
-            reducer = copyreg.dispatch_table.get(type(obj))
-            if reducer is None or (reducer.__module__ or "").startswith("tblib."):
-                return _reduce_exception(obj)
+        if isinstance(obj, BaseException) and registered_reducer(type(obj)) is None:
+            return _reduce_exception(obj)
         reduced = super().reducer_override(obj)
         is_named = reduced is NotImplemented and isinstance(obj, type | FunctionType)
         if is_named and str(obj.__module__).partition(".")[0] in ("numpy", "raycompat"):

@@ -310,6 +310,20 @@ def test_a_class_that_cannot_be_subclassed_gives_a_plain_task_error(ray):
     assert "Final: text" in str(error)
 
 
+def test_a_class_of_an_extension_that_is_final_gives_a_plain_task_error(ray):
+    core = pytest.importorskip("pydantic_core", reason="pydantic is not installed")
+
+    def fail():
+        from pydantic_core import PydanticSerializationError
+
+        raise PydanticSerializationError("no such type")
+
+    error = error_of(ray, fail)
+    assert type(error) is ray.exceptions.RayTaskError
+    assert type(error.cause) is core.PydanticSerializationError
+    assert str(error.cause) == "no such type"
+
+
 def test_an_error_that_cannot_be_pickled_gives_its_text(ray):
     class Mine(Exception):
         def __init__(self):

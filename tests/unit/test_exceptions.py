@@ -561,6 +561,60 @@ def test_final_classes_give_a_plain_error_and_a_warning(cause, caplog):
             error.make_dual_exception_instance()
 
 
+def _of_pydantic(validate):
+    """Return an error of pydantic, whose classes are written in Rust and have a ``__new__`` of their own."""
+    pydantic = pytest.importorskip("pydantic", reason="pydantic is not installed")
+
+    class Point(pydantic.BaseModel):
+        x: int
+        check = pydantic.field_validator("x")(validate(pydantic))
+
+    return raised(lambda: Point(x=1))
+
+
+def _own_text(pydantic):
+    def check(value):
+        raise ValueError(f"{value} is odd")
+
+    return check
+
+
+def _own_kind(pydantic):
+    def check(value):
+        raise sys.modules["pydantic_core"].PydanticCustomError("odd", "{x} is odd", {"x": value})
+
+    return check
+
+
+@pytest.mark.parametrize("validate", [_own_text, _own_kind])
+@pytest.mark.parametrize("has_tblib", [False, True], ids=["", "tblib"])
+def test_an_error_that_an_extension_fills_arrives_as_itself(validate, has_tblib, monkeypatch):
+    cause = _of_pydantic(validate)
+    if has_tblib:  # importing distributed installs it for all classes
+        tblib = pytest.importorskip("tblib.pickling_support")
+        monkeypatch.setitem(copyreg.dispatch_table, type(cause), tblib.pickle_exception)
+    error = sent(task_error(cause))
+    assert isinstance(error, type(cause)) and isinstance(error, RayTaskError)
+    assert type(error).__bases__ == (RayTaskError, type(cause))
+    for each in (error, error.cause, pickle.loads(pickle.dumps(error))):
+        assert (each.title, each.error_count()) == ("Point", 1)
+        (shown,) = each.errors(include_context=False)
+        assert shown["loc"] == ("x",) and shown["msg"].endswith("1 is odd")
+    assert str(error).startswith("ray::f() (pid=7, ip=1.2.3.4)\n")
+    assert str(error.cause) == str(cause)
+    with pytest.raises(type(cause)):
+        raise error
+
+
+def test_a_class_of_an_extension_that_is_final_is_the_cause_of_a_plain_error(caplog):
+    core = pytest.importorskip("pydantic_core", reason="pydantic is not installed")
+    error = sent(task_error(core.PydanticSerializationError("no such type")))
+    assert type(error) is RayTaskError
+    assert type(error.cause) is core.PydanticSerializationError
+    assert str(error.cause) == "no such type"
+    assert "can't be subclassed" in caplog.text
+
+
 def test_a_group_with_a_constructor_of_its_own_arrives_as_itself():
     group = Several([ValueError(1), Several([KeyError(2), OSError(3)])])
     group.add_note("a note")
