@@ -272,6 +272,12 @@ def test_functions_with_a_reporter(cluster, tmp_path):
         verbose=0,
     )
     assert [trial.last_result["timesteps_total"] for trial in trials] == [20, 100, 20, 100]
+    name = "tensorboard.backend.event_processing.event_accumulator"
+    reader = pytest.importorskip(name, reason="tensorboard is not installed")
+    events = reader.EventAccumulator(trials[0].logdir)
+    events.Reload()
+    accuracy = events.Scalars("ray/tune/mean_accuracy")
+    assert [(each.step, each.value) for each in accuracy] == [(10, 0.5), (20, 1)]
 
 
 def test_old_methods(cluster, tmp_path):

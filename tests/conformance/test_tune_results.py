@@ -187,7 +187,41 @@ def test_parameters(by_x):
 
 
 def test_events_for_tensorboard(by_x):
-    assert list(folder_of(by_x[3]).glob("events*"))
+    events = read_events(folder_of(by_x[3]))
+    scores = [(each.step, each.value) for each in events.Scalars("ray/tune/score")]
+    assert scores == [(1, 3), (2, 6), (3, 9)]
+    assert [each.value for each in events.Scalars("ray/tune/deep/er")] == [1, 2, 3]
+
+
+def test_hyperparameters_for_tensorboard(by_x):
+    events = read_events(folder_of(by_x[3]))
+    experiment, start = parameters_of(events)
+    assert {name: value.number_value for name, value in start.hparams.items()} == {"x": 3}
+    metrics = {each.name.tag for each in experiment.metric_infos}
+    # TensorBoard takes a metric's value from the numbers of the same name.
+    assert {"ray/tune/score", "ray/tune/deep/er"} <= metrics <= set(events.Tags()["scalars"])
+
+
+def read_events(folder):
+    """Return the event file of a trial as the real TensorBoard reads it."""
+    name = "tensorboard.backend.event_processing.event_accumulator"
+    reader = pytest.importorskip(name, reason="tensorboard is not installed")
+    events = reader.EventAccumulator(str(folder))
+    events.Reload()
+    return events
+
+
+def parameters_of(events):
+    """Return what TensorBoard's table of hyperparameters reads of a trial."""
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    parts = [
+        plugin_data_pb2.HParamsPluginData.FromString(
+            events.SummaryMetadata(f"_hparams_/{name}").plugin_data.content
+        )
+        for name in ("experiment", "session_start_info")
+    ]
+    return parts[0].experiment, parts[1].session_start_info
 
 
 def test_the_error_s_files(by_x):

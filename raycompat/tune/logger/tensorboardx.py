@@ -57,14 +57,13 @@ class TBXLoggerCallback(LoggerCallback):
         steps = (result.get(keys.TIMESTEPS_TOTAL), result[keys.TRAINING_ITERATION])
         step = as_number(steps[0]) or as_number(steps[1]) or 0
         flat = flatten_dict(recordable({k: v for k, v in result.items() if k not in NOT_SHOWN}))
+        # The table of hyperparameters finds a metric by the same name.
         numbers_only = {
-            as_text(name): number
+            f"ray/tune/{as_text(name)}": number
             for name, value in flat.items()
             if (number := as_number(value)) is not None and not math.isnan(number)
         }
-        writer.add_scalars(
-            {f"ray/tune/{name}": value for name, value in numbers_only.items()}, int(step)
-        )
+        writer.add_scalars(numbers_only, int(step))
         self._last[trial.trial_id] = numbers_only
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
