@@ -228,3 +228,11 @@ def with_advantages(columns: dict[str, Any], settings: Any) -> dict[str, Any]:
         return with_targets(columns, settings.gamma, lambda_)
     without = {name: np.zeros_like(columns[name]) for name in ("values", "next_values")}
     return with_targets({**columns, **without}, settings.gamma, lambda_)
+
+
+def normalized_advantages(advantages: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
+    """Return advantages with mean 0 and deviation 1 over the steps of a mask, or over all."""
+    known = advantages if mask is None else advantages[mask]
+    deviation = max(1e-4, float(known.std()))
+    scaled: NDArray[Any] = (advantages - known.mean()) / deviation
+    return scaled

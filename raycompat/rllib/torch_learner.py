@@ -17,25 +17,29 @@ from numpy.typing import NDArray
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
+from raycompat.rllib.memory import learned_batch
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.module_apis import SelfSupervisedLossAPI, ValueFunctionAPI
 from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
-from raycompat.rllib.returns import with_advantages
+from raycompat.rllib.returns import normalized_advantages, with_advantages
 from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
-    OBS,
     DefaultPPOTorchRLModule,
     ModuleNetwork,
     ModulePolicy,
+    at_most_threads,
     get_weights,
+    mapped,
     set_weights,
-    unflattened,
 )
+
+#: Of the steps of sequences, False after the end of one: those of recurrent modules differ in length.
+LOSS_MASK = "loss_mask"
 
 #: Ray's names of the columns of a batch, by ours.
 _NAMES = {
@@ -48,6 +52,7 @@ _NAMES = {
     "values": "vf_preds",
     "advantages": "advantages",
     "targets": "value_targets",
+    "mask": LOSS_MASK,
 }
 
 
@@ -188,7 +193,8 @@ class TorchLearner:
         config : AlgorithmConfig
         batch : dict of tensors, of shape (rows, ...)
             ``obs``, ``actions``, ``rewards``, ``terminateds``, ``truncateds``, ``action_logp``,
-            ``action_dist_inputs``, ``advantages`` and ``value_targets``.
+            ``action_dist_inputs``, ``advantages`` and ``value_targets``. Of a recurrent module, they
+            are of shape (sequences, steps, ...), and there are ``state_in`` and ``loss_mask``.
         fwd_out : dict of tensors
             What the module's ``_forward_train`` returned.
         """
@@ -343,8 +349,8 @@ class PPOTorchLearner(TorchLearner):
         ratio = torch.exp(now.logp(batch["actions"]) - batch["action_logp"])
         clip, advantages = scheduled(config.clip_param, self._num_steps), batch["advantages"]
         gain = torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
-        policy_loss, entropy = -gain.mean(), now.entropy().mean()
-        kl = played.kl(now).mean()
+        policy_loss, entropy = -_mean(gain, batch), _mean(now.entropy(), batch)
+        kl = _mean(played.kl(now), batch)
         coefficient = scheduled(config.entropy_coeff, self._num_steps)
         total = policy_loss - coefficient * entropy
         if config.use_kl_loss:
@@ -353,7 +359,7 @@ class PPOTorchLearner(TorchLearner):
         if config.use_critic:
             values = module.compute_values(batch, embeddings=fwd_out.get(EMBEDDINGS))
             squared = (values - batch["value_targets"]) ** 2
-            vf_loss = squared.clamp(max=float(config.vf_clip_param or np.inf)).mean()
+            vf_loss = _mean(squared.clamp(max=float(config.vf_clip_param or np.inf)), batch)
             total = total + config.vf_loss_coeff * vf_loss
             parts["vf_loss"] = vf_loss
         self.metrics.log_dict(parts, key=module_id, window=1)
@@ -417,7 +423,8 @@ class ModuleLearner(PolicyLearner):
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         super().__init__(setup, network, seed)
-        self._module, self._observation_space = network.build(seed), setup.observation_space
+        self._network: ModuleNetwork = network
+        self._module = network.build(seed)
         cls = self.config.learner_class or self.default_class
         if not issubclass(cls, TorchLearner):
             raise UnsupportedRayFeatureError(
@@ -436,7 +443,8 @@ class ModuleLearner(PolicyLearner):
         module_class = getattr(spec, "module_class", None) or DefaultPPOTorchRLModule
         given = getattr(spec, "model_config", None)
         model = config.model if given is None else given
-        return ModuleNetwork(module_class, setup.observation_space, setup.action_space, model)
+        spaces = setup.observation_space, setup.action_space
+        return ModuleNetwork(module_class, *spaces, model).with_memory()
 
     def learn(
         self, parts: list[Columns], num_steps: int, rng: np.random.Generator
@@ -455,6 +463,8 @@ class ModuleLearner(PolicyLearner):
         settings = self.config
         batch = self._batch(parts)
         size, epochs = settings.minibatch_size, settings.num_epochs
+        if self.network.memory is not None:  # rows are sequences
+            size = max(1, size // self.network.memory.max_length)
         order = minibatches(len(batch["actions"]), size, epochs, rng)
         statistics = self._learn_rows(batch, order, num_steps)
         if isinstance(self.torch_learner, PPOTorchLearner) and "mean_kl_loss" in statistics:
@@ -467,7 +477,8 @@ class ModuleLearner(PolicyLearner):
     ) -> dict[str, Any]:
         """Learn from minibatches of rows of a batch, in an order; return statistics."""
         each = ({POLICY_ID: _rows(batch, rows)} for rows in torch.from_numpy(order).long())
-        self.torch_learner.learn(each, num_steps)
+        with at_most_threads(max(1, int(self.config.num_cpus_for_main_process))):
+            self.torch_learner.learn(each, num_steps)
         statistics = self._logged()
         numbers = {n: v for n, v in statistics.items() if isinstance(v, float)}
         check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
@@ -476,8 +487,8 @@ class ModuleLearner(PolicyLearner):
     def _tensors(self, columns: Columns) -> dict[str, Any]:
         """Return columns as tensors, by Ray's names."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
-        observations = unflattened(self._observation_space, tensors.pop("observations"))
-        return {OBS: observations, **{_NAMES[name]: each for name, each in tensors.items()}}
+        seen = self._network.batch(tensors.pop("observations"))
+        return {**seen, **{_NAMES[name]: each for name, each in tensors.items()}}
 
     def _batch(self, parts: list[Columns]) -> dict[str, Any]:
         """Return the valid steps of samples in one batch, of tensors, by Ray's names."""
@@ -486,13 +497,9 @@ class ModuleLearner(PolicyLearner):
             parts = [with_advantages(each, settings) for each in parts]
         else:
             parts = [_without_critic(each, settings) for each in parts]
-        joined = {
-            name: np.concatenate([each[name][each["valid"]] for each in parts])
-            for name in ("observations", *_NAMES)
-            if all(name in each for each in parts)
-        }
-        gains = joined["advantages"]
-        joined["advantages"] = (gains - gains.mean()) / max(1e-4, float(gains.std()))
+        names = [name for name in ("observations", *_NAMES) if all(name in each for each in parts)]
+        joined = learned_batch(parts, names, self.network.memory)
+        joined["advantages"] = normalized_advantages(joined["advantages"], joined.get("mask"))
         return self._tensors(joined)
 
     def _logged(self) -> dict[str, Any]:
@@ -546,6 +553,12 @@ class ImitatingModuleLearner(ModuleLearner):
     default_class: ClassVar[type[TorchLearner]] = MARWILTorchLearner
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
+        if network.memory is not None:
+            raise UnsupportedRayFeatureError(
+                f"{network.module_class.__name__}.get_initial_state() in BC",
+                "BC draws single steps from its buffer",
+                "use PPO, or the connector FrameStackingEnvToModule",
+            )
         super().__init__(setup, network, seed)
         self._buffer = make_buffer(self.config.replay_buffer_config, [seed, 1])
 
@@ -583,15 +596,14 @@ def _without_critic(columns: Columns, settings: Any) -> Columns:
     return {name: each for name, each in found.items() if name not in ("values", "next_values")}
 
 
-def _rows(batch: dict[str, Any], rows: Any) -> dict[str, Any]:
+def _rows(batch: dict[str, Any], rows: Any) -> Any:
     """Return some rows of a batch, also of nested observations."""
+    return mapped(lambda each: each[rows], batch)
 
-    def part(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: part(each) for name, each in value.items()}
-        return tuple(part(each) for each in value) if isinstance(value, tuple) else value[rows]
 
-    return {name: part(value) for name, value in batch.items()}
+def _mean(values: Any, batch: dict[str, Any]) -> Any:
+    """Return the mean over the steps of a batch; those after the end of a sequence do not count."""
+    return (values[batch[LOSS_MASK]] if LOSS_MASK in batch else values).mean()
 
 
 def _plain(value: Any) -> Any:

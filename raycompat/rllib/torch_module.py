@@ -7,8 +7,10 @@ their space. `TorchLearner` of `raycompat.rllib.torch_learner` changes it.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -18,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.distributions import Layout, distribution_of, num_parameters
 from raycompat.rllib.fixed_policies import RLModule
+from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policies import Extras
@@ -29,7 +31,7 @@ from raycompat.rllib.torch_distributions import class_for
 
 #: The names of columns that modules give and see.
 OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embeddings"
-LOG_PROBABILITIES = "action_logp"
+LOG_PROBABILITIES, STATE_IN, STATE_OUT = "action_logp", "state_in", "state_out"
 
 
 @dataclass
@@ -74,8 +76,8 @@ class TorchRLModule(nn.Module, RLModule):
 
     Notes
     -----
-    Ray source: ``ray.rllib.core.rl_module.torch.TorchRLModule``, 2.60.0. Differs from Ray: the states
-    of a recurrent module are refused.
+    Ray source: ``ray.rllib.core.rl_module.torch.TorchRLModule``, 2.60.0. Differs from Ray: a recurrent
+    module, whose ``get_initial_state`` returns arrays, learns in PPO alone.
     """
 
     framework = "torch"
@@ -134,7 +136,8 @@ class TorchRLModule(nn.Module, RLModule):
         Parameters
         ----------
         batch : dict of tensors
-            ``obs``, of shape (rows, ...).
+            ``obs``, of shape (rows, ...); of a recurrent module (rows, steps, ...), and ``state_in``,
+            of the structure of ``get_initial_state``.
         **kwargs
             Given to the class's own method.
         """
@@ -161,7 +164,7 @@ class TorchRLModule(nn.Module, RLModule):
         return bool(self.get_initial_state())
 
     def get_initial_state(self) -> Any:
-        """Return the states at the beginning of an episode; none."""
+        """Return the states at the beginning of an episode: a dict of arrays; none by default."""
         return {}
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -317,6 +320,36 @@ def flattened(space: Any, observations: Any) -> Any:
     return observations.reshape(len(observations), -1).float()
 
 
+@contextlib.contextmanager
+def at_most_threads(count: int) -> Iterator[None]:
+    """Let PyTorch compute in fewer threads; of small layers, threads wait longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(before, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def mapped(function: Callable[[Any], Any], nested: Any) -> Any:
+    """Return dicts and tuples with what a function returns for each value in them."""
+    if isinstance(nested, dict):
+        return {name: mapped(function, each) for name, each in nested.items()}
+    if isinstance(nested, tuple | list):
+        return tuple(mapped(function, each) for each in nested)
+    return function(nested)
+
+
+def _flat(structure: Any, nested: Any) -> list[Any]:
+    """Return the values in dicts and tuples, in the order of a structure like them."""
+    if isinstance(structure, dict):
+        return [v for name, each in structure.items() for v in _flat(each, nested[name])]
+    if isinstance(structure, tuple | list):
+        pairs = zip(structure, nested, strict=True)
+        return [v for each, own in pairs for v in _flat(each, own)]
+    return [nested]
+
+
 @dataclass(frozen=True)
 class ModuleNetwork:
     """The network of a policy whose class is a program's; it stands where a `NetworkSpec` does.
@@ -327,37 +360,74 @@ class ModuleNetwork:
     observation_space, action_space : gymnasium.Space
         Those that the module sees.
     model_config : object
+    memory : Memory, optional
+        Of a recurrent module.
+    initial_state : dict
+        What its ``get_initial_state`` returned.
     """
 
     module_class: Any
     observation_space: Any
     action_space: Any
     model_config: Any
-    memory: None = None
+    memory: Memory | None = None
+    initial_state: Any = None
     distribution: None = None
 
-    def build(self, seed: int | None = None) -> Any:
-        """Return the module.
+    def with_memory(self) -> Self:
+        """Return the same network with what its module remembers; it makes a module to ask it."""
+        if self.module_class.get_initial_state is TorchRLModule.get_initial_state:
+            return self
+        state = self.build().get_initial_state()
+        initial = tuple(np.asarray(each, np.float32) for each in _flat(state, state))
+        if not initial:
+            return self
+        length = (_as_dict(self.model_config) or {}).get("max_seq_len", 20)
+        return replace(self, memory=Memory(initial, length), initial_state=state)
 
-        Raises
-        ------
-        UnsupportedRayFeatureError
-            When it is recurrent.
-        """
+    def build(self, seed: int | None = None) -> Any:
+        """Return the module."""
         with torch.random.fork_rng(devices=[]):
             if seed is not None:
                 torch.manual_seed(seed)
-            module = self.module_class.of_spaces(
+            return self.module_class.of_spaces(
                 self.observation_space, self.action_space, self.model_config
             )
-        if module.get_initial_state():
-            raise UnsupportedRayFeatureError(
-                f"{self.module_class.__name__}.get_initial_state()",
-                "Modules of programs see single steps",
-                "set use_lstm in the model_config of the algorithm's own network, or use the connector "
-                "FrameStackingEnvToModule",
-            )
-        return module
+
+    def batch(self, rows: Any) -> dict[str, Any]:
+        """Return the columns that the module sees.
+
+        Parameters
+        ----------
+        rows : torch.Tensor, shape (rows, ...) or (sequences, steps, numbers)
+            Encoded observations, see `unflattened`; with a memory, as `Memory` describes them.
+
+        Returns
+        -------
+        dict
+            ``obs``; with a memory, of shape (sequences, steps, ...), and ``state_in``, of shape
+            (sequences, ...). Rows are sequences of one step then.
+        """
+        if self.memory is None:
+            return {OBS: unflattened(self.observation_space, rows)}
+        sequences = rows if rows.ndim == 3 else rows[:, None]
+        num, length = sequences.shape[:2]
+        count = sequences.shape[-1] - self.memory.num_states
+        observations = unflattened(self.observation_space, sequences[..., :count].flatten(0, 1))
+        sizes = [each.size for each in self.memory.initial]
+        parts = sequences[:, 0, count:].split(sizes, -1)
+        pairs = zip(parts, self.memory.initial, strict=True)
+        states = iter([part.reshape(num, *each.shape) for part, each in pairs])
+        return {
+            OBS: mapped(lambda each: each.reshape(num, length, *each.shape[1:]), observations),
+            STATE_IN: mapped(lambda _: next(states), self.initial_state),
+        }
+
+    def states(self, found: Any) -> NDArray[Any]:
+        """Return the states that a module gives, of shape (rows, numbers)."""
+        flat = _flat(self.initial_state, found)
+        joined: NDArray[Any] = torch.cat([each.flatten(1) for each in flat], -1).numpy()
+        return joined
 
 
 def _as_dict(model_config: Any) -> Any:
@@ -383,17 +453,35 @@ class ModulePolicy:
 
     def _batch(self, observations: NDArray[Any]) -> dict[str, Any]:
         rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32))
-        return {OBS: unflattened(self._network.observation_space, rows)}
+        return self._network.batch(rows)
 
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
     ) -> tuple[NDArray[Any], Extras]:
         """Return actions; remember the parameters of their distributions, and the values."""
-        module = self._module
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        module, memory = self._module, self._network.memory
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), at_most_threads(1):
             torch.manual_seed(int(rng.integers(2**31)))
             forward = module.forward_exploration if explore else module.forward_inference
             found = forward(self._batch(observations))
+        known = {
+            name: found[name] for name in (INPUTS, ACTIONS, LOG_PROBABILITIES) if name in found
+        }
+        if memory is not None:  # one step of each sequence
+            known = mapped(lambda each: each[:, 0], known)
+        actions, extras = self._chosen(known, rng, explore)
+        if extras and self._has_critic:
+            values = self.values(observations)
+            assert values is not None, "it has a critic"
+            extras["values"] = values
+        if memory is not None:
+            extras["memories"] = memory.after(self._network.states(found[STATE_OUT]), actions)
+        return actions, extras
+
+    def _chosen(
+        self, found: dict[str, Any], rng: np.random.Generator, explore: bool
+    ) -> tuple[NDArray[Any], Extras]:
+        """Return actions for outputs of the module, and what to remember of their distributions."""
         if INPUTS not in found:
             actions = self._decode.learned(list(np.asarray(found[ACTIONS])), is_normalized=True)
             return actions, {}
@@ -407,20 +495,15 @@ class ModulePolicy:
             logs = found[LOG_PROBABILITIES].numpy()
         else:
             logs = distribution.log_probability(actions)
-        extras = {"parameters": parameters, "log_probabilities": logs}
-        if self._has_critic:
-            values = self.values(observations)
-            assert values is not None, "it has a critic"
-            extras["values"] = values
-        return actions, extras
+        return actions, {"parameters": parameters, "log_probabilities": logs}
 
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
         if not self._has_critic:
             return None
-        with torch.no_grad():
+        with torch.no_grad(), at_most_threads(1):
             found: NDArray[Any] = self._module.compute_values(self._batch(observations)).numpy()
-        return found
+        return found.reshape(len(observations))
 
     def set_weights(self, weights: Weights) -> None:
         """Replace all weights."""

@@ -228,13 +228,6 @@ def test_a_spec_makes_a_module_and_what_cannot_be_is_refused():
     with pytest.raises(UnsupportedRayFeatureError, match=r"DQN.*Use PPO"):
         DQNConfig().environment(Pick).rl_module(rl_module_spec=spec).build_algo()
 
-    class Recurrent(module):
-        def get_initial_state(self):
-            return {"h": np.zeros(3)}
-
-    spec.module_class = Recurrent
-    with pytest.raises(UnsupportedRayFeatureError, match="use_lstm"):
-        ppo().rl_module(rl_module_spec=spec).build_algo()
     with pytest.raises(UnsupportedRayFeatureError, match="PPOTorchLearner"):
         ppo(learner_class=dict).build_algo()
 

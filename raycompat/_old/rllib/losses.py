@@ -31,17 +31,14 @@ from raycompat._old.rllib.sample_batch import NAMES, OURS, SampleBatch
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.agents.trainers import defaults_of_trainers
 from raycompat.rllib.algorithms.a3c import ActorCriticLearner, actor_critic_loss
-from raycompat.rllib.algorithms.ppo import (
-    PPOLearner,
-    normalized_advantages,
-)
+from raycompat.rllib.algorithms.ppo import PPOLearner
 from raycompat.rllib.distributions import tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.memory import learned_batch, outputs_for, sequences_of
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicySetup
-from raycompat.rllib.returns import with_advantages, with_targets
+from raycompat.rllib.returns import normalized_advantages, with_advantages, with_targets
 from raycompat.rllib.schedules import scheduled
 
 #: What a piece of an episode has, as far as the runners record it.

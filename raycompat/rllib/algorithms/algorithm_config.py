@@ -597,7 +597,8 @@ class AlgorithmConfig:
         Parameters
         ----------
         **options
-            ``num_cpus_for_main_process`` (float, default 1), and
+            ``num_cpus_for_main_process`` (float, default 1; networks of PyTorch learn in so many
+            threads), and
             ``custom_resources_for_main_process`` (dict of float).
         """
         return self._set("resources", options)

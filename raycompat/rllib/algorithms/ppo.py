@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
@@ -27,7 +26,7 @@ from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows
 from raycompat.rllib.memory import Memory, learned_batch, outputs_for
 from raycompat.rllib.networks import NetworkSpec
 from raycompat.rllib.policy_learner import KerasLearner, PolicyLearner, PolicySetup
-from raycompat.rllib.returns import with_advantages
+from raycompat.rllib.returns import normalized_advantages, with_advantages
 from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 
 
@@ -311,14 +310,6 @@ def normalized_batch(parts: list[Columns], memory: Memory | None) -> Columns:
     batch = learned_batch(parts, _LEARNED, memory)
     batch["advantages"] = normalized_advantages(batch["advantages"], batch.get("mask"))
     return batch
-
-
-def normalized_advantages(advantages: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
-    """Return advantages with mean 0 and deviation 1 over the steps of a mask, or over all."""
-    known = advantages if mask is None else advantages[mask]
-    deviation = max(1e-4, float(known.std()))
-    scaled: NDArray[Any] = (advantages - known.mean()) / deviation
-    return scaled
 
 
 #: The columns from which the network learns.

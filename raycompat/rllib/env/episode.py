@@ -168,7 +168,9 @@ def _objects(values: list[Any]) -> Any:
 
 
 class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
-    """The environments of a runner, for callbacks; the runner alone resets and steps them.
+    """The environments of a runner, for programs; the runner alone resets and steps them together.
+
+    Other attributes are those of the first environment.
 
     Parameters
     ----------
@@ -178,6 +180,12 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def __init__(self, envs: list[Any]) -> None:
         self.envs = envs
         self.num_envs = len(envs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the first environment, or of its spaces."""
+        if name.startswith("_") or not self.__dict__.get("envs"):
+            raise AttributeError(name)
+        return getattr(self.envs[0], name.removeprefix("single_"))
 
     def render(self) -> tuple[Any, ...]:
         """Return the picture of each environment."""

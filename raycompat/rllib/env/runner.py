@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
 from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.episode import Environments
 from raycompat.rllib.env.episode_watch import EpisodeWatch, LeftByCallbacks
 from raycompat.rllib.filters import RunningStatistics
 from raycompat.rllib.networks import Weights
@@ -207,8 +209,8 @@ class Runner:
 
     @property
     def env(self) -> Any:
-        """The first environment."""
-        return self._envs[0]
+        """The environments together; for a program of Ray 2.39 or less, the first one."""
+        return self._envs[0] if era.is_within("2.39") else Environments(self._envs)
 
     def _make(self, place: int) -> Any:
         return make_env(self.spec.create, self._context(place), self.spec.described)
