@@ -52,12 +52,10 @@ SCRIPT_MODE, WORKER_MODE, LOCAL_MODE = 0, 1, 2
 _REFUSED = (
     "ClientBuilder",
     "Language",
-    "_raylet",
     "client",
     "client_builder",
     "cpp_function",
     "cross_language",
-    "internal",
     "java_actor_class",
     "java_function",
     "widgets",

@@ -1,4 +1,7 @@
-"""`ray.utils`: functions about ids, text, GPUs and the machine, for programs of Ray 0.2 to 1.13."""
+"""`ray.utils`: functions about ids, text, GPUs and the machine, for programs of Ray 0.2 to 1.13.
+
+It also has functions of other modules: `ray.internal.free`, `ray.util.ml_utils.node`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import getpass
 import os
 import tempfile
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import psutil
 
+import raycompat
 from raycompat._host import processes, segment
 from raycompat._surface.modules import names_of
 
@@ -114,6 +119,53 @@ def get_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return ""
+
+
+def free(
+    object_refs: raycompat.ObjectRef[Any] | Sequence[raycompat.ObjectRef[Any]],
+    local_only: bool = False,
+    delete_creating_tasks: bool = False,
+) -> None:
+    """Do nothing: a value is freed with its last reference, and can be fetched until then.
+
+    Parameters
+    ----------
+    object_refs : ObjectRef or list of ObjectRef
+        References whose values the program no longer needs.
+    local_only, delete_creating_tasks : bool
+        Of no effect.
+    """
+    several = [object_refs] if isinstance(object_refs, raycompat.ObjectRef) else object_refs
+    for each in several:
+        if not isinstance(each, raycompat.ObjectRef):
+            raise TypeError(
+                f"free() got {each!r} of type {type(each).__name__}: expected a list of references."
+            )
+
+
+def get_current_node_resource_key() -> str:
+    """Return the name of the resource that only this node has."""
+    return f"node:{raycompat.util.get_node_ip_address()}"
+
+
+def force_on_current_node(task_or_actor: Any = None) -> Any:
+    """Return a remote function or class that runs on this node.
+
+    Parameters
+    ----------
+    task_or_actor : remote function or class, optional
+        Without one, return the options for one.
+    """
+    options = {"resources": {get_current_node_resource_key(): 0.01}}
+    return options if task_or_actor is None else task_or_actor.options(**options)
+
+
+def task_timeline() -> None:
+    """Write the times of all calls into a file, and print how to look at them."""
+    file, path = tempfile.mkstemp(prefix="timeline-", suffix=".json")
+    os.close(file)
+    raycompat.timeline(path)
+    print(f"The times of all calls are in {path}: open it at https://ui.perfetto.dev")
 
 
 __getattr__ = names_of("raycompat.utils")

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import cloudpickle
 
+import raycompat
 from raycompat._surface import forms
 from raycompat._upper import upper
 
@@ -89,6 +90,29 @@ class OldForms:
         {'epoch': 3}
         """
         return bytes(cloudpickle.dumps(self.to_dict()))
+
+    @classmethod
+    def from_object_ref(cls, obj_ref: Any) -> Self:
+        """Return a checkpoint with the values of a dict that is stored.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> Checkpoint.from_object_ref(ray.put({"epoch": 3})).to_dict()
+        {'epoch': 3}
+        """
+        return cls.from_dict(raycompat.get(obj_ref))
+
+    def to_object_ref(self) -> Any:
+        """Store the dict of the checkpoint, and return a reference.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> ray.get(Checkpoint.from_dict({"epoch": 3}).to_object_ref())
+        {'epoch': 3}
+        """
+        return raycompat.put(self.to_dict())
 
     @classmethod
     def from_checkpoint(cls, other: Self) -> Self:

@@ -23,6 +23,27 @@ PROGRAM_S = 240
 pytestmark = pytest.mark.timeout(PROGRAM_S + 30)
 
 EXPECTED = {
+    "places_of_2022": """
+        Generator: True [0, 1, 2]
+        Jobs: SUCCEEDED True
+        Resource: accelerator_type:V100 True
+        Here: True
+        Options: ['node']
+        Not a reference: True
+        Points: 100 [[1.0], [7.0]]
+        Results: 1
+        Built: 4 True
+        Images: [0.0, 1.0, 1.0, 2.0]
+        Tensors: (2, 3)
+        Checkpoint: {'epoch': 3} {'epoch': 3}
+        Shared: 2
+        Logged: (0.1, None) own {'lr': 0.1}
+        Class: a run own
+        Tracked: 0.2
+        Experiment: own
+        No project: True
+        Package: True
+        """,
     "tables_of_2020": """
         Counted: 1 2
         Twice: True

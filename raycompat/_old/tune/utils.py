@@ -129,7 +129,10 @@ def diagnose_serialization(trainable: Any) -> bool | set[Any]:
 
 @takes_old_options("ray.tune.utils.validate_save_restore")
 def validate_save_restore(
-    trainable_cls: Any, config: dict[str, Any] | None = None, num_gpus: float = 0
+    trainable_cls: Any,
+    config: dict[str, Any] | None = None,
+    num_gpus: float = 0,
+    use_object_store: bool = False,
 ) -> bool:
     """Train a class for a step, save it, restore it in another process, and train on.
 

@@ -137,6 +137,11 @@ class TrialRunner:
         """The account of resources, where functions for Ray's ResourceChangingScheduler look."""
         return self._ledger
 
+    @property
+    def trial_executor(self) -> TrialRunner:
+        """The runner itself: in Ray up to 2.6, another object had the account of resources."""
+        return self
+
     def resources_text(self) -> str:
         """Return the resources in use as a line."""
         return str(self._ledger)

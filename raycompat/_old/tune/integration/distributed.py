@@ -93,6 +93,7 @@ def tensorflow_trainable(
     num_cpus_per_worker: float = 1,
     num_workers_per_host: int | None = None,
     timeout_s: int = 900,
+    use_gpu: bool | None = None,
 ) -> Callable[[dict[str, Any]], None]:
     """Return a trainable that runs a function of TensorFlow on several workers.
 
@@ -100,7 +101,7 @@ def tensorflow_trainable(
     """
     from raycompat.train.tensorflow import TensorflowConfig
 
-    resources = {"CPU": num_cpus_per_worker, "GPU": num_gpus_per_worker}
+    resources = {"CPU": num_cpus_per_worker, "GPU": num_gpus_per_worker or float(bool(use_gpu))}
     return _creator(func, TensorflowConfig(), num_workers, resources)
 
 

@@ -1,0 +1,162 @@
+"""Names that programs of 2018 to 2024 took from other places, and what belonged to them."""
+
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import ray
+from ray import train, tune
+from ray._private.internal_api import free
+from ray._private.ray_constants import RESOURCE_CONSTRAINT_PREFIX
+from ray._raylet import ObjectRefGenerator
+from ray.dashboard.modules.job.common import JobStatus
+from ray.dashboard.modules.job.sdk import JobSubmissionClient
+from ray.data import NodeIdStr
+from ray.data._internal.delegating_block_builder import DelegatingBlockBuilder
+from ray.data.extensions import TensorArray
+from ray.experimental import ui
+from ray.sgd import SGDCallback
+from ray.tune.execution.tune_controller import TuneController
+from ray.tune.integration.mlflow import mlflow_mixin
+from ray.tune.integration.wandb import WandbTrainableMixin, wandb_mixin
+from ray.tune.utils import validate_save_restore
+from ray.util.ml_utils.node import force_on_current_node
+from ray.util.sgd.torch import distributed_checkpoint_dir, is_distributed_trainable
+from ray.util.sgd.torch.examples.train_example import LinearDataset
+
+ray.init(num_cpus=2)
+
+
+@ray.remote
+def numbers(count):
+    yield from range(count)
+
+
+generator = numbers.options(num_returns="streaming").remote(3)
+print("Generator:", isinstance(generator, ObjectRefGenerator), [ray.get(ref) for ref in generator])
+print("Jobs:", JobStatus.SUCCEEDED.value, JobSubmissionClient is not None)
+print("Resource:", RESOURCE_CONSTRAINT_PREFIX + "V100", NodeIdStr is str)
+
+
+@ray.remote
+def where():
+    return ray.util.get_node_ip_address()
+
+
+print("Here:", ray.get(force_on_current_node(where).remote()) == ray.util.get_node_ip_address())
+print("Options:", [name.partition(":")[0] for name in force_on_current_node()["resources"]])
+
+stored = ray.put([1, 2])
+free([stored])
+ray.internal.free(stored)
+try:
+    free([3])
+except TypeError as error:
+    print("Not a reference:", "expected a list of references" in str(error))
+ui.task_timeline()
+
+points = LinearDataset(2, 5, size=100)
+print("Points:", len(points), [value.tolist() for value in points[10]])
+
+
+class Printed(SGDCallback):
+    def handle_result(self, results, **info):
+        print("Results:", len(results))
+
+
+trainer = train.Trainer(backend="torch", num_workers=1)
+trainer.start()
+trainer.run(lambda: train.report(loss=1.0), callbacks=[Printed()])
+trainer.shutdown()
+
+builder = DelegatingBlockBuilder()
+builder.add({"image": np.zeros((2, 2))})
+builder.add_block(pd.DataFrame({"image": TensorArray(np.ones((2, 2, 2)))}))
+builder.add_batch({"image": np.full((1, 2, 2), 2.0)})
+print("Built:", builder.num_rows(), builder.get_estimated_memory_usage() >= 4 * 4 * 8)
+images = ray.data.from_arrow(builder.build())
+print("Images:", [float(row["image"].mean()) for row in images.take_all()])
+print("Tensors:", TensorArray([np.ones(3), np.ones(3)]).numpy_shape)
+
+checkpoint = train.Checkpoint.from_object_ref(ray.put({"epoch": 3}))
+print("Checkpoint:", checkpoint.to_dict(), ray.get(checkpoint.to_object_ref()))
+
+
+class Counting(tune.Trainable):
+    def setup(self, config):
+        self.count = 0
+
+    def step(self):
+        self.count += 1
+        return {"count": self.count}
+
+    def save_checkpoint(self, folder):
+        return {"count": self.count}
+
+    def load_checkpoint(self, data):
+        self.count = data["count"]
+
+
+validate_save_restore(Counting, use_object_store=True)
+
+
+def fair_share(tune_controller: TuneController, trial, result, scheduler):
+    total = tune_controller.trial_executor._resource_updater.get_num_cpus()
+    shares = len(tune_controller.get_live_trials())
+    return tune.PlacementGroupFactory([{"CPU": max(1, int(total / shares))}])
+
+
+def learn(config):
+    print("Alone:", not is_distributed_trainable())
+    for step in range(3):
+        with distributed_checkpoint_dir(step) as folder:
+            open(f"{folder}/step", "w").close()
+        tune.report(score=step)
+
+
+changing = tune.schedulers.ResourceChangingScheduler(resources_allocation_function=fair_share)
+found = tune.run(learn, metric="score", mode="max", scheduler=changing, verbose=0)
+print("Shared:", found.best_result["score"])
+
+# Neither library has to be installed: the names are those of modules that record what they are asked.
+runs = []
+wandb = types.ModuleType("wandb")
+wandb.login = lambda **options: None
+wandb.init = lambda **options: runs.append(options) or "a run"
+mlflow = types.ModuleType("mlflow")
+mlflow.set_tracking_uri = mlflow.log_params = lambda value: None
+mlflow.set_experiment = lambda **options: runs.append(options)
+mlflow.start_run = lambda **options: None
+sys.modules.update(wandb=wandb, mlflow=mlflow)
+
+
+@wandb_mixin
+def logged(config, checkpoint_dir=None):
+    return config["lr"], checkpoint_dir
+
+
+@mlflow_mixin
+def tracked(config):
+    return config["lr"]
+
+
+class Logged(WandbTrainableMixin, Counting):
+    pass
+
+
+config = {"lr": 0.1, "wandb": {"project": "own", "api_key": "key"}}
+print("Logged:", logged(config), runs[-1]["project"], runs[-1]["config"])
+print("Class:", Logged(config).wandb, runs[-1]["project"])
+print("Tracked:", tracked({"lr": 0.2, "mlflow": {"tracking_uri": "x", "experiment_name": "own"}}))
+print("Experiment:", runs[-1]["experiment_name"])
+try:
+    logged({"lr": 0.1})
+except ValueError as error:
+    print("No project:", "'project'" in str(error))
+try:
+    from ray.tune import sklearn as searches
+
+    print(searches.TuneSearchCV)
+except ImportError as error:
+    print("Package:", "pip install tune-sklearn" in str(error))
