@@ -21,6 +21,7 @@ class TaskError(Protocol):
     """What is needed here of a `RayTaskError`."""
 
     cause: BaseException
+    traceback_str: str
 
     def make_dual_exception_instance(self) -> Any:
         """Make an instance of both classes."""
@@ -42,6 +43,7 @@ def of(task_error: TaskError, task_error_class: type) -> Any:
     native = native_class(dual_class)
     if native.__module__ != "builtins":
         dual = _rebuilt(cause, dual_class)
+        object.__getattribute__(dual, "__dict__").clear()
     # The user's own __new__ and __init__ need arguments that are not known here.
     elif isinstance(cause, BaseExceptionGroup):
         dual = native.__new__(dual_class, cause.message, cause.exceptions)
@@ -104,6 +106,15 @@ class _DualBody:
 
     _ray_task_error: TaskError
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Fill an instance that a program makes, as ``type(error)("text")``; `of` fills others."""
+        task_error_class, cause_class = type(self).__bases__
+        cause = cause_class(*args, **kwargs)
+        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        state.update(getattr(cause, "__dict__", {}))
+        state["_ray_task_error"] = task_error_class("", "", cause)
+        state["_dual_args"] = args
+
     @property
     def cause(self) -> BaseException:
         return self._ray_task_error.cause
@@ -128,7 +139,8 @@ class _DualBody:
             raise
 
     def __str__(self) -> str:
-        return str(self._ray_task_error)
+        task_error = self._ray_task_error
+        return str(task_error if task_error.traceback_str else task_error.cause)
 
     def __reduce__(self) -> tuple[Any, ...]:
         own: dict[str, Any] = object.__getattribute__(self, "__dict__")
@@ -163,9 +175,7 @@ def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
         found = reference() if reference else None
         if found is None:
             name = f"RayTaskError({cause_class.__name__})"
-            is_foreign = native_class(cause_class).__module__ != "builtins"
             members = {
-                **({"__init__": _ignore_arguments} if is_foreign else {}),
                 **_forwards(task_error_class, cause_class),
                 **_DUAL_MEMBERS,
                 "__module__": task_error_class.__module__,
@@ -177,10 +187,6 @@ def _dual_class(task_error_class: type, cause_class: type) -> type[Any]:
             )
             _dual_classes[cause_class] = weakref.ref(found)
         return found
-
-
-def _ignore_arguments(self: object, *args: object, **kwargs: object) -> None:
-    """Do nothing: an extension calls it when `_rebuilt` makes the instance."""
 
 
 def _forwards(task_error_class: type, cause_class: type) -> dict[str, property]:

@@ -84,6 +84,14 @@ def test_as_instanceof_cause_of_such_an_error_is_one_too(ray):
     assert isinstance(error, ray.exceptions.RayTaskError)
 
 
+def test_an_error_of_the_same_class_can_be_made(ray):
+    # Libraries raise type(error)("more text") to add to a message.
+    error = error_of(ray, _local(key_error))
+    again = type(error)("more text")
+    assert isinstance(again, KeyError) and isinstance(again, ray.exceptions.RayTaskError)
+    assert again.args == ("more text",)
+
+
 def test_a_task_error_made_by_hand_has_a_dual_instance(ray):
     made = ray.exceptions.RayTaskError(function_name="f", traceback_str="text", cause=KeyError("x"))
     assert not isinstance(made, KeyError)

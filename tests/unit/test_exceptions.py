@@ -497,6 +497,17 @@ def test_what_is_set_on_a_dual_instance_stays():
     assert copy.cause.value == 5
 
 
+def test_a_program_makes_an_error_of_the_same_class():
+    made = type(task_error(Properties(5)).make_dual_exception_instance())(7)
+    for error in (made, pickle.loads(pickle.dumps(made)), sent(task_error(made))):
+        assert isinstance(error, Properties) and isinstance(error, RayTaskError)
+        assert (error.value, error.cause.value) == (7, 7)
+    assert (str(made), made.args) == ("<7>", (7,))
+    assert str(sent(task_error(made))).startswith("ray::f() (pid=7, ip=1.2.3.4)\n")
+    with pytest.raises(TypeError, match="code"):
+        type(task_error(Required(3, detail="d")).make_dual_exception_instance())()
+
+
 def test_dual_classes_are_one_per_cause_class():
     one, other = (task_error(ValueError(n)).make_dual_exception_instance() for n in (1, 2))
     assert type(one) is type(other)
