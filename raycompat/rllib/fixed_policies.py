@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.checkpoint_state import folder_of_state, read_state
-from raycompat.rllib.modules_by_name import Modules
+from raycompat.rllib.modules_by_name import Modules, MultiRLModule
 
 _NO_LEARNING = "A policy that learns is one of the algorithm"
 _HAS_TO = (
@@ -205,6 +206,7 @@ class RLModuleSpec:
                     "use ModelCatalog.register_custom_model, and Algorithm.set_weights",
                 )
         self.module_class, self.inference_only = module_class, inference_only
+        self.part_of: Any = None
         self.observation_space, self.action_space = observation_space, action_space
         self.model_config = model_config if model_config_dict is None else model_config_dict
 
@@ -243,10 +245,12 @@ class MultiRLModuleSpec:
 
     Parameters
     ----------
-    multi_rl_module_class : optional
-        Refused: policies do not share layers.
+    multi_rl_module_class : subclass of MultiRLModule, optional
+        For modules that share layers, in an algorithm with a ``training_step`` of the program.
     rl_module_specs : dict of RLModuleSpec, or RLModuleSpec
-        By policy, or for all.
+        By policy, or for all. Those of other names are modules that no agent acts by.
+    model_config : dict, optional
+        Of `multi_rl_module_class`.
 
     Notes
     -----
@@ -261,16 +265,20 @@ class MultiRLModuleSpec:
         rl_module_specs: Any = None,
         module_specs: Any = None,
         marl_module_class: Any = None,
+        model_config: Any = None,
         **refused: Any,
     ) -> None:
-        given = {"multi_rl_module_class": multi_rl_module_class or marl_module_class, **refused}
-        for name, value in given.items():
+        cls = multi_rl_module_class or marl_module_class
+        if cls is not None and not (isinstance(cls, type) and issubclass(cls, MultiRLModule)):
+            refused = {"multi_rl_module_class": cls, **refused}
+        for name, value in refused.items():
             if value:
                 raise UnsupportedRayFeatureError(
                     f"MultiRLModuleSpec({name}={value!r})",
-                    "Each policy has a network of its own",
-                    "leave it out",
+                    "Modules that share layers are those of a MultiRLModule",
+                    "leave it out, or give a subclass of MultiRLModule as multi_rl_module_class",
                 )
+        self.multi_rl_module_class, self.model_config = cls, model_config
         self.rl_module_specs = rl_module_specs if module_specs is None else module_specs
 
     def build(self) -> Modules:
@@ -286,12 +294,37 @@ class MultiRLModuleSpec:
                 f"MultiRLModuleSpec.build(): rl_module_specs={self.rl_module_specs!r}: expected a dict "
                 "of RLModuleSpec by policy."
             )
+        if self.multi_rl_module_class is not None:
+            made: Modules = self.multi_rl_module_class(
+                model_config=self.model_config, rl_module_specs=self.rl_module_specs
+            )
+            return made
         return Modules({name: each.build() for name, each in self.rl_module_specs.items()})
 
     def of_policy(self, name: str) -> RLModuleSpec | None:
         """Return the spec of a policy; None for that of the algorithm."""
         specs = self.rl_module_specs
-        return specs.get(name) if isinstance(specs, Mapping) else specs
+        found = specs.get(name) if isinstance(specs, Mapping) else specs
+        if found is None or self.multi_rl_module_class is None:
+            return found
+        part: RLModuleSpec = copy.copy(found)
+        #: The spec of all modules, and the name of this one.
+        part.part_of = self, name
+        return part
+
+    def take_spaces(self, spaces: Mapping[str, tuple[Any, Any]]) -> None:
+        """Set the spaces of the modules that have none.
+
+        Parameters
+        ----------
+        spaces : dict of tuples
+            Observation space and action space by policy.
+        """
+        specs = self.rl_module_specs
+        for name in set(spaces) & set(specs if isinstance(specs, Mapping) else ()):
+            own = specs[name]
+            if own.observation_space is None:
+                own.observation_space, own.action_space = spaces[name]
 
 
 @dataclass(frozen=True)

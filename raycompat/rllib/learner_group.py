@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.networks import Weights
 
 _RL_MODULE, _LEARNER = "rl_module", "learner"
@@ -92,6 +93,8 @@ class LearnerGroup:
     @property
     def _learner(self) -> Any:
         """The learner: a program's own class, where there is one policy that learns by it."""
+        if self._algorithm.joined_learner is not None:
+            return self._algorithm.joined_learner.torch_learner
         learners = list(self._algorithm.learners.values())
         own = getattr(learners[0], "torch_learner", None) if len(learners) == 1 else None
         return self._view if own is None else own
@@ -111,6 +114,78 @@ class LearnerGroup:
         return [func(self._learner, *args, **given)]
 
     foreach_worker = foreach_learner
+
+    def update(
+        self,
+        *,
+        episodes: Any = None,
+        timesteps: Mapping[str, Any] | None = None,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle_batch_per_epoch: bool = False,
+        **refused: Any,
+    ) -> list[dict[str, Any]]:
+        """Let the policies of a program's algorithm learn from episodes.
+
+        Parameters
+        ----------
+        episodes : list of SingleAgentEpisode or MultiAgentEpisode
+            With ``sample`` of env runners. A policy learns from the steps of its agents.
+        timesteps : dict, optional
+            ``num_env_steps_sampled_lifetime``, for schedules. Default: what runners have played.
+        num_epochs : int, default 1
+            How often each step is learned from.
+        minibatch_size : int, optional
+            Default: all steps of a policy.
+        shuffle_batch_per_epoch : bool, default False
+            Has no effect: each epoch has an order of its own.
+        **refused
+            Batches and references in place of episodes.
+
+        Returns
+        -------
+        list of dict
+            For the only learner: what it has logged, by module. `MetricsLogger.aggregate` takes it.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the algorithm learns in its own ``training_step``, or from something else.
+        FloatingPointError
+            When a loss became NaN.
+        """
+        joined = self._algorithm.joined_learner
+        given = sorted(name for name, value in refused.items() if value is not None)
+        if joined is None:
+            raise UnsupportedRayFeatureError(
+                f"learner_group.update() of {type(self._algorithm).__name__}",
+                "It learns from samples in its own training_step",
+                "call super().training_step(), or derive the algorithm from Algorithm and its config "
+                "from AlgorithmConfig, with get_default_learner_class",
+            )
+        if given or episodes is None:
+            raise UnsupportedRayFeatureError(
+                f"learner_group.update({', '.join(given) or 'episodes=None'})",
+                "Policies learn from episodes",
+                "use learner_group.update(episodes=...)",
+            )
+        algorithm = self._algorithm
+        key = "num_env_steps_sampled_lifetime"
+        num_steps = int((timesteps or {}).get(key, algorithm.num_steps))
+        rng = algorithm._rng
+        return [joined.update(episodes, num_steps, rng, num_epochs, minibatch_size)]
+
+    def update_from_episodes(self, episodes: Any, **options: Any) -> dict[str, Any]:
+        """Return the only item of what `update` returns, the form until 2024.
+
+        Parameters
+        ----------
+        episodes : list of SingleAgentEpisode or MultiAgentEpisode
+        **options
+            As of `update`.
+        """
+        (found,) = self.update(episodes=episodes, **options)
+        return found
 
     def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
         """Return the weights of policies, lists of arrays, by name.

@@ -85,6 +85,8 @@ class MetricsLogger:
         self._kept = LoggedMetrics()
         #: Returns the results in which `peek` looks for keys that were not logged here.
         self.results: Callable[[], Mapping[str, Any]] = dict
+        #: Counts what runners have played, which `aggregate` is given; set by an algorithm.
+        self.count_played: Callable[[Any], None] | None = None
 
     def log_value(
         self,
@@ -231,6 +233,33 @@ class MetricsLogger:
                 self.log_value(path, value, **{"reduce": "mean", **options})
             else:
                 self.log_value(path, value, **options)
+
+    def aggregate(self, stats_dicts: Iterable[Any], *, key: Any = None) -> None:
+        """Log the results of several runners or learners.
+
+        Parameters
+        ----------
+        stats_dicts : list
+            Dicts of values, as ``learner_group.update`` returns them; or what ``get_metrics`` of env
+            runners returned: their episodes and steps are in results then.
+        key : str or tuple of str, optional
+            What goes before each key of a dict.
+        """
+        for each in stats_dicts:
+            if isinstance(each, Mapping):
+                self.log_dict(each, key=key)
+            elif self.count_played is not None:
+                self.count_played(each)
+
+    def merge_and_log_n_dicts(self, stats_dicts: Iterable[Any], *, key: Any = None) -> None:
+        """Do what `aggregate` does, the form until 2025.
+
+        Parameters
+        ----------
+        stats_dicts : list
+        key : str or tuple of str, optional
+        """
+        self.aggregate(stats_dicts, key=key)
 
     def reduce(self, key: str | tuple[str, ...] | None = None, **options: Any) -> Any:
         """Return what results have now; keys whose values are of each result begin again.

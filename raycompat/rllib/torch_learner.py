@@ -6,7 +6,7 @@ A class of a program gives ``compute_loss_for_module``, or adds to that of `PPOT
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.memory import learned_batch
@@ -62,7 +63,7 @@ class TorchLearner:
     Parameters
     ----------
     config : AlgorithmConfig
-    module : dict of TorchRLModule
+    module : dict of TorchRLModule, or MultiRLModule
         By name.
 
     Attributes
@@ -80,8 +81,9 @@ class TorchLearner:
 
     framework = "torch"
 
-    def __init__(self, *, config: Any, module: dict[str, Any]) -> None:
-        self.config, self.module = config, Modules(module)
+    def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
+        self.config = config
+        self.module = module if isinstance(module, Modules) else Modules(dict(module))
         self.metrics = MetricsLogger()
         self._device = torch.device("cpu")
         #: The optimizers by module and name, and the parameters that each changes.
@@ -90,11 +92,21 @@ class TorchLearner:
         #: What changes the rates of optimizers after each iteration.
         self._schedulers: dict[tuple[str, str], list[Any]] = {}
         self._num_steps = 0
+        #: What a program's ``build`` lets change the batches of episodes.
+        self._learner_connector = ConnectorPipelineV2()
 
     def build(self) -> None:
         """Make the optimizers."""
+        self.configure_optimizers()
+
+    def configure_optimizers(self) -> None:
+        """Make the optimizers of each module."""
         for name in self.module:
             self.configure_optimizers_for_module(name, config=self.config)
+
+    def rl_module_is_compatible(self, module: Any) -> bool:
+        """Return whether a module is one of PyTorch."""
+        return isinstance(module, torch.nn.Module)
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Make the optimizers of a module: Adam, for all its parameters.
@@ -277,7 +289,7 @@ class TorchLearner:
                 group["lr"] = scheduled(rate, num_steps)
         self.before_gradient_based_update(timesteps=timesteps)
         for batch in batches:
-            found = {name: self.module[name].forward_train(own) for name, own in batch.items()}
+            found = self.module.forward_train(batch)
             losses = self.compute_losses(fwd_out=found, batch=batch)
             for name, loss in losses.items():
                 self.metrics.log_value((name, "total_loss"), loss, window=1)
@@ -326,7 +338,7 @@ class PPOTorchLearner(TorchLearner):
     from Ray: see `TorchLearner`.
     """
 
-    def __init__(self, *, config: Any, module: dict[str, Any]) -> None:
+    def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
         super().__init__(config=config, module=module)
         start = config.kl_coeff if config.use_kl_loss else 0.0
         self.curr_kl_coeffs_per_module = dict.fromkeys(module, start)
@@ -425,21 +437,51 @@ class ModuleLearner(PolicyLearner):
         super().__init__(setup, network, seed)
         self._network: ModuleNetwork = network
         self._module = network.build(seed)
-        cls = self.config.learner_class or self.default_class
+        cls = self.config.class_of_learner() or self.default_class
         if not issubclass(cls, TorchLearner):
             raise UnsupportedRayFeatureError(
                 f"learner_class={cls!r}",
                 "Learners of programs are in PyTorch",
                 f"derive from {self.default_class.__name__} or TorchLearner",
             )
-        self.torch_learner: Any = cls(config=self.config, module={POLICY_ID: self._module})
-        self.torch_learner.build()
+        self.torch_learner: Any = None
         self._metrics = LoggedMetrics()
+        self._make_learner(cls)
+
+    def _make_learner(self, cls: type[TorchLearner]) -> None:
+        self.torch_learner = cls(config=self.config, module={POLICY_ID: self._module})
+        self.torch_learner.build()
+        added = [type(each).__name__ for each in self.torch_learner._learner_connector]
+        if added:
+            raise UnsupportedRayFeatureError(
+                f"{cls.__name__}.build(), which adds the connectors {added} to the learner's,",
+                "The algorithm learns from samples, which connectors do not see",
+                "give them as config.training(learner_connector=...), or derive the algorithm from "
+                "Algorithm, with a training_step that calls learner_group.update(episodes=...)",
+            )
+
+    @classmethod
+    def for_modules(cls) -> type[PolicyLearner]:
+        """Return this class."""
+        return cls
 
     @classmethod
     def network_of(cls, setup: PolicySetup) -> Any:
-        """Return what makes the module."""
+        """Return what makes the module.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the module shares layers with those of other policies.
+        """
         spec, config = setup.config.rl_module_spec, setup.config
+        if getattr(spec, "part_of", None) is not None:
+            raise UnsupportedRayFeatureError(
+                "MultiRLModuleSpec(multi_rl_module_class=...) in an algorithm of RLlib",
+                "Its policies learn one after the other, with a network of their own",
+                "derive the algorithm from Algorithm, with a training_step that calls "
+                "learner_group.update(episodes=...), or leave it out",
+            )
         module_class = getattr(spec, "module_class", None) or DefaultPPOTorchRLModule
         given = getattr(spec, "model_config", None)
         model = config.model if given is None else given
@@ -476,7 +518,7 @@ class ModuleLearner(PolicyLearner):
         self, batch: dict[str, Any], order: NDArray[Any], num_steps: int
     ) -> dict[str, Any]:
         """Learn from minibatches of rows of a batch, in an order; return statistics."""
-        each = ({POLICY_ID: _rows(batch, rows)} for rows in torch.from_numpy(order).long())
+        each = ({POLICY_ID: rows_of_batch(batch, rows)} for rows in torch.from_numpy(order).long())
         with at_most_threads(max(1, int(self.config.num_cpus_for_main_process))):
             self.torch_learner.learn(each, num_steps)
         statistics = self._logged()
@@ -488,7 +530,7 @@ class ModuleLearner(PolicyLearner):
         """Return columns as tensors, by Ray's names."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
         seen = self._network.batch(tensors.pop("observations"))
-        return {**seen, **{_NAMES[name]: each for name, each in tensors.items()}}
+        return {**seen, **{_NAMES.get(name, name): each for name, each in tensors.items()}}
 
     def _batch(self, parts: list[Columns]) -> dict[str, Any]:
         """Return the valid steps of samples in one batch, of tensors, by Ray's names."""
@@ -502,10 +544,14 @@ class ModuleLearner(PolicyLearner):
         joined["advantages"] = normalized_advantages(joined["advantages"], joined.get("mask"))
         return self._tensors(joined)
 
-    def _logged(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
+        """Return what the learner has logged, by module."""
         logged = self.torch_learner.metrics.take()
         self._metrics.add(replace(each, value=_plain(each.value)) for each in logged)
-        described = self._metrics.described()
+        return self._metrics.described()
+
+    def _logged(self) -> dict[str, Any]:
+        described = self.described()
         own = described.pop(POLICY_ID, {})
         return {**described, **own}
 
@@ -596,7 +642,7 @@ def _without_critic(columns: Columns, settings: Any) -> Columns:
     return {name: each for name, each in found.items() if name not in ("values", "next_values")}
 
 
-def _rows(batch: dict[str, Any], rows: Any) -> Any:
+def rows_of_batch(batch: dict[str, Any], rows: Any) -> Any:
     """Return some rows of a batch, also of nested observations."""
     return mapped(lambda each: each[rows], batch)
 

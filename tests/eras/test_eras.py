@@ -44,6 +44,16 @@ EXPECTED = {
         No project: True
         Package: True
         """,
+    "algorithms_of_2025": """
+        One agent: True
+        Steps: True
+        Logged: 120.0 1.0
+        Restored: [0, 1]
+        Two agents: True
+        Modules: ['other', 'same', 'trunk']
+        One trunk: True
+        Answers: [1, 0]
+        """,
     "tables_of_2020": """
         Counted: 1 2
         Twice: True

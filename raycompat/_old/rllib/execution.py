@@ -492,6 +492,61 @@ def _get_shared_metrics() -> MetricsContext:
     return LocalIterator.get_metrics()
 
 
+def synchronous_parallel_sample(
+    *,
+    worker_set: Any,
+    max_agent_steps: int | None = None,
+    max_env_steps: int | None = None,
+    concat: bool = True,
+    sample_timeout_s: float | None = None,
+    random_actions: bool = False,
+    _uses_new_env_runners: bool = False,
+    _return_metrics: bool = False,
+) -> Any:
+    """Let all runners play, for the ``training_step`` of a program.
+
+    Parameters
+    ----------
+    worker_set : RunnerGroup
+        ``algorithm.env_runner_group``.
+    max_agent_steps, max_env_steps : int, optional
+        Of how many steps, at least; they mean the same. Default: one sample of each runner.
+    concat : bool, default True
+        Return one batch. Episodes are a list in any case.
+    sample_timeout_s : float, optional
+        Has no effect: the option of the algorithm counts.
+    random_actions : bool, default False
+        Refused, see `WorkerOfProgram.sample`.
+    _uses_new_env_runners : bool, default False
+        Return episodes, as since 2024.
+    _return_metrics : bool, default False
+        Return also what ``get_metrics`` of the runners returned.
+
+    Returns
+    -------
+    batch, list of batches, or list of episodes; or a tuple of it and a list
+    """
+    wanted = max_env_steps or max_agent_steps
+    each = None
+    if _uses_new_env_runners:
+        each = -(-(wanted or FRAGMENT) // len(worker_set))
+
+    def play(worker: Any) -> tuple[Any, Any]:
+        found = worker.sample(num_timesteps=each, random_actions=random_actions)
+        return found, worker.get_metrics()
+
+    samples: list[Any] = []
+    metrics: list[Any] = []
+    while True:
+        for sample, own in worker_set.foreach_worker(play):
+            samples += sample if _uses_new_env_runners else [sample]
+            metrics.append(own)
+        if _uses_new_env_runners or sum(len(sample) for sample in samples) >= (wanted or 0):
+            break
+    found = samples if _uses_new_env_runners or not concat else concat_samples(samples)
+    return (found, metrics) if _return_metrics else found
+
+
 class Planned(Agent):
     """An algorithm that learns by a plan of a program."""
 
@@ -546,4 +601,5 @@ __all__ = [
     "StoreToReplayBuffer",
     "TrainOneStep",
     "UpdateTargetNetwork",
+    "synchronous_parallel_sample",
 ]

@@ -19,7 +19,7 @@ from raycompat.rllib.env.construction import env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.episode import describe_records
-from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, Runner
+from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, PlayedEpisodes, Runner
 from raycompat.rllib.fixed_policies import is_rule
 from raycompat.rllib.results import EndedEpisode, describe, describe_agents
 
@@ -135,6 +135,7 @@ class WorkerOfProgram:
         runner: Any = self._runner
         sample = runner.sample(num_steps, None, explore)
         runner.metrics.extend(sample.episodes)
+        runner.metrics.num_steps += sample.num_steps
         batches = {}
         for name, columns in sample.policies.items():
             acting = runner.policies[name]
@@ -148,9 +149,9 @@ class WorkerOfProgram:
             return batches[POLICY_ID]
         return MultiAgentBatch(batches, sample.num_steps)
 
-    def get_metrics(self) -> list[EndedEpisode]:
+    def get_metrics(self) -> PlayedEpisodes:
         """Return the episodes that ended since the last call."""
-        found, self._runner.metrics = self._runner.metrics, []
+        found, self._runner.metrics = self._runner.metrics, PlayedEpisodes()
         return found
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:

@@ -43,6 +43,7 @@ from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.filters import MeanStdFilter
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec
 from raycompat.rllib.learner_group import LearnerGroup
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Weights
@@ -113,8 +114,9 @@ class Algorithm(Trainable):
 
     #: The class of its options.
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
-    #: The class of what learns for a policy, see `PolicyLearner`.
-    learner_class: ClassVar[Any]
+    #: The class of what learns for a policy, see `PolicyLearner`; None for one of a program, whose
+    #: policies learn in `LearnerGroup.update`.
+    learner_class: ClassVar[Any] = None
     #: Whether it learns from samples of env runners, see `to_learn`.
     learns_from_samples: ClassVar[bool] = True
     runner_class: ClassVar[type[Any]] = EnvRunner
@@ -186,6 +188,7 @@ class Algorithm(Trainable):
         #: What callbacks and `training_step` of a program log; `peek` finds the last results, too.
         self.metrics = MetricsLogger()
         self.metrics.results = lambda: self._last_result
+        self.metrics.count_played = self._count_played
         self._last_result: dict[str, Any] = {}
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
@@ -197,6 +200,18 @@ class Algorithm(Trainable):
             )
             for index, (name, setup) in enumerate(self._setups.items())
         }
+        #: What lets the policies of a program's algorithm learn.
+        self.joined_learner: Any = None
+        if self.learner_class is None and self.learners:
+            from raycompat.rllib.episode_learner import JoinedLearner
+
+            connectors = self._learner_connectors
+            self.joined_learner = JoinedLearner(
+                settings,
+                {name: self.learners[name] for name in self.learners if self.is_trained(name)},
+                self._acting,
+                [] if connectors is None else connectors.connectors,
+            )
         #: The learners, as programs see them.
         self.learner_group = LearnerGroup(self)
         self.call_hooks("on_algorithm_init")
@@ -235,11 +250,15 @@ class Algorithm(Trainable):
                     "policies out."
                 )
             spaces = AgentSpaces(probe, self._mapping)
+            own = (self.observation_space, self.action_space)
+            found = {
+                name: spaces.of_policy(name, spec) if self.is_multi_agent else own
+                for name, spec in specs.items()
+            }
+            if isinstance(settings.rl_module_spec, MultiRLModuleSpec):
+                settings.rl_module_spec.take_spaces(found)
             for name, spec in specs.items():
-                found = (self.observation_space, self.action_space)
-                if self.is_multi_agent:
-                    found = spaces.of_policy(name, spec)
-                self._plan(name, spec, *found)
+                self._plan(name, spec, *found[name])
         finally:
             close = getattr(probe, "close", None)
             if close is not None:
@@ -274,7 +293,11 @@ class Algorithm(Trainable):
         base = self._learner_class_of(config)
         if self.can_train(base):
             self._able_to_learn.append(name)
-        if config.learns_in_torch():
+        if base is None:
+            from raycompat.rllib.episode_learner import EpisodeLearner
+
+            base = EpisodeLearner
+        elif config.learns_in_torch():
             base = base.for_modules()
         cls = self._learner_classes[name] = upper("_old.rllib.losses").learner_with(
             base, policy_class, setup.custom_class(), setup.distribution()
@@ -300,7 +323,7 @@ class Algorithm(Trainable):
 
     def can_train(self, learner_class: Any) -> bool:
         """Return whether this algorithm lets a learner learn: one of another algorithm acts only."""
-        return issubclass(learner_class, self.learner_class)
+        return self.learner_class is None or issubclass(learner_class, self.learner_class)
 
     def is_trained(self, name: str) -> bool:
         """Return whether a policy learns."""
@@ -451,6 +474,13 @@ class Algorithm(Trainable):
             self._records += sample.left.records
             self._logged.add(sample.left.logged)
 
+    def _count_played(self, played: Any) -> None:
+        """Count what runners have played for a program's `training_step`."""
+        self._episodes.add(list(played), played.num_steps)
+        key = ("env_runners", "num_env_steps_sampled_lifetime")
+        self.metrics.log_value(key, played.num_steps, reduce="lifetime_sum")
+        self.metrics.log_value(key[1], played.num_steps, reduce="lifetime_sum")
+
     @property
     def workers(self) -> RunnerGroup:
         """The env runners: the name until 2024."""
@@ -478,7 +508,7 @@ class Algorithm(Trainable):
         self._episodes.begin_iteration()
         self._timers, self._records = {}, []
         while True:
-            statistics = self.training_step()
+            statistics = self._by_policy(self.training_step())
             seconds = time.perf_counter() - begin
             if (
                 seconds >= (settings.min_time_s_per_iteration or 0)
@@ -512,6 +542,14 @@ class Algorithm(Trainable):
         if settings.env_task_fn is not None:
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
+
+    def _by_policy(self, found: Any) -> dict[str, dict[str, Any]]:
+        """Return what each policy's learning has to say, of what a `training_step` returned.
+
+        One of a program may return nothing, or all results: these it has logged.
+        """
+        known = self.learners if self.joined_learner is None else ()
+        return dict(found) if found and set(found) <= set(known) else {}
 
     def _tell_of_recreated(self) -> None:
         """Let callbacks know of runners that were replaced."""

@@ -175,7 +175,7 @@ _FIXED: dict[str, tuple[Container[Any], str, str]] = {
     "num_gpus_per_learner": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
     "num_gpus": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
     "framework_str": (
-        ("tf2", "tf"),
+        ("tf2", "tf", "torch"),
         "Algorithms learn in TensorFlow",
         "leave .framework(...) out",
     ),
@@ -300,6 +300,8 @@ class AlgorithmConfig:
     """
 
     algo_class: type[Any] | None
+    #: The only value that is taken; learners of programs ask for it.
+    add_default_connectors_to_learner_pipeline: ClassVar[bool] = True
     #: Options of one algorithm's ``training``, with their defaults; they go before those of all.
     TRAINING: ClassVar[Mapping[str, Any]] = {}
     #: Whether it learns from recorded steps, and does not play.
@@ -313,6 +315,8 @@ class AlgorithmConfig:
             for name, value in options.items():
                 setattr(self, name, copy.deepcopy(value))
         self.model: dict[str, Any] = copy.deepcopy(MODEL)
+        if _is_of_program(type(self)):  # it may make its networks by it
+            self.framework_str = "torch"
 
     def __getattr__(self, name: str) -> Any:
         """Return an option by an old name; None for one of Ray's that has no effect here."""
@@ -538,6 +542,17 @@ class AlgorithmConfig:
         """
         return RLModuleSpec()
 
+    def get_default_learner_class(self) -> Any:
+        """Return what learns without the option ``learner_class``; None for the algorithm's learner.
+
+        A program's class of options may return a subclass of `TorchLearner`, which then learns.
+        """
+        return None
+
+    def class_of_learner(self) -> Any:
+        """Return the class of a program that learns; None for the algorithm's."""
+        return self.learner_class or self.get_default_learner_class()
+
     def get_rl_module_spec(
         self, env: Any = None, spaces: Any = None, inference_only: bool | None = None
     ) -> RLModuleSpec:
@@ -568,14 +583,13 @@ class AlgorithmConfig:
         """Return the spec of the network; of a program's class of options, its default."""
         if self.rl_module_spec is not None:
             return self.rl_module_spec
-        method = type(self).get_default_rl_module_spec
-        is_own = not method.__module__.startswith("raycompat.rllib.")
+        is_own = _is_of_program(type(self).get_default_rl_module_spec)
         return self.get_default_rl_module_spec() if is_own else None
 
     def learns_in_torch(self) -> bool:
         """Return whether a module or a learner of PyTorch learns, in place of a Keras model."""
         return bool(
-            self.learner_class is not None
+            self.class_of_learner() is not None
             or self._torch_lr_scheduler_classes
             or is_torch_module(self.rl_module_spec)
         )
@@ -754,7 +768,7 @@ class AlgorithmConfig:
         return self
 
     def _set_one(self, name: str, value: Any) -> None:
-        if name == "framework_str":
+        if name == "framework_str" and not (value == "torch" and _is_of_program(type(self))):
             value = learns_in(value)
         is_choice = isinstance(value, Mapping) and "grid_search" in value
         if name in ("model", "replay_buffer_config") and not is_choice:
@@ -897,6 +911,11 @@ class AlgorithmConfig:
         """The same as ``train_batch_size_per_learner``: there is one learner."""
         found: int = self.train_batch_size_per_learner
         return found
+
+    @property
+    def total_train_batch_size(self) -> int:
+        """The same as ``train_batch_size_per_learner``."""
+        return self.train_batch_size
 
     # Use.
 
@@ -1059,6 +1078,14 @@ class AlgorithmConfig:
 
     #: The name until 2024.
     build = build_algo
+
+
+def _is_of_program(defined: Any) -> bool:
+    """Return whether a class or a method is a program's; those of Ray's examples are, too."""
+    module = defined.__module__
+    return not module.startswith("raycompat.rllib.") or module.startswith(
+        "raycompat.rllib.examples."
+    )
 
 
 def _as_dict(given: Any) -> dict[str, Any]:

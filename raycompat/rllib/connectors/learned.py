@@ -37,7 +37,7 @@ class LearnerConnectors:
     """
 
     def __init__(self, connectors: list[ConnectorV2]) -> None:
-        self._connectors = connectors
+        self.connectors = connectors
 
     @classmethod
     def of(cls, found: Any) -> LearnerConnectors | None:
@@ -83,7 +83,7 @@ class LearnerConnectors:
         seen = [list(each.observations) for each in episodes]
         batch: Any = {}
         shared: dict[str, Any] = {}
-        for each in self._connectors:
+        for each in self.connectors:
             batch = each(
                 rl_module=None,
                 batch=batch,

@@ -114,6 +114,12 @@ class RunnerGroup:
         """Return the number of runners."""
         return len(self._actors) or 1
 
+    def num_remote_workers(self) -> int:
+        """Return the number of runners that are actors."""
+        return len(self._actors)
+
+    num_remote_env_runners = num_remote_workers
+
     @property
     def is_remote(self) -> bool:
         """Whether the runners are actors."""

@@ -154,6 +154,12 @@ class Sample:
         return self.num_steps
 
 
+class PlayedEpisodes(list[EndedEpisode]):
+    """Episodes that ended in samples of programs, and the number of all steps of these samples."""
+
+    num_steps = 0
+
+
 class Runner:
     """Environments that a runner plays in, with its own copies of the policies.
 
@@ -188,7 +194,7 @@ class Runner:
         self._num_steps = 0
         self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
         #: Episodes that ended in samples of programs, which collect them.
-        self.metrics: list[EndedEpisode] = []
+        self.metrics = PlayedEpisodes()
         if self._watch is not None:
             self._watch.made(self._envs)
 
@@ -286,6 +292,7 @@ class Runner:
         def play() -> int:
             sample: Sample = self.sample(1, None, explore)  # type: ignore[attr-defined]
             self.metrics.extend(sample.episodes)
+            self.metrics.num_steps += sample.num_steps
             if own is not None and sample.left is not None:
                 own.put_back(sample.left)
             return sample.num_steps

@@ -1,0 +1,138 @@
+"""`ConnectorPipelineV2`: connectors that are called one after the other, in learners of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.returns import discounted_sums
+
+
+class ConnectorPipelineV2(ConnectorV2):
+    """Connectors in their order.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+        Of what the first one is given.
+    connectors : list of ConnectorV2, optional
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.connector_pipeline_v2.ConnectorPipelineV2``, 2.60.0. Differs from
+    Ray: a learner's pipeline has the connectors of the program alone.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        *,
+        connectors: Iterable[ConnectorV2] | None = None,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space)
+        self.connectors = list(connectors or ())
+
+    def __len__(self) -> int:
+        """Return the number of connectors."""
+        return len(self.connectors)
+
+    def __iter__(self) -> Iterator[ConnectorV2]:
+        """Iterate over the connectors."""
+        return iter(self.connectors)
+
+    def __call__(self, *, batch: dict[str, Any], **given: Any) -> Any:
+        """Return the batch that the connectors leave.
+
+        Parameters
+        ----------
+        batch : dict
+        **given
+            Given to each connector; see `ConnectorV2`.
+        """
+        for each in self.connectors:
+            batch = each(batch=batch, **given)
+        return batch
+
+    def prepend(self, connector: ConnectorV2) -> None:
+        """Put a connector before all others."""
+        self.connectors.insert(0, connector)
+
+    def append(self, connector: ConnectorV2) -> None:
+        """Put a connector after all others."""
+        self.connectors.append(connector)
+
+    def insert_before(self, name_or_class: Any, connector: ConnectorV2) -> None:
+        """Put a connector before another one.
+
+        Parameters
+        ----------
+        name_or_class : str or type
+            The class of the other one, or its name.
+        connector : ConnectorV2
+
+        Raises
+        ------
+        ValueError
+            When there is none of the class.
+        """
+        self.connectors.insert(self._place_of(name_or_class), connector)
+
+    def insert_after(self, name_or_class: Any, connector: ConnectorV2) -> None:
+        """Put a connector after another one; see `insert_before`."""
+        self.connectors.insert(self._place_of(name_or_class) + 1, connector)
+
+    def remove(self, name_or_class: Any) -> None:
+        """Leave out the connector of a class; see `insert_before`."""
+        del self.connectors[self._place_of(name_or_class)]
+
+    def _place_of(self, wanted: Any) -> int:
+        for place, each in enumerate(self.connectors):
+            if wanted in (type(each), type(each).__name__):
+                return place
+        names = [type(each).__name__ for each in self.connectors]
+        raise ValueError(f"{wanted!r} is not among the connectors: expected one of {names}.")
+
+
+class ComputeReturnsToGo(ConnectorV2):
+    """Adds the column ``returns_to_go``: the discounted rewards from each step to the episode's end.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+    gamma : float, default 0.99
+        The discount of rewards, for each step.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.learner.ComputeReturnsToGo``, 2.60.0. No known difference.
+    """
+
+    def __init__(
+        self,
+        input_observation_space: Any = None,
+        input_action_space: Any = None,
+        *,
+        gamma: float = 0.99,
+    ) -> None:
+        super().__init__(input_observation_space, input_action_space)
+        self.gamma = gamma
+
+    def __call__(
+        self, *, batch: dict[str, Any], episodes: Sequence[Any], **given: Any
+    ) -> dict[str, Any]:
+        """Return the batch with the column.
+
+        Parameters
+        ----------
+        batch : dict
+        episodes : list of SingleAgentEpisode or MultiAgentEpisode
+        **given
+            They have no effect.
+        """
+        pieces = self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)
+        for each in pieces:
+            sums = discounted_sums(each.get_rewards(), self.gamma)
+            self.add_n_batch_items(batch, "returns_to_go", list(sums), len(sums), each)
+        return batch
