@@ -31,6 +31,7 @@ Upper: TypeAlias = Literal[
     "_old.checkpoints",
     "_old.data.keys",
     "_old.data.pipeline",
+    "_old.data.readers",
     "_old.program",
     "_old.rllib.action_distributions",
     "_old.rllib.batch_builder",

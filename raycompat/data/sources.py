@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import raycompat as ray
 from raycompat._old_forms.data import plain_rows
+from raycompat._upper import upper
 from raycompat.data import block, exchange, tasks, tensor
 from raycompat.data.block import Block, BlockMetadata, Bundle
 from raycompat.data.compute import TaskPoolStrategy
@@ -272,10 +273,12 @@ def read_datasource(
         accelerator_type=accelerator_type,
         runtime_env=runtime_env,
     )
+    if hasattr(datasource, "create_reader") or hasattr(datasource, "prepare_read"):
+        datasource = upper("_old.data.readers").PreparedDatasource(datasource, read_args)
+    elif read_args:
+        raise TypeError(f"read_datasource() takes no {sorted(read_args)}.")
     if not isinstance(datasource, Datasource):
         raise TypeError(f"{datasource!r} is not a Datasource: subclass raycompat.data.Datasource.")
-    if read_args:
-        raise TypeError(f"read_datasource() takes no {sorted(read_args)}.")
     if isinstance(compute, TaskPoolStrategy):
         concurrency = compute.size
     return dataset_of(datasource, parallelism, override_num_blocks, concurrency, options)

@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pandas as pd
 import ray
+import torch
 from ray import train, tune
 from ray._private.internal_api import free
 from ray._private.ray_constants import RESOURCE_CONSTRAINT_PREFIX
@@ -14,6 +15,8 @@ from ray.dashboard.modules.job.common import JobStatus
 from ray.dashboard.modules.job.sdk import JobSubmissionClient
 from ray.data import NodeIdStr
 from ray.data._internal.delegating_block_builder import DelegatingBlockBuilder
+from ray.data.block import BlockMetadata
+from ray.data.datasource import Datasource, RandomIntRowDatasource, Reader, ReadTask
 from ray.data.extensions import TensorArray
 from ray.experimental import ui
 from ray.sgd import SGDCallback
@@ -79,6 +82,49 @@ images = ray.data.from_arrow(builder.build())
 print("Images:", [float(row["image"].mean()) for row in images.take_all()])
 print("Tensors:", TensorArray([np.ones(3), np.ones(3)]).numpy_shape)
 
+
+class Letters(Datasource):
+    def create_reader(self, text):
+        return LettersReader(text)
+
+
+class LettersReader(Reader):
+    def __init__(self, text):
+        self.text = text
+
+    def estimate_inmemory_data_size(self):
+        return len(self.text)
+
+    def get_read_tasks(self, parallelism):
+        text = self.text
+        metadata = BlockMetadata(
+            len(text), len(text), schema=None, input_files=None, exec_stats=None
+        )
+        return [ReadTask(lambda: [pd.DataFrame({"letter": list(text)})], metadata)]
+
+
+class Words(Datasource):
+    def prepare_read(self, parallelism, words):
+        return [
+            ReadTask(
+                lambda word=word: [pd.DataFrame({"word": [word]})], BlockMetadata(1, len(word))
+            )
+            for word in words
+        ]
+
+
+read = ray.data.read_datasource(Letters(), text="abc", parallelism=2)
+print("Letters:", [row["letter"] for row in read.take_all()])
+read = ray.data.read_datasource(Words(), words=["to", "be"])
+print("Words:", sorted(row["word"] for row in read.take_all()))
+numbers = ray.data.read_datasource(RandomIntRowDatasource(), n=10, num_columns=2)
+print("Numbers:", numbers.count(), numbers.schema().names)
+print("Today:", ray.data.read_datasource(RandomIntRowDatasource(n=5, num_columns=1)).count())
+try:
+    ray.data.read_datasource(RandomIntRowDatasource(n=5, num_columns=1), n=3)
+except TypeError as error:
+    print("Argument:", "['n']" in str(error))
+
 checkpoint = train.Checkpoint.from_object_ref(ray.put({"epoch": 3}))
 print("Checkpoint:", checkpoint.to_dict(), ray.get(checkpoint.to_object_ref()))
 
@@ -128,7 +174,23 @@ mlflow = types.ModuleType("mlflow")
 mlflow.set_tracking_uri = mlflow.log_params = lambda value: None
 mlflow.set_experiment = lambda **options: runs.append(options)
 mlflow.start_run = lambda **options: None
-sys.modules.update(wandb=wandb, mlflow=mlflow)
+torchvision = types.ModuleType("torchvision")
+torchvision.transforms = types.SimpleNamespace(
+    Compose=list, ToTensor=lambda: "tensor", Normalize=lambda *values: "normal"
+)
+torchvision.datasets = types.SimpleNamespace(
+    MNIST=lambda root, train, download, transform: [
+        (torch.full((1, 28, 28), digit / 10), digit) for digit in range(10)
+    ]
+)
+sys.modules.update(wandb=wandb, mlflow=mlflow, torchvision=torchvision)
+
+from ray.tune.examples.mnist_pytorch import ConvNet, get_data_loaders, test, train_func  # noqa: E402
+
+model = ConvNet()
+pictures, others = get_data_loaders(batch_size=5)
+train_func(model, torch.optim.SGD(model.parameters(), lr=0.1), pictures)
+print("Digits:", model(torch.zeros(2, 1, 28, 28)).shape, 0 <= test(model, others) <= 1)
 
 
 @wandb_mixin

@@ -35,8 +35,14 @@ EXPECTED = {
         Built: 4 True
         Images: [0.0, 1.0, 1.0, 2.0]
         Tensors: (2, 3)
+        Letters: ['a', 'b', 'c']
+        Words: ['be', 'to']
+        Numbers: 10 ['c_0', 'c_1']
+        Today: 5
+        Argument: True
         Checkpoint: {'epoch': 3} {'epoch': 3}
         Shared: 2
+        Digits: torch.Size([2, 10]) True
         Logged: (0.1, None) own {'lr': 0.1}
         Class: a run own
         Tracked: 0.2

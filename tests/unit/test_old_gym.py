@@ -159,7 +159,9 @@ def test_versions_that_gymnasium_left_out_are_the_newest(gym):
     assert gym.spec("CartPole-v0").id == "CartPole-v0"
 
 
-@pytest.mark.parametrize("name", ["ALE/Pong-v5", "BreakoutNoFrameskip-v4"])
+@pytest.mark.parametrize(
+    "name", ["ALE/Pong-v5", "BreakoutNoFrameskip-v4", "Pong-v0", "Qbert-ram-v4"]
+)
 def test_environments_of_atari_name_their_package(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(ImportError, match="pip install ale-py"):

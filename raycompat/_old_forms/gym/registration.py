@@ -46,8 +46,19 @@ def with_environments(id: str) -> str:
     return id
 
 
+#: The games of Atari's environments.
+_GAMES = (
+    "Adventure|AirRaid|Alien|Amidar|Assault|Asterix|Asteroids|Atlantis|BankHeist|BattleZone|"
+    "BeamRider|Berzerk|Bowling|Boxing|Breakout|Carnival|Centipede|ChopperCommand|CrazyClimber|"
+    "Defender|DemonAttack|DoubleDunk|ElevatorAction|Enduro|FishingDerby|Freeway|Frostbite|Gopher|"
+    "Gravitar|Hero|IceHockey|Jamesbond|JourneyEscape|Kangaroo|Krull|KungFuMaster|"
+    "MontezumaRevenge|MsPacman|NameThisGame|Phoenix|Pitfall|Pong|Pooyan|PrivateEye|Qbert|"
+    "Riverraid|RoadRunner|Robotank|Seaquest|Skiing|Solaris|SpaceInvaders|StarGunner|Tennis|"
+    "TimePilot|Tutankham|UpNDown|Venture|VideoPinball|WizardOfWor|YarsRevenge|Zaxxon"
+)
+
 #: Names of Atari's environments that no other package has.
-_ATARI = re.compile(r"ALE/.*|\w+?(NoFrameskip|Deterministic)-v\d")
+_ATARI = re.compile(rf"ALE/.*|\w+?(NoFrameskip|Deterministic)-v\d|({_GAMES})(-ram)?-v\d")
 
 
 @functools.cache
