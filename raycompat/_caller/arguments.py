@@ -44,8 +44,8 @@ class Arguments:
     def __init__(
         self,
         session: Membership,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
         name: str,
         *,
         inline_limit_bytes: int = INLINE_LIMIT_BYTES,
@@ -74,7 +74,7 @@ class Arguments:
             self.holds.append(ref)
             self.dependencies.append(ref._entry)
 
-    def _top_level(self, value: Any) -> Any:
+    def _top_level(self, value: object) -> object:
         if not isinstance(value, ObjectRef):
             if not is_dask_value(value):
                 return self._apart(value) if _is_large_array(value) else value
@@ -95,7 +95,7 @@ class Arguments:
         self.dependencies.append(entry)
         return Slot(len(self.dependencies) - 1)
 
-    def _apart(self, value: Any) -> Slot:
+    def _apart(self, value: object) -> Slot:
         """Store a large array as a separate object. A call that returns it need not copy it."""
         number = self._apart_by_id.get(id(value))
         if number is None:
@@ -117,8 +117,8 @@ def _is_large_array(value: Any) -> bool:
 
 
 def _serialize_arguments(
-    args: Sequence[Any], kwargs: Mapping[str, Any], name: str
-) -> tuple[Block, dict[str, Any]]:
+    args: Sequence[object], kwargs: Mapping[str, object], name: str
+) -> tuple[Block, dict[str, object]]:
     try:
         return serialize((args, kwargs))
     except TypeError as error:  # other errors are raised as they are, as in Ray
@@ -127,7 +127,7 @@ def _serialize_arguments(
         raise unpicklable(what, error) from error
 
 
-def _cannot_be_pickled(value: Any) -> bool:
+def _cannot_be_pickled(value: object) -> bool:
     try:
         serialize(value)
     except Exception:

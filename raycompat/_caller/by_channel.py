@@ -11,7 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat import exceptions
 from raycompat._caller import connections
@@ -397,7 +397,7 @@ class Channel(DirectSender):
                 self._mark_waiting(call)
                 self._queue[call.key] = call
 
-    def _whereabouts(self, call: Call) -> dict[str, Any]:
+    def _whereabouts(self, call: Call) -> dict[str, object]:
         return {"party": self.key, "group": None, "resources": {}}
 
     def _settle(self, entry: Entry, wire: Wire) -> None:

@@ -609,7 +609,7 @@ class LeasePool(DirectSender):
         if not call.is_announced:  # otherwise `_end_call` reports it
             super()._report_failure(call, error)
 
-    def _whereabouts(self, call: Call) -> dict[str, Any]:
+    def _whereabouts(self, call: Call) -> dict[str, object]:
         group = call.strategy.group if isinstance(call.strategy, InGroup) else None
         return {"party": None, "group": group, "resources": call.request.units()}
 

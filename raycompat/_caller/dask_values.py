@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 
 
-def is_dask_value(value: Any) -> bool:
+def is_dask_value(value: object) -> bool:
     """Return whether `value` is a Dask future, or a collection such as a Dask array."""
     if not hasattr(type(value), "__dask_graph__"):
         return isinstance(value, _future_class())
@@ -36,7 +36,7 @@ def _future_class() -> Any:
     return Future
 
 
-def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
+def key_for_dask(ref: ObjectRef[object], entry: Entry) -> str:
     """Return the key of a Dask task whose value is that of a reference (see `ObjectRef.key`)."""
     from raycompat._dask import client as adapter
 
@@ -54,7 +54,7 @@ def key_for_dask(ref: ObjectRef[Any], entry: Entry) -> str:
     return session.sharing.load_in_dask(entry)
 
 
-def graph(ref: ObjectRef[Any], key: str) -> dict[str, Any]:
+def graph(ref: ObjectRef[object], key: str) -> dict[str, Any]:
     """Return `ref` as a Dask graph with one task, which is called `key`."""
     from raycompat._dask import client as adapter
 
@@ -66,21 +66,21 @@ def only(results: list[Any]) -> Any:
     return results[0]
 
 
-def rebuilt(graph: Any, key: str, rename: dict[str, str] | None = None) -> Any:
+def rebuilt(graph: object, key: str, rename: dict[str, str] | None = None) -> Any:
     """Return the collection that Dask makes when it persists a reference."""
     from dask.delayed import Delayed
 
     return Delayed((rename or {}).get(key, key), graph)
 
 
-def compute(graph: Any, keys: Any, **options: Any) -> Any:
+def compute(graph: object, keys: object, **options: object) -> Any:
     """Compute a collection that is a reference, on the cluster of this session."""
     session = current_session.get()
     assert session is not None
     return session.client.get(graph, keys, **options)
 
 
-def as_ref(session: Membership, value: Any) -> ObjectRef[Any]:
+def as_ref(session: Membership, value: object) -> ObjectRef[object]:
     """Return a reference to a Dask value; the value does not pass through this process.
 
     Raises
@@ -99,7 +99,7 @@ def as_ref(session: Membership, value: Any) -> ObjectRef[Any]:
         raise ValueError(f"{value!r} was cancelled: there will be no value to pass.")
     key = ids.call_key("store", ids.new_task_id())
     session.table.add(key, is_held_in_dask=True).is_known_elsewhere = True
-    ref: ObjectRef[Any] = ObjectRef._from_key(key, session)
+    ref: ObjectRef[object] = ObjectRef._from_key(key, session)
     known = session.run(
         ask(session.client.scheduler, StoreDaskValue(session.client.id, key, future.key))
     )

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from raycompat._caller.calls import Call
 from raycompat._caller.object_table import Entry
@@ -23,6 +23,7 @@ from raycompat._messages import direct
 from raycompat._messages.calls import FailedCall
 from raycompat._protocol import failures, ids
 from raycompat._protocol.frames import Unreadable
+from raycompat._protocol.plain import Row
 from raycompat._protocol.values import (
     ErrorValue,
     InlineValue,
@@ -348,7 +349,7 @@ class DirectSender(Sender):
             )
         )
 
-    def _whereabouts(self, call: Call) -> dict[str, Any]:
+    def _whereabouts(self, call: Call) -> Row:
         """Return the fields `party`, `group` and `resources` of a call."""
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._protocol.environment import EnvironmentVariable, Values, Version, table_id, unknown
 
@@ -47,7 +47,7 @@ class Environment:
     9
     """
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)  # copy, pickle and others look these up
         from raycompat._caller import this_process
@@ -87,7 +87,7 @@ class Environment:
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_definitions})
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         return _the_environment, ()
 
 

@@ -13,7 +13,7 @@ import uuid
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._caller import tensorflow_mode
 from raycompat._host import interrupts
@@ -51,7 +51,7 @@ class KnownIds(dict[str, str]):
         #: What comes with ids has come from another process, or is a copy.
         self.reach = Reach(is_anywhere=ids is not None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         self.reach.is_anywhere = True
         return KnownIds, (dict(self),)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._host import segment
 from raycompat._messages.objects import Fetch, Locate
 from raycompat._protocol import failures
 from raycompat._protocol.message import ask
+from raycompat._protocol.plain import Row
 from raycompat._protocol.values import InlineValue, SegmentLink, from_wire
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _take(session: Membership, entry: Entry, link: SegmentLink) -> None:
         session.home.place.remove(path)
 
 
-async def _ask_for(session: Membership, keys: list[str]) -> list[dict[str, Any]]:
+async def _ask_for(session: Membership, keys: list[str]) -> list[Row]:
     asked = asyncio.ensure_future(_ask_node(session, session.home.address, keys))
     left = asyncio.ensure_future(session.home_left.wait())
     await asyncio.wait({asked, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -62,7 +63,7 @@ async def _ask_for(session: Membership, keys: list[str]) -> list[dict[str, Any]]
     return [await _ask_a_holder(session, key) for key in keys]  # each key from a node that has it
 
 
-async def _ask_node(session: Membership, node: str, keys: list[str]) -> list[dict[str, Any]]:
+async def _ask_node(session: Membership, node: str, keys: list[str]) -> list[dict[str, object]]:
     """Ask a node for values; through the scheduler when this process cannot reach the node.
 
     Raises
@@ -85,7 +86,7 @@ async def _ask_node(session: Membership, node: str, keys: list[str]) -> list[dic
     return answers
 
 
-async def _ask_a_holder(session: Membership, key: str) -> dict[str, Any]:
+async def _ask_a_holder(session: Membership, key: str) -> dict[str, object]:
     """Ask the nodes that have a value; if none of them answers, the value is computed again."""
     scheduler = session.client.scheduler
     unreachable: list[str] = []

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from raycompat._messages.watching import ListRows, Overview
 
@@ -124,7 +124,9 @@ class Report:
         )
         self._file.write_text(page, encoding="utf-8")
 
-    def _sync(self, function: Callable[..., Awaitable[None]], *args: Any, **kwargs: Any) -> None:
+    def _sync(
+        self, function: Callable[..., Awaitable[None]], *args: object, **kwargs: object
+    ) -> None:
         client = self._session.client
 
         async def call() -> None:
@@ -134,7 +136,7 @@ class Report:
         client.sync(call)
 
 
-def checked_file(file: Any) -> Path:
+def checked_file(file: object) -> Path:
     """Return the path of the file for a report.
 
     Raises
@@ -156,7 +158,7 @@ def checked_file(file: Any) -> Path:
     return path
 
 
-def _shown(table: _Table, rows: Iterable[Mapping[str, Any]]) -> str:
+def _shown(table: _Table, rows: Iterable[Mapping[str, object]]) -> str:
     """Return a table in HTML; a sentence when it has no rows."""
     lines = [
         "".join(_cell(row[field], title, form) for field, title, form in table.columns)
@@ -174,12 +176,12 @@ def _shown(table: _Table, rows: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
-def _cell(value: Any, title: str, form: str) -> str:
+def _cell(value: object, title: str, form: str) -> str:
     text = "" if value is None else html.escape(_written(value, form))
     return f'<td data-title="{html.escape(title)}"{_class(form)}>{text}</td>'
 
 
-def _written(value: Any, form: str) -> str:
+def _written(value: object, form: str) -> str:
     if form not in _WITH_UNITS:
         return format(value, form)
     from dask import utils  # importing Dask takes most of a second

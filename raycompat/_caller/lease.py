@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from raycompat._caller.object_table import PENDING, Entry
 from raycompat._messages.leases import LeaseGranted
@@ -50,7 +50,7 @@ class Pool(Protocol):
 class Lease:
     """One executor for calls of this process, from the request to the end. A `connections.Party`."""
 
-    def __init__(self, pool: Pool, key: str, ref: Any, units: int) -> None:
+    def __init__(self, pool: Pool, key: str, ref: object, units: int) -> None:
         self.key = key
         #: Units of CPU that it has: it takes calls that need at most as many.
         self.units = units

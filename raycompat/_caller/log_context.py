@@ -22,7 +22,7 @@ class CoreContextFilter(logging.Filter):
     """
 
     @classmethod
-    def get_ray_core_logging_context(cls) -> dict[str, Any]:
+    def get_ray_core_logging_context(cls) -> dict[str, object]:
         """Return the ids and names by the attributes' names, for programs that format them."""
         session = current_session.get()
         if session is None:

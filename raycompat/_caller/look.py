@@ -11,13 +11,14 @@ import heapq
 import itertools
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._caller.by_channel import Channel
 from raycompat._caller.by_scheduler import SchedulerSender
 from raycompat._caller.calls import SENT, Call
 from raycompat._caller.object_table import Entry
 from raycompat._protocol import ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.values import InlineValue, SegmentLink
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def is_owner(session: Membership) -> bool:
     )
 
 
-def describe(session: Membership, most: int) -> dict[str, Any]:
+def describe(session: Membership, most: int) -> Row:
     """Return the unfinished calls of this process, and the objects that it refers to.
 
     It counts all of them, and lists `most` calls and the `most` largest objects. With `most` of 0 it
@@ -85,7 +86,7 @@ def describe(session: Membership, most: int) -> dict[str, Any]:
     }
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: Call) -> Row:
     parent = ids.task_hex(call.parent) if call.parent is not None else None
     found = {"key": call.key, "name": call.name, "parent": parent, "party": None}
     if isinstance(call.sender, SchedulerSender):  # the scheduler has the other fields
@@ -106,7 +107,7 @@ def _call(call: Call) -> dict[str, Any]:
     return {**found, "state": state, "is_method": is_method, "resources": resources}
 
 
-def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, Any]:
+def _object(key: str, entry: Entry, *, is_used: bool) -> dict[str, object]:
     if ids.is_of_actor(key):
         kind = "ACTOR_HANDLE"
     elif is_used:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -265,7 +265,7 @@ class Membership:
         answer = self.run(ask(self.client.scheduler, request))
         try:
             with interrupts.allowed():
-                return cast("_A", answer.result())
+                return answer.result()
         except OSError:
             self.check_connection()
             raise
@@ -285,13 +285,13 @@ class Membership:
         """
         return self._lost_class(otherwise if self.lost is None else self.lost)
 
-    def run(self, coroutine: Any) -> Future[Any]:
+    def run(self, coroutine: Coroutine[object, object, _A]) -> Future[_A]:
         """Run a coroutine in the client's event loop."""
         self.client  # noqa: B018  (connects)
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(self._until_lost(coroutine), self._loop)
 
-    async def _until_lost(self, coroutine: Any) -> Any:
+    async def _until_lost(self, coroutine: Coroutine[object, object, _A]) -> _A:
         """Await a coroutine, at most until the scheduler or the last node is lost.
 
         Dask would try to reconnect for 30 seconds.
@@ -315,20 +315,22 @@ class Membership:
         finally:
             self._under_way.discard(task)
 
-    def call_soon(self, function: Callable[..., Any], *arguments: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function in the client's event loop."""
         self.client  # noqa: B018  (connects)
         assert self._loop is not None
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def call_later_in_loop(
-        self, delay_s: float, function: Callable[..., Any], *arguments: Any
+        self, delay_s: float, function: Callable[..., object], *arguments: object
     ) -> None:
         """Call a function later in the client's event loop. Must be called in that loop."""
         assert self._loop is not None
         self._loop.call_later(delay_s, function, *arguments)
 
-    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+    def call_later(
+        self, delay_s: float, function: Callable[..., object], *arguments: object
+    ) -> None:
         """Call a function later in the client's event loop."""
         self.call_soon(self.call_later_in_loop, delay_s, function, *arguments)
 
@@ -353,11 +355,11 @@ class Membership:
     def _remove_segment(self, link: SegmentLink) -> None:
         self.home.place.remove(link.path)
 
-    def as_future(self, ref: ObjectRef[Any]) -> Future[Any]:
+    def as_future(self, ref: ObjectRef[object]) -> Future[Any]:
         """Return a future that gets the value, or the error, of a reference."""
         raise NotImplementedError
 
-    def as_asyncio_future(self, ref: ObjectRef[Any]) -> asyncio.Future[Any]:
+    def as_asyncio_future(self, ref: ObjectRef[object]) -> asyncio.Future[Any]:
         """Return a future of the current event loop that gets the value, or the error."""
         raise NotImplementedError
 

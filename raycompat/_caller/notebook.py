@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from raycompat._caller import current_session
 from raycompat._caller.object_table import FAILED, PENDING, READY, Entry
@@ -13,6 +13,7 @@ from raycompat._messages.nodes import ClusterState
 from raycompat._messages.watching import CountCalls, ListRows
 from raycompat._protocol import failures
 from raycompat._protocol.message import Request
+from raycompat._protocol.plain import Row
 from raycompat._protocol.text import with_scheme
 from raycompat._protocol.values import SegmentLink
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -46,7 +47,7 @@ def of_cluster(rows: Iterable[tuple[str, str]], dashboard_url: str) -> str:
     return table + _in_use(session.rpc(ClusterState())) if session is not None else table
 
 
-def _in_use(state: dict[str, Any]) -> str:
+def _in_use(state: Row) -> str:
     total, free = state["total"], state["available"]
     lines = ["<tr><th>Resource</th><th>in use</th><th>in the cluster</th></tr>"]
     for name in sorted(name for name in total if not name.startswith("node:")):
@@ -68,7 +69,7 @@ def of_actor(class_name: str, actor_id: str) -> str:
 
 
 def of_function(
-    kind: str, name: str, signature: object, calls: str, options: Mapping[str, Any] | None = None
+    kind: str, name: str, signature: object, calls: str, options: Mapping[str, object] | None = None
 ) -> str:
     """Return the name and the signature of a function or method, and the numbers of its calls.
 

@@ -171,7 +171,7 @@ class ObjectRef(Generic[T_co]):
     def __dask_tokenize__(self) -> str:
         return self._key
 
-    def __dask_graph__(self) -> dict[str, Any]:
+    def __dask_graph__(self) -> dict[str, object]:
         from raycompat._caller import dask_values
 
         return dask_values.graph(self, *self.__dask_keys__())
@@ -179,18 +179,18 @@ class ObjectRef(Generic[T_co]):
     def __dask_keys__(self) -> list[str]:
         return [f"ref-{self.hex()}"]
 
-    def __dask_postcompute__(self) -> tuple[Any, tuple[()]]:
+    def __dask_postcompute__(self) -> tuple[object, tuple[()]]:
         from raycompat._caller import dask_values
 
         return dask_values.only, ()
 
-    def __dask_postpersist__(self) -> tuple[Any, tuple[Any, ...]]:
+    def __dask_postpersist__(self) -> tuple[object, tuple[object, ...]]:
         from raycompat._caller import dask_values
 
         return dask_values.rebuilt, tuple(self.__dask_keys__())
 
     @staticmethod
-    def __dask_scheduler__(graph: Any, keys: Any, **options: Any) -> Any:
+    def __dask_scheduler__(graph: object, keys: object, **options: object) -> object:
         from raycompat._caller import dask_values
 
         return dask_values.compute(graph, keys, **options)
@@ -359,10 +359,10 @@ class ObjectRef(Generic[T_co]):
         """
         return self._session.as_asyncio_future(self)
 
-    def __await__(self) -> Generator[Any, None, T_co]:
+    def __await__(self) -> Generator[object, None, T_co]:
         return self.as_future().__await__()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self._session is _NO_SESSION:
             return ObjectRef, (self.binary(),)
         block = self._carried
@@ -377,7 +377,7 @@ class ObjectRef(Generic[T_co]):
         return _restore, carried
 
 
-class WeakObjectRef(ObjectRef[Any]):
+class WeakObjectRef(ObjectRef[object]):
     """A reference that does not keep its object alive. Its unpickled copies do, if the object lives."""
 
     __slots__ = ()
@@ -390,7 +390,7 @@ class WeakObjectRef(ObjectRef[Any]):
     def __del__(self) -> None:
         """Record nothing: this reference was not counted."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, ("key", self._key)
 
 
@@ -402,7 +402,7 @@ class UnboundObjectRef(WeakObjectRef):
 
     __slots__ = ("_reduced",)
 
-    def __init__(self, key: str, reduced: tuple[Any, ...]) -> None:
+    def __init__(self, key: str, reduced: tuple[object, ...]) -> None:
         super().__init__(key, _NO_SESSION)
         self._reduced = reduced
 
@@ -419,7 +419,7 @@ class UnboundObjectRef(WeakObjectRef):
             "the task then gets its value."
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return self._reduced
 
 
@@ -427,14 +427,14 @@ class UnboundObjectRef(WeakObjectRef):
 ObjectID = ObjectRef
 
 
-def _restore(*carried: Any) -> ObjectRef[Any]:
+def _restore(*carried: object) -> ObjectRef[object]:
     session = current_session.get()
     if session is None:
         return UnboundObjectRef(str(carried[1]), (_restore, carried))
     return _restored(session, carried)
 
 
-def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
+def _restore_small(key: str, block: bytes) -> ObjectRef[object]:
     """Return a reference to a small value without references inside. There are often thousands."""
     session = current_session.get()
     if session is None:
@@ -447,7 +447,7 @@ def _restore_small(key: str, block: bytes) -> ObjectRef[Any]:
     return self
 
 
-def _export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
+def _export(ref: ObjectRef[object]) -> tuple[Any, ...]:
     """Return the tuple to pickle in place of `ref`."""
     session, entry = ref._session, ref._entry
     with session.lock:
@@ -462,7 +462,7 @@ def _export(ref: ObjectRef[Any]) -> tuple[Any, ...]:
         return ("key", session.sharing.publish(entry))
 
 
-def _restored(session: Membership, carried: tuple[Any, ...]) -> ObjectRef[Any]:
+def _restored(session: Membership, carried: tuple[Any, ...]) -> ObjectRef[object]:
     """Return the reference from a tuple of `_export`, in this process."""
     kind, key, *rest = carried
     session.num_restored += 1

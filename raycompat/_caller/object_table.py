@@ -314,7 +314,7 @@ class ObjectTable:
         value: InlineValue | SegmentLink | None = None,
         error: bytes | None = None,
         victim: str | None = None,
-        holds: tuple[Any, ...] = (),
+        holds: tuple[object, ...] = (),
         own_segment: bool = False,
     ) -> None:
         """Enter an object's value or error, and run the callbacks that wait for it.

@@ -353,7 +353,7 @@ def pack(fields: dict[str, Any], scratch: Path) -> tuple[dict[str, Any], list[Pa
     return fields, packer.packages
 
 
-async def upload(scheduler: Any, client: str, packages: list[Package]) -> None:
+async def upload(scheduler: object, client: str, packages: list[Package]) -> None:
     """Store packages in the scheduler as long as the client's job needs them."""
     for package in packages:
         if await ask(scheduler, BeginPackage(client, package.uri)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._caller.object_ref import ObjectRef
 from raycompat._messages.groups import (
@@ -75,13 +75,13 @@ class PlacementGroups:
         self._session.send(RemoveGroup(group))
         self._session.sharing.require_sync()
 
-    def when_ready(self, group: str, value: Any) -> ObjectRef[Any]:
+    def when_ready(self, group: str, value: object) -> ObjectRef[object]:
         """Return a reference to `value`, which becomes ready when the whole group is reserved."""
         key = ids.call_key("placement_group_ready", ids.new_task_id())
         block, _ = serialize(value)
         with self._session.lock:
             self._session.table.add(key)
-            ref: ObjectRef[Any] = ObjectRef._from_key(key, self._session)
+            ref: ObjectRef[object] = ObjectRef._from_key(key, self._session)
             is_first = group not in self._awaited
             waiting = self._awaited.setdefault(group, {})
             for gone in [each for each in waiting if self._session.table.get(each) is None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from raycompat import exceptions
 from raycompat._caller import call_sites
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from raycompat._caller.membership import Membership
     from raycompat._pickling.tensor_bytes import Reducer
 
+T = TypeVar("T")
 
-def put(session: Membership, value: Any, tensors: Reducer | None = None) -> ObjectRef[Any]:
+
+def put(session: Membership, value: T, tensors: Reducer | None = None) -> ObjectRef[T]:
     """Store a value and return the reference to it; `tensors` reduces its tensors.
 
     Raises
@@ -36,10 +38,11 @@ def put(session: Membership, value: Any, tensors: Reducer | None = None) -> Obje
         block, found = serialize(value, tensors)
     except TypeError as error:  # other errors are raised as they are, as in Ray
         raise unpicklable(f"the put value {shortened(value)}", error) from error
-    return put_block(session, block, tuple(found.values()))
+    ref: ObjectRef[T] = put_block(session, block, tuple(found.values()))
+    return ref
 
 
-def put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+def put_block(session: Membership, block: Block, holds: tuple[object, ...]) -> ObjectRef[Any]:
     """Store a block in this process (small) or on this host (large), and return a reference to it.
 
     Raises
@@ -54,7 +57,7 @@ def put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> Obje
         return _put_block(session, block, holds)
 
 
-def _put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> ObjectRef[Any]:
+def _put_block(session: Membership, block: Block, holds: tuple[object, ...]) -> ObjectRef[Any]:
     try:
         value = session.home.place.save(block)
     except OSError as error:
@@ -73,7 +76,7 @@ def _put_block(session: Membership, block: Block, holds: tuple[Any, ...]) -> Obj
     return ref
 
 
-def put_error(session: Membership, error: bytes) -> ObjectRef[Any]:
+def put_error(session: Membership, error: bytes) -> ObjectRef[object]:
     """Return a reference to an error: `get` raises it."""
     entry = session.table.add(ids.call_key("put", ids.new_task_id()))
     ref = ObjectRef._from_key(entry.key, session)

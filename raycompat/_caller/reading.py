@@ -26,7 +26,7 @@ class Missing(NamedTuple):
     path: str | None = None
 
 
-def read_all(entries: Iterable[Entry]) -> list[Any] | Missing:
+def read_all(entries: Iterable[Entry]) -> list[object] | Missing:
     """Return the values of objects, or the first one that is missing.
 
     Raises

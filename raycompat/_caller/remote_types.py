@@ -34,18 +34,25 @@ class Remote(Protocol[P, Returned_co]):
     @overload
     def __call__(self, *args: ObjectRef[Any], **kwargs: ObjectRef[Any]) -> Returned_co: ...
     @overload
-    def __call__(self, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> Returned_co: ...
+    def __call__(self, ref: ObjectRef[Any], /, *args: object, **kwargs: object) -> Returned_co: ...
     @overload
     def __call__(
-        self, a: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+        self, a: object, ref: ObjectRef[Any], /, *args: object, **kwargs: object
     ) -> Returned_co: ...
     @overload
     def __call__(
-        self, a: Any, b: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+        self, a: object, b: object, ref: ObjectRef[Any], /, *args: object, **kwargs: object
     ) -> Returned_co: ...
     @overload
     def __call__(
-        self, a: Any, b: Any, c: Any, ref: ObjectRef[Any], /, *args: Any, **kwargs: Any
+        self,
+        a: object,
+        b: object,
+        c: object,
+        ref: ObjectRef[Any],
+        /,
+        *args: object,
+        **kwargs: object,
     ) -> Returned_co: ...
 
 
@@ -55,7 +62,7 @@ class RemoteMethod(Generic[P, Returned_co]):
     #: Calls the method with values, or with references to them.
     remote: Remote[P, Returned_co]
 
-    def options(self, **options: Any) -> Any:
+    def options(self, **options: object) -> Any:
         """Return the method with other options."""
         raise NotImplementedError  # it has no instances
 
@@ -63,5 +70,5 @@ class RemoteMethod(Generic[P, Returned_co]):
 class MethodDecorator(Protocol):
     """The type of ``@ray.method(...)`` with options."""
 
-    def __call__(self, function: Callable[..., Any], /) -> Any:
+    def __call__(self, function: Callable[..., object], /) -> Any:
         """Set the options of a method."""

@@ -172,7 +172,9 @@ def _read_quickly(session: Membership, entries: Sequence[Entry], deadline: float
     return _read(entries, _AllSettled(session, entries), _BRIEF_S)
 
 
-def get(session: Membership, refs: Sequence[ObjectRef[Any]], timeout_s: float | None) -> list[Any]:
+def get(
+    session: Membership, refs: Sequence[ObjectRef[object]], timeout_s: float | None
+) -> list[Any]:
     """Return the values of `refs`, or raise the first error that is known.
 
     Raises
@@ -233,7 +235,10 @@ def _error_of_fetch(session: Membership, error: BaseException) -> BaseException:
 
 
 def wait(
-    session: Membership, refs: Sequence[ObjectRef[Any]], num_returns: int, timeout_s: float | None
+    session: Membership,
+    refs: Sequence[ObjectRef[object]],
+    num_returns: int,
+    timeout_s: float | None,
 ) -> tuple[list[Any], list[Any]]:
     """Split `refs` into at most `num_returns` that are settled, and the rest, in their order."""
     deadline = _deadline(timeout_s)
@@ -270,8 +275,8 @@ def _wait_for_any(session: Membership, number: int, deadline: float | None) -> b
 
 
 def _split(
-    refs: Sequence[ObjectRef[Any]], num_returns: int
-) -> tuple[list[ObjectRef[Any]], list[ObjectRef[Any]]]:
+    refs: Sequence[ObjectRef[object]], num_returns: int
+) -> tuple[list[ObjectRef[object]], list[ObjectRef[object]]]:
     """Split into the first `num_returns` that are settled, and the rest; stop checking early."""
     ready: list[Any] = []
     rest: list[Any] = []
@@ -289,7 +294,7 @@ def _split(
     return ready, rest
 
 
-def as_future(ref: ObjectRef[Any]) -> Future[Any]:
+def as_future(ref: ObjectRef[object]) -> Future[object]:
     """Return a future that gets the value, or the error, of `ref`.
 
     A separate thread completes the future: user code in its callbacks must not delay other answers.
@@ -312,7 +317,7 @@ def as_future(ref: ObjectRef[Any]) -> Future[Any]:
     return future
 
 
-def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
+def _finish(ref: ObjectRef[object], entry: Entry, future: Future[object]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -323,7 +328,7 @@ def _finish(ref: ObjectRef[Any], entry: Entry, future: Future[Any]) -> None:
         future.set_result(value)
 
 
-def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
+def as_asyncio_future(ref: ObjectRef[object]) -> asyncio.Future[Any]:
     """Return a future of the current event loop that gets the value, or the error, of `ref`.
 
     As `asyncio.wrap_future` does, it takes the running loop; otherwise the loop that is set in this
@@ -337,7 +342,7 @@ def as_asyncio_future(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
 class _Awaited:
     """A reference that an event loop awaits, and keeps alive until then."""
 
-    def __init__(self, ref: ObjectRef[Any]) -> None:
+    def __init__(self, ref: ObjectRef[object]) -> None:
         self._ref = ref
         self._loop = asyncio.get_event_loop()
         self.future: asyncio.Future[Any] = self._loop.create_future()
@@ -385,9 +390,9 @@ class _Awaited:
 
 
 def _when_settled(
-    ref: ObjectRef[Any],
+    ref: ObjectRef[object],
     callback: Callable[[Entry], None],
-    future: Future[Any] | asyncio.Future[Any],
+    future: Future[object] | asyncio.Future[object],
 ) -> None:
     """Call `callback` when the object ends, unless its `future` is cancelled before."""
     entry = ref._entry
@@ -398,14 +403,14 @@ def _when_settled(
         callback(entry)
         return
 
-    def forget_if_cancelled(future: Future[Any] | asyncio.Future[Any]) -> None:
+    def forget_if_cancelled(future: Future[object] | asyncio.Future[object]) -> None:
         if future.cancelled():
             session.table.forget_callback(entry, callback)
 
     future.add_done_callback(forget_if_cancelled)
 
 
-def _value_here(session: Membership, entry: Entry) -> Any:
+def _value_here(session: Membership, entry: Entry) -> object:
     """Return a settled object's value, or raise its error; fetch the value if necessary."""
     while True:
         if entry.state is FAILED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._caller.home import home_at
 from raycompat._caller.object_table import PENDING, READY
@@ -183,7 +183,7 @@ class SchedulerMessages:
             del ref
             session.wake()
 
-    def _on_key_in_memory(self, key: str, **_: Any) -> None:
+    def _on_key_in_memory(self, key: str, **_: object) -> None:
         session = self._session
         self._release_ended(key)
         entry = session.table.get(key)
@@ -191,7 +191,7 @@ class SchedulerMessages:
         if entry is not None and key not in session.calls and entry.state is PENDING:
             session.table.settle(entry)
 
-    def _on_task_erred(self, key: str, exception: Any = None, **_: Any) -> None:
+    def _on_task_erred(self, key: str, exception: object = None, **_: object) -> None:
         from raycompat._dask import client as adapter
 
         session = self._session
@@ -200,7 +200,7 @@ class SchedulerMessages:
         if entry is not None and key not in session.calls:
             session.table.settle(entry, error=adapter.error_bytes(exception))
 
-    def _on_cancelled_keys(self, keys: list[str], **_: Any) -> None:
+    def _on_cancelled_keys(self, keys: list[str], **_: object) -> None:
         session = self._session
         for key in keys:
             call, entry = session.calls.get(key), session.table.get(key)
@@ -212,7 +212,7 @@ class SchedulerMessages:
             elif entry is not None and not entry.is_here:
                 session.table.settle(entry, error=failures.object_lost(key))
 
-    def _on_lost_data(self, key: str, **_: Any) -> None:
+    def _on_lost_data(self, key: str, **_: object) -> None:
         """Wait for a value that was lost: Dask computes it again, or reports why it cannot."""
         session = self._session
         with session.lock:

@@ -98,7 +98,7 @@ def _arguments_come_here(session: Session, call: Call) -> bool:
     return True
 
 
-def cancel(session: Membership, ref: ObjectRef[Any], *, force: bool, recursive: bool) -> None:
+def cancel(session: Membership, ref: ObjectRef[object], *, force: bool, recursive: bool) -> None:
     """Request the end of the call that makes an object, a call of this process or of another.
 
     Raises

@@ -238,11 +238,11 @@ class Session(Membership):
         for pool in list(self._pools.values()):
             pool.return_idle()
 
-    def as_future(self, ref: ObjectRef[Any]) -> Future[Any]:
+    def as_future(self, ref: ObjectRef[object]) -> Future[object]:
         """Return a future that gets the value, or the error, of a reference."""
         return resolve.as_future(ref)
 
-    def as_asyncio_future(self, ref: ObjectRef[Any]) -> asyncio.Future[Any]:
+    def as_asyncio_future(self, ref: ObjectRef[object]) -> asyncio.Future[Any]:
         """Return a future of the current event loop that gets the value, or the error."""
         return resolve.as_asyncio_future(ref)
 
@@ -371,5 +371,5 @@ class Session(Membership):
         self.sharing.end_waits()
 
 
-async def _call_soon(function: Callable[..., Any], *arguments: Any) -> None:
+async def _call_soon(function: Callable[..., object], *arguments: object) -> None:
     function(*arguments)

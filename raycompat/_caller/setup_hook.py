@@ -10,7 +10,7 @@ from raycompat._protocol.runtime_env import SETUP_HOOK, is_import_path
 from raycompat.exceptions import RuntimeEnvSetupError
 
 
-def pack(fields: Mapping[str, Any]) -> tuple[dict[str, Any], bytes | None]:
+def pack(fields: Mapping[str, object]) -> tuple[dict[str, Any], bytes | None]:
     """Return a job's environment with the name of its hook, and the pickled hook.
 
     The second value is None for an import path, which executors resolve, and without a hook.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from raycompat._caller.calls import ENDED, Call
 from raycompat._caller.object_ref import ObjectRef
@@ -89,7 +89,7 @@ class Sharing:
                 self.require_sync()
             return entry
 
-    def hold(self, keys: Sequence[str]) -> tuple[ObjectRef[Any], ...]:
+    def hold(self, keys: Sequence[str]) -> tuple[ObjectRef[object], ...]:
         """Keep objects alive that a value of this process contains."""
         if not keys:
             return ()

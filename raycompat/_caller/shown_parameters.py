@@ -14,12 +14,12 @@ _REMOTE = "remote"
 class _CalledByRemote(Protocol):
     """What has a method `remote`."""
 
-    def _call_as_given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_as_given(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> object:
         """Do what `remote` does."""
 
 
 def show_parameters(
-    owner: _CalledByRemote, called: Callable[..., Any], signature: inspect.Signature | None
+    owner: _CalledByRemote, called: Callable[..., object], signature: inspect.Signature | None
 ) -> None:
     """Give an object a function `remote` of its own, which shows the parameters of what it calls.
 
@@ -31,7 +31,7 @@ def show_parameters(
 
     call = twin._call_as_given
 
-    def remote(*args: Any, **kwargs: Any) -> Any:
+    def remote(*args: object, **kwargs: object) -> Any:
         return call(args, kwargs)
 
     functools.update_wrapper(remote, called, updated=())
@@ -40,6 +40,6 @@ def show_parameters(
     owner.__dict__[_REMOTE] = remote
 
 
-def without_remote(owner: object) -> dict[str, Any]:
+def without_remote(owner: object) -> dict[str, object]:
     """Return the attributes of an object without the function of `show_parameters`."""
     return {name: value for name, value in owner.__dict__.items() if name != _REMOTE}

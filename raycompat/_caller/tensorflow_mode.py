@@ -43,11 +43,11 @@ class _InMode:
         self._mode = mode
         self._code = code
 
-    def __reduce__(self) -> tuple[Callable[[str, bytes], Any], tuple[str, bytes]]:
+    def __reduce__(self) -> tuple[Callable[[str, bytes], object], tuple[str, bytes]]:
         return _load, (self._mode, self._code)
 
 
-def _load(mode: str, code: bytes) -> Any:
+def _load(mode: str, code: bytes) -> object:
     follow(mode)
     return pickle.loads(code)
 

@@ -31,6 +31,7 @@ from raycompat._host import processes
 from raycompat._messages.objects import WatchObject
 from raycompat._pickling import tensor_bytes
 from raycompat._pickling.serialization import serialize
+from raycompat._pickling.tensor_bytes import Tensor
 from raycompat._protocol import failures, gpu_memory, ids
 from raycompat._protocol.actor_about import SYSTEM_GROUP
 from raycompat._protocol.gpu_memory import GpuMemory
@@ -53,7 +54,7 @@ class Keeper(tensor_bytes.Reducer):
         self._parcel: Parcel | None = None
         self._holding = Kept()
 
-    def reduce(self, tensor: Any, library: str) -> Any:
+    def reduce(self, tensor: Tensor, library: str) -> object:
         """Keep a tensor; pickle its number instead.
 
         An array of another library is copied into a tensor on its device, because other processes can
@@ -80,7 +81,7 @@ class Keeper(tensor_bytes.Reducer):
         where = (self._session.setup.host, pid, processes.start_of(pid))
         return Parcel(token, ref, where, in_order=pickle.loads(about).in_order)
 
-    def _share(self, tensor: Any) -> GpuMemory | None:
+    def _share(self, tensor: object) -> GpuMemory | None:
         """Let readers open the memory of a CUDA tensor. They have the token as long as they need it."""
         shared = gpu_memory.share(tensor)
         if shared is None:
@@ -97,7 +98,7 @@ class Keeper(tensor_bytes.Reducer):
             self._session.send(WatchObject(key))
 
 
-def _new_token(session: Session) -> ObjectRef[Any]:
+def _new_token(session: Session) -> ObjectRef[object]:
     """Return a reference to a new object without content, which a node stores at once.
 
     A small value of this process would travel inside its references, and the cluster would not know
@@ -122,7 +123,7 @@ def keeper(session: Session) -> Keeper | None:
 class _Copies:
     """Copies of tensors, whose bytes travel outside of the pickle, also those of CPU tensors."""
 
-    def __init__(self, tensors: Sequence[Any]) -> None:
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
 
     def __reduce__(self) -> Any:
@@ -131,11 +132,11 @@ class _Copies:
         return _unpacked, (parts,)
 
 
-def _unpacked(parts: list[Any]) -> list[Any]:
+def _unpacked(parts: list[Tensor]) -> list[Tensor]:
     return [each if tensor_bytes.is_tensor(each) else each[0](*each[1]) for each in parts]
 
 
-def _send_copies(_: Any, key: str) -> _Copies:
+def _send_copies(_: object, key: str) -> _Copies:
     """Return copies of the tensors of a token. Runs in the actor that keeps them."""
     holding = kept_tensors.get(key)
     if holding is None:  # the actor was restarted
@@ -151,8 +152,8 @@ class Parcel:
 
     def __init__(
         self,
-        token: ObjectRef[Any],
-        actor: ObjectRef[Any],
+        token: ObjectRef[object],
+        actor: ObjectRef[object],
         where: tuple[str, int, int | None],
         in_order: bool,
     ) -> None:
@@ -162,12 +163,12 @@ class Parcel:
         self._in_order = in_order
         #: The host, the pid and the start of the process that keeps them.
         self._where = where
-        self._copies: Any = None
+        self._copies: Tensor = None
 
     def __reduce__(self) -> Any:
         return Parcel, (self.token, self._actor, self._where, self._in_order)
 
-    def tensor(self, number: int, memory: GpuMemory | None) -> Any:
+    def tensor(self, number: int, memory: GpuMemory | None) -> Tensor:
         """Return one of the tensors: itself, its memory opened, or a copy."""
         holding = kept_tensors.get(self.token._key)
         if holding is not None:
@@ -202,11 +203,11 @@ class Parcel:
         return gpu_memory.device_of(memory.gpu)
 
 
-def _take(parcel: Parcel, number: int, memory: GpuMemory | None) -> Any:
+def _take(parcel: Parcel, number: int, memory: GpuMemory | None) -> Tensor:
     return parcel.tensor(number, memory)
 
 
-def _as_array(library: str, tensor: Any) -> Any:
+def _as_array(library: str, tensor: Tensor) -> object:
     """Return an array of CuPy or JAX with the memory of a tensor; NumPy's where CuPy has no GPU."""
     if library == "jax":
         import jax.numpy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from raycompat._protocol.plain import Row
 from raycompat._protocol.spans import Ran
 
 #: Ray's categories of the parts of a call, and the names of their colours in Chrome.
@@ -13,13 +14,13 @@ _EXECUTING = ("task:execute", "rail_animation")
 _STORING = ("task:store_outputs", "rail_idle")
 
 
-def events(state: Mapping[str, Any], calls: Iterable[Any]) -> list[dict[str, Any]]:
+def events(state: Mapping[str, Any], calls: Iterable[Any]) -> list[dict[str, object]]:
     """Return the events of calls, from the scheduler's state and its answer about the calls."""
     ips = {node["address"]: node["ip"] for node in state["nodes"]}
     return [event for call in calls for event in events_of(Ran.from_wire(call), ips)]
 
 
-def events_of(ran: Ran, ips: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def events_of(ran: Ran, ips: Mapping[str, str]) -> Iterator[dict[str, object]]:
     """Return the event of calls that ran one after the other, and one for each of their phases.
 
     The phases of several calls are added up, and are shown at the end of their time. `ips` has the IP
@@ -28,8 +29,8 @@ def events_of(ran: Ran, ips: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     node, process = ips.get(ran.worker, ran.worker), f"worker:{ran.process}"
 
     def event(
-        category: str, colour: str, name: str, start: float, length_s: float, args: dict[str, Any]
-    ) -> dict[str, Any]:
+        category: str, colour: str, name: str, start: float, length_s: float, args: Row
+    ) -> Row:
         return {
             "cat": category,
             "name": name,

@@ -61,7 +61,7 @@ def start(hook: str | None) -> None:
     _tracer = trace.get_tracer("raycompat")
 
 
-def for_function(kwargs: Mapping[str, Any], function: str) -> Mapping[str, Any]:
+def for_function(kwargs: Mapping[str, object], function: str) -> Mapping[str, object]:
     """Make the span of a function's call that is about to be sent; return the arguments to send."""
     if _tracer is None:
         return kwargs
@@ -70,7 +70,7 @@ def for_function(kwargs: Mapping[str, Any], function: str) -> Mapping[str, Any]:
 
 
 def for_method(
-    kwargs: Mapping[str, Any], actor: str, actor_class: str, method: str
+    kwargs: Mapping[str, object], actor: str, actor_class: str, method: str
 ) -> Mapping[str, Any]:
     """Do the same for the call of a method, or of a constructor; `actor` is the actor's key."""
     if _tracer is None:
@@ -89,8 +89,8 @@ def for_method(
 
 
 def _with_span(
-    kwargs: Mapping[str, Any], about: dict[str, str], there: dict[str, str], more: dict[str, str]
-) -> Mapping[str, Any]:
+    kwargs: Mapping[str, object], about: dict[str, str], there: dict[str, str], more: dict[str, str]
+) -> Mapping[str, object]:
     from opentelemetry import propagate, trace
 
     context: dict[str, str] = {}
@@ -103,7 +103,7 @@ def _with_span(
     return {**kwargs, _ARGUMENT: (there, context)}
 
 
-def traced(function: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[..., Any]:
+def traced(function: Callable[..., object], kwargs: dict[str, Any]) -> Callable[..., object]:
     """Take the caller's span out of the arguments of a call; return the function, with a span below it.
 
     Where tracing is off, for example in an actor of another program, the function has no span.
@@ -113,7 +113,7 @@ def traced(function: Callable[..., Any], kwargs: dict[str, Any]) -> Callable[...
         return function
     about, context = sent
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         from opentelemetry import propagate, trace
 
         span = _tracer.start_span(
@@ -158,7 +158,7 @@ def _end(span: Any) -> None:
         span.end()
 
 
-def _going_on(span: Any, result: Any) -> Any:
+def _going_on(span: object, result: object) -> Any:
     """Return what ends the span after a result that runs later: of a coroutine or a generator."""
     if inspect.isgenerator(result):
         return _items(span, result)
@@ -167,14 +167,14 @@ def _going_on(span: Any, result: Any) -> Any:
     return _awaited(span, result) if inspect.iscoroutine(result) else None
 
 
-def _items(span: Any, items: Iterator[Any]) -> Iterator[Any]:
+def _items(span: Any, items: Iterator[object]) -> Iterator[object]:
     from opentelemetry import trace
 
     with trace.use_span(span, end_on_exit=True):
         yield from items
 
 
-async def _async_items(span: Any, items: AsyncIterator[Any]) -> AsyncIterator[Any]:
+async def _async_items(span: Any, items: AsyncIterator[object]) -> AsyncIterator[object]:
     from opentelemetry import trace
 
     with trace.use_span(span, end_on_exit=True):
@@ -182,7 +182,7 @@ async def _async_items(span: Any, items: AsyncIterator[Any]) -> AsyncIterator[An
             yield item
 
 
-async def _awaited(span: Any, result: Awaitable[Any]) -> Any:
+async def _awaited(span: Any, result: Awaitable[object]) -> object:
     from opentelemetry import trace
 
     with trace.use_span(span, end_on_exit=True):

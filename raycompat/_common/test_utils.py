@@ -10,7 +10,6 @@ import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from raycompat import _api
 
@@ -85,11 +84,11 @@ class Semaphore:
 
 
 def wait_for_condition(
-    condition_predictor: Callable[..., Any],
+    condition_predictor: Callable[..., object],
     timeout: float = 10,
     retry_interval_ms: float = 100,
     raise_exceptions: bool = False,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Call a function until it returns a true value.
 
@@ -129,10 +128,10 @@ def wait_for_condition(
 
 
 async def async_wait_for_condition(
-    condition_predictor: Callable[..., Awaitable[Any] | Any],
+    condition_predictor: Callable[..., Awaitable[object] | object],
     timeout: float = 10,
     retry_interval_ms: float = 100,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Like `wait_for_condition`, in an event loop; the condition may be a coroutine function.
 
@@ -156,7 +155,7 @@ async def async_wait_for_condition(
         await asyncio.sleep(retry_interval_ms / 1000)
 
 
-def _not_met(condition: Callable[..., Any], timeout: float, trace: str | None) -> str:
+def _not_met(condition: Callable[..., object], timeout: float, trace: str | None) -> str:
     text = f"The condition {condition!r} wasn't met before the timeout expired: {timeout} s."
     return f"{text} Its last exception:\n{trace}" if trace else text
 

@@ -63,7 +63,7 @@ class Destination:
 
 
 def find(
-    given: Any, authority: Authority | None = None, *, wants_own: bool = False
+    given: object, authority: Authority | None = None, *, wants_own: bool = False
 ) -> Destination | None:
     """Return the cluster to connect to; None if this process must start one.
 
@@ -98,7 +98,7 @@ def find(
     raise TypeError(f"init(address={given!r}): {_EXPECTED}")
 
 
-def require(given: Any, authority: Authority | None = None) -> Destination:
+def require(given: object, authority: Authority | None = None) -> Destination:
     """Return the cluster to connect to (see `find`); it must exist.
 
     Raises

@@ -73,7 +73,7 @@ def _most() -> int:
 
 
 def add_accept_handler(
-    sock: socket.socket, callback: Callable[[socket.socket, Any], None]
+    sock: socket.socket, callback: Callable[[socket.socket, object], None]
 ) -> Callable[[], None]:
     """Call `callback` with each connection that a listener accepts, and its address.
 
@@ -104,7 +104,7 @@ class _Door:
         self._is_closed = True
         self._loop.remove_handler(self._listener)
 
-    def _accept_some(self, *_event: Any) -> None:
+    def _accept_some(self, *_event: object) -> None:
         for _ in range(_AT_ONCE):
             if self._is_closed:
                 return

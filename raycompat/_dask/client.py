@@ -54,7 +54,7 @@ def tls_context(security: Any) -> ssl.SSLContext | None:
     return cast("ssl.SSLContext | None", arguments["ssl_context"])
 
 
-async def identify(address: str, security: Any, timeout_s: float) -> dict[str, Any]:
+async def identify(address: str, security: Any, timeout_s: float) -> dict[str, object]:
     """Return the description of the scheduler (or worker) at `address`.
 
     Call it with `asyncio.run`: it closes all sockets of the event loop, because Dask may leave the
@@ -89,7 +89,7 @@ def _close_sockets() -> None:
         loop.close_fd(file)
 
 
-def asks_for_workers(cluster: Any) -> bool:
+def asks_for_workers(cluster: object) -> bool:
     """Return whether a Dask Cluster has or will have workers; True too if this is unknown."""
     plan = getattr(cluster, "plan", None)
     return plan is None or bool(plan) or getattr(cluster, "_adaptive", None) is not None
@@ -128,7 +128,7 @@ def poll_scheduler(client: Client) -> None:
 
 
 def _both(first: Callable[..., None], then: Callable[..., None]) -> Callable[..., None]:
-    def handle(**message: Any) -> None:
+    def handle(**message: object) -> None:
         first(**message)
         then(**message)
 
@@ -145,7 +145,7 @@ class _AliasThatKeeps(Alias):
         self._kept = kept
 
 
-def graph_of_one(key: str, source: str, kept: object) -> dict[str, Any]:
+def graph_of_one(key: str, source: str, kept: object) -> dict[str, object]:
     """Return a graph with one task `key`, which has the value of a task in the scheduler.
 
     Everything made from the graph keeps `kept` alive until it is sent to the scheduler.
@@ -195,17 +195,17 @@ def _let_dask_know_futures() -> None:
         return
     parse, convert = _task_spec.parse_input, _task_spec.convert_legacy_task
 
-    def parse_input(obj: Any) -> object:
+    def parse_input(obj: object) -> object:
         return parse(task_ref(obj))
 
-    def convert_legacy_task(key: Any, task: Any, all_keys: Any) -> Any:
+    def convert_legacy_task(key: object, task: object, all_keys: object) -> object:
         return convert(key, task_ref(task), all_keys)
 
     _replace_in_dask("parse_input", parse, parse_input)
     _replace_in_dask("convert_legacy_task", convert, convert_legacy_task)
 
 
-def _replace_in_dask(name: str, function: Any, by: Any) -> None:
+def _replace_in_dask(name: str, function: object, by: object) -> None:
     """Replace a function in all modules of Dask; those imported later import the new one."""
     for path, module in list(sys.modules.items()):
         if path.startswith(("dask.", "distributed.")) and vars(module).get(name) is function:
@@ -223,11 +223,11 @@ def _let_map_know_futures() -> None:
     make = _MapExpr.__new__
 
     def new(
-        cls: type[Any],
-        func: Any,
+        cls: type[object],
+        func: object,
         iterables: Any,
-        *args: Any,
-        _determ_token: Any = None,
+        *args: object,
+        _determ_token: object = None,
         **named: Any,
     ) -> Any:
         if _determ_token is None:  # otherwise it is unpickled
@@ -239,7 +239,7 @@ def _let_map_know_futures() -> None:
     _MapExpr.__new__ = new
 
 
-def _items_for_dask(items: Any) -> Any:
+def _items_for_dask(items: Any) -> object:
     """Return a collection of arguments with its futures replaced; the same one if there are none."""
     if isinstance(items, range | str | bytes):
         return items
@@ -247,14 +247,14 @@ def _items_for_dask(items: Any) -> Any:
     return items if all(old is new for old, new in pairs) else [new for _, new in pairs]
 
 
-def _for_dask(value: Any) -> Any:
+def _for_dask(value: object) -> object:
     """Return an argument of a map with its futures replaced; the same one if there are none."""
     if is_foreign_future(value):
         return task_ref(value)
     return _task_spec.parse_input(value) if _has_foreign_future(value) else value
 
 
-def _has_foreign_future(value: Any) -> bool:
+def _has_foreign_future(value: object) -> bool:
     """Return whether a value is a container in which Dask finds a future of another class."""
     if isinstance(value, dict):
         value = value.values()
@@ -268,7 +268,7 @@ def is_foreign_future(value: object) -> bool:
     return getattr(type(value), "__dask_future__", False) is True
 
 
-def task_ref(value: Any) -> Any:
+def task_ref(value: Any) -> object:
     """Return the reference to a task that stands for such a future in a graph; other values as such."""
     return TaskRef(value.key) if is_foreign_future(value) else value
 
@@ -296,7 +296,7 @@ def send(
     client.scheduler_comm.send(*sent)
 
 
-def error_bytes(exception: Any) -> bytes:
+def error_bytes(exception: object) -> bytes:
     """Return raycompat's error from the exception that Dask reports for a failed task."""
     if isinstance(exception, Serialized):
         exception = exception.deserialize()

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     pass
 
 
-def nodes_of_graph(graph: Any) -> dict[Any, Any]:
+def nodes_of_graph(graph: Any) -> dict[object, Any]:
     """Return the nodes of a graph or expression by key, in the form of ``dask._task_spec``."""
     if not isinstance(graph, Mapping):
         graph = graph.__dask_graph__()
     return dict(_task_spec.convert_legacy_graph(dask.utils.ensure_dict(graph)))
 
 
-def simple_node(node: Any) -> tuple[Any, bool, Any]:
+def simple_node(node: object) -> tuple[object, bool, object]:
     """Return the key for which a node stands, or else whether it is only a value, and the value."""
     if isinstance(node, Alias):
         return node.target, False, None
@@ -33,12 +33,12 @@ def simple_node(node: Any) -> tuple[Any, bool, Any]:
     return None, False, None
 
 
-def future_of(client: Any, key: Any) -> Any:
+def future_of(client: object, key: object) -> Any:
     """Return a client's future of a task that Dask's scheduler has."""
     return distributed.Future(key, client)
 
 
-def let_dask_persist_by(*gets: Callable[..., Any]) -> None:
+def let_dask_persist_by(*gets: Callable[..., object]) -> None:
     """Let ``dask.persist`` and the method of collections ask scheduler functions for references.
 
     Dask asks a scheduler function for values in both `compute` and `persist`, and does not say which.
@@ -46,7 +46,7 @@ def let_dask_persist_by(*gets: Callable[..., Any]) -> None:
     before = dask.base.persist
 
     @functools.wraps(before)
-    def persist(*args: Any, scheduler: Any = None, **kwargs: Any) -> Any:
+    def persist(*args: object, scheduler: object = None, **kwargs: object) -> object:
         if dask.base.get_scheduler(scheduler=scheduler) in gets:
             kwargs["ray_persist"] = True
         return before(*args, scheduler=scheduler, **kwargs)

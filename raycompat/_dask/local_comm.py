@@ -57,7 +57,7 @@ def _comm(connection: _Socket, local: str, remote: str, deserialize: bool) -> TC
 
 
 class _Connector(Connector):
-    async def connect(self, address: str, deserialize: bool = True, **_: Any) -> Comm:
+    async def connect(self, address: str, deserialize: bool = True, **_: object) -> Comm:
         """Connect to a listener of this user.
 
         Raises
@@ -89,7 +89,7 @@ class _Listener(BaseListener):
         comm_handler: Callable[[Comm], Awaitable[None]],
         deserialize: bool = True,
         allow_offload: bool = True,
-        **_: Any,
+        **_: object,
     ) -> None:
         super().__init__()
         self.ip, self.port = parse_host_port(address, 0)
@@ -135,7 +135,7 @@ class _Listener(BaseListener):
         if stop is not None:
             stop()
 
-    def _accept(self, connection: socket.socket, _: Any) -> None:
+    def _accept(self, connection: socket.socket, _: object) -> None:
         if not unix_socket.is_of_this_user(connection):
             connection.close()
             return

@@ -136,7 +136,7 @@ def _rule_of_plots(scheduler: Scheduler, paths: list[str], prefix: str) -> Rule:
     more = {path.strip("/").replace("-", " ").title(): path for path in paths}
 
     class Plots(IndividualPlots):
-        def write(self, chunk: Any) -> None:
+        def write(self, chunk: object) -> None:
             super().write({**chunk, **more} if isinstance(chunk, dict) else chunk)
 
     arguments = {"dask_server": scheduler}
@@ -155,7 +155,7 @@ class _Collector:
         return []
 
 
-def publish_metrics(collect: Callable[[], Iterable[Any]]) -> Any:
+def publish_metrics(collect: Callable[[], Iterable[Any]]) -> object:
     """Publish the metrics of `collect` at Dask's Prometheus endpoint.
 
     Return the argument for `withdraw_metrics`; None without prometheus_client.

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import distributed
 import msgpack
@@ -96,7 +96,8 @@ _NAMES = frozenset(
 #: Of these, dictionaries with any keys.
 _TABLES = {"handed_over", "label_selectors", "labels", "lost_by", "strategy"}
 
-_Handlers = Mapping[str, Callable[..., Any]]
+#: Handlers of Dask's messages take their fields by name.
+_Handler: TypeAlias = Callable[..., Any]
 
 
 class Recorder(distributed.SchedulerPlugin):
@@ -126,7 +127,7 @@ class Recorder(distributed.SchedulerPlugin):
         )
         logger.info("The scheduler records what it hears in %s", self.path)
 
-    def _write(self, event: dict[str, Any]) -> None:
+    def _write(self, event: Mapping[str, object]) -> None:
         """Write an event. The scheduler goes on without a record if that fails, as on a full disk."""
         try:
             self._file.write(self._packer.pack(event))
@@ -138,7 +139,7 @@ class Recorder(distributed.SchedulerPlugin):
         self._goes_on = False
         self._file.close()
 
-    def note(self, kind: str, **fields: Any) -> None:
+    def note(self, kind: str, **fields: object) -> None:
         """Record an event that happens now."""
         if not self._goes_on:
             return
@@ -178,7 +179,7 @@ class Recorder(distributed.SchedulerPlugin):
         about = {"nthreads": state.nthreads, "memory_limit": state.memory_limit}
         self.note("worker came", worker=worker, name=str(state.name), **about)
 
-    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: object) -> None:
         """Record a worker that has left."""
         self.note("worker left", worker=worker)
 
@@ -190,7 +191,7 @@ class Recorder(distributed.SchedulerPlugin):
         """Record a client that has left."""
         self.note("client left", client=client)
 
-    def recorded(self, kind: str, handlers: _Handlers) -> dict[str, Callable[..., Any]]:
+    def recorded(self, kind: str, handlers: Mapping[str, _Handler]) -> dict[str, _Handler]:
         """Return handlers that record each message, or request, before they handle it.
 
         Handlers of what changes no state of the scheduler stay as they are.
@@ -200,22 +201,22 @@ class Recorder(distributed.SchedulerPlugin):
             for op, each in handlers.items()
         }
 
-    def _recorded(self, kind: str, op: str, handler: Callable[..., Any]) -> Callable[..., Any]:
-        def note(fields: dict[str, Any]) -> None:
+    def _recorded(self, kind: str, op: str, handler: _Handler) -> Callable[..., object]:
+        def note(fields: dict[str, object]) -> None:
             self.note(kind, op=op, fields={} if op == _GRAPHS else fields)
 
-        def handle(**fields: Any) -> Any:
+        def handle(**fields: object) -> Any:
             note(fields)
             return handler(**fields)
 
-        async def handle_and_wait(**fields: Any) -> Any:
+        async def handle_and_wait(**fields: object) -> object:
             note(fields)
             return await handler(**fields)
 
         return handle_and_wait if iscoroutinefunction(handler) else handle
 
 
-def without_values(thing: Any, name: str = "") -> Any:
+def without_values(thing: object, name: str = "") -> Any:
     """Return a field of a message without the values in it."""
     match thing:
         case dict():

@@ -47,7 +47,7 @@ def is_our_client(client: str) -> bool:
     return client.startswith("DaskClient-")
 
 
-def is_change_of_status(event: Any) -> bool:
+def is_change_of_status(event: object) -> bool:
     """Return whether an event of Dask's log says that a worker was paused, or accepts tasks again."""
     return isinstance(event, dict) and event.get("action") == "worker-status-change"
 
@@ -77,7 +77,7 @@ class DaskScheduler:
         """The web server of the dashboard: Tornado's."""
         return self._scheduler.http_server
 
-    def client_security(self) -> dict[str, Any] | None:
+    def client_security(self) -> dict[str, object] | None:
         """Return what a client needs to connect; None without encryption."""
         return servers.client_security(self._scheduler)
 
@@ -165,8 +165,8 @@ class DaskScheduler:
         self,
         client: str,
         key: str,
-        body: Callable[..., Any],
-        arguments: tuple[Any, ...],
+        body: Callable[..., object],
+        arguments: tuple[object, ...],
         dependencies: Iterable[str],
         *,
         parked: bool,
@@ -210,8 +210,8 @@ class DaskScheduler:
     def fulfil(
         self,
         key: str,
-        body: Callable[..., Any],
-        arguments: tuple[Any, ...],
+        body: Callable[..., object],
+        arguments: tuple[object, ...],
         worker: str,
     ) -> None:
         """Set the body of a parked task without dependencies, and let it run on `worker`."""
@@ -340,7 +340,7 @@ class DaskScheduler:
         if stream is not None:
             stream.abort()
 
-    async def restart_workers(self, **fields: Any) -> Any:
+    async def restart_workers(self, **fields: object) -> object:
         """Restart all workers; the fields are those of Dask's method."""
         return await self._scheduler.restart_workers(**fields)
 

@@ -79,7 +79,7 @@ def scale_for(scheduler: Scheduler, nodes_wanted: Callable[[], int]) -> TakeBack
     """
     handler = scheduler.handlers["adaptive_target"]
 
-    async def adaptive_target(target_duration: Any = None) -> int:
+    async def adaptive_target(target_duration: object = None) -> int:
         target: int = scheduler.adaptive_target(target_duration)
         wanted = nodes_wanted()
         return max(target, len(scheduler.workers) + wanted) if wanted else target
@@ -93,7 +93,7 @@ def scale_for(scheduler: Scheduler, nodes_wanted: Callable[[], int]) -> TakeBack
 
 
 def replace_method(
-    scheduler: Scheduler, name: str, replacement: Callable[..., Awaitable[Any]]
+    scheduler: Scheduler, name: str, replacement: Callable[..., Awaitable[object]]
 ) -> TakeBack:
     """Replace a coroutine method of the scheduler, and the handler of the request with its name.
 
@@ -102,10 +102,10 @@ def replace_method(
     original = getattr(scheduler, name)
     handlers = [each for each, handler in scheduler.handlers.items() if handler == original]
 
-    async def method(*arguments: Any, **fields: Any) -> Any:
+    async def method(*arguments: object, **fields: object) -> Any:
         return await replacement(original, "the scheduler's process", *arguments, **fields)
 
-    async def handle(comm: Comm, **fields: Any) -> Any:
+    async def handle(comm: Comm, **fields: object) -> Any:
         return await replacement(original, _who_asks(scheduler, comm), **fields)
 
     setattr(scheduler, name, method)

@@ -32,7 +32,7 @@ _IDLE_PAGE_S = 60
 def guard_listeners() -> None:
     """Let the listeners of this process bear floods of connections (see `accepting`)."""
 
-    async def handle_stream(listener: Any, stream: Any, address: Any) -> None:
+    async def handle_stream(listener: object, stream: Any, address: Any) -> None:
         with accepting.identifying(stream.close):
             await _handle_stream(listener, stream, address)
 
@@ -51,7 +51,7 @@ def keep_command_line() -> None:
     os.environ.pop(_TITLES_VARIABLE, None)
 
 
-def client_security(server: Worker | Scheduler) -> dict[str, Any] | None:
+def client_security(server: Worker | Scheduler) -> dict[str, object] | None:
     """Return the security settings of a client on this server's host, for the same cluster.
 
     They are arguments of `distributed.Security`; None when the server uses no TLS.
@@ -74,7 +74,7 @@ def client_security(server: Worker | Scheduler) -> dict[str, Any] | None:
     return {name: _absolute(value) for name, value in found.items() if value is not None}
 
 
-def _absolute(value: Any) -> Any:
+def _absolute(value: Any) -> object:
     """Return the absolute path of a certificate; a certificate itself is not changed."""
     is_path = isinstance(value, str) and "\n" not in value and os.path.exists(value)
     return os.path.abspath(value) if is_path else value

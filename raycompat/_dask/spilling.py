@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from distributed.spill import MaxSpillExceeded, PickleError, Slow, SpillBuffer
 
@@ -35,7 +35,7 @@ class _ReadableBuffer(SpillBuffer):
     it, Dask raises that error in the reader.
     """
 
-    def __getitem__(self, key: Any) -> object:
+    def __getitem__(self, key: object) -> object:
         try:
             return super().__getitem__(key)
         except (MaxSpillExceeded, OSError, PickleError):

@@ -31,7 +31,7 @@ def send_at_once(stream: Any) -> TakeBack:
 
 
 def add_handlers(
-    handlers: dict[str, Callable[..., Any]], added: Mapping[str, Callable[..., Any]]
+    handlers: dict[str, Callable[..., Any]], added: Mapping[str, Callable[..., object]]
 ) -> TakeBack:
     """Add handlers of messages or requests."""
     handlers.update(added)
@@ -46,7 +46,7 @@ def add_handlers(
 
 def guarded(
     handlers: Mapping[str, Callable[..., None]],
-    on_error: Callable[[dict[str, Any], Exception], None] = lambda message, error: None,
+    on_error: Callable[[dict[str, object], Exception], None] = lambda message, error: None,
 ) -> dict[str, Callable[..., None]]:
     """Return handlers of a stream that continue after an error in one message: Dask would end the
     stream.
@@ -59,9 +59,9 @@ def guarded(
 def _guarded(
     operation: str,
     handler: Callable[..., None],
-    on_error: Callable[[dict[str, Any], Exception], None],
+    on_error: Callable[[dict[str, object], Exception], None],
 ) -> Callable[..., None]:
-    def handle(**message: Any) -> None:
+    def handle(**message: object) -> None:
         try:
             handler(**message)
         except Exception as error:

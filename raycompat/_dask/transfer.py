@@ -10,7 +10,8 @@ exchange the ids of their hosts when they connect.
 from __future__ import annotations
 
 import pickle
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
 
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
@@ -36,6 +37,13 @@ _store: Store | None = None
 _HOST = "raycompat-host"
 
 
+#: What Dask tells a serializer of a connection: what its "sender" and its "recipient" have told.
+_Context: TypeAlias = Mapping[str, Mapping[str, object]]
+
+#: What a serializer has written before the frames.
+_Header: TypeAlias = Mapping[str, Any]
+
+
 def keep_in(store: Store, host: str) -> None:
     """Store the values that this node, on `host`, receives in `store`. Other processes keep bytes."""
     global _store
@@ -43,7 +51,7 @@ def keep_in(store: Store, host: str) -> None:
     adapter.tell_when_connecting(_HOST, host)
 
 
-def _same_host(context: dict[str, Any] | None) -> bool:
+def _same_host(context: _Context | None) -> bool:
     if not context or "sender" not in context or "recipient" not in context:
         return False
     sender, recipient = context["sender"].get(_HOST), context["recipient"].get(_HOST)
@@ -52,8 +60,8 @@ def _same_host(context: dict[str, Any] | None) -> bool:
 
 @dask_serialize.register(SegmentValue)
 def _serialize_segment(
-    value: SegmentValue, context: dict[str, Any] | None = None
-) -> tuple[dict[str, Any], list[memoryview]]:
+    value: SegmentValue, context: _Context | None = None
+) -> tuple[dict[str, object], list[memoryview]]:
     link = value.link
     header = {"size": link.size, "host": link.host, "refs": link.refs}
     if _same_host(context):
@@ -62,7 +70,7 @@ def _serialize_segment(
 
 
 @dask_deserialize.register(SegmentValue)
-def _deserialize_segment(header: dict[str, Any], frames: list[Any]) -> Any:
+def _deserialize_segment(header: _Header, frames: list[bytes]) -> object:
     refs = tuple(header["refs"])
     if header["path"] is not None:
         assert _store is not None  # only nodes tell their host
@@ -75,8 +83,8 @@ def _deserialize_segment(header: dict[str, Any], frames: list[Any]) -> Any:
 
 @dask_serialize.register(SeveralValues)
 def _serialize_several(
-    several: SeveralValues, context: dict[str, Any] | None = None
-) -> tuple[dict[str, Any], list[memoryview]]:
+    several: SeveralValues, context: _Context | None = None
+) -> tuple[dict[str, object], list[memoryview]]:
     headers, frames = [], []
     for value in several.values:
         if isinstance(value, SegmentValue):
@@ -89,7 +97,7 @@ def _serialize_several(
 
 
 @dask_deserialize.register(SeveralValues)
-def _deserialize_several(header: dict[str, Any], frames: list[Any]) -> SeveralValues:
+def _deserialize_several(header: _Header, frames: list[bytes]) -> SeveralValues:
     values, position = [], 0
     for each in header["values"]:
         end = position + each["num_frames"]
@@ -102,11 +110,11 @@ def _deserialize_several(header: dict[str, Any], frames: list[Any]) -> SeveralVa
 
 
 @dask_serialize.register(SegmentLink)
-def _serialize_link(value: SegmentLink) -> tuple[dict[str, Any], list[bytes]]:
+def _serialize_link(value: SegmentLink) -> tuple[dict[str, object], list[bytes]]:
     return {"link": pickle.dumps(value)}, []
 
 
 @dask_deserialize.register(SegmentLink)
-def _deserialize_link(header: dict[str, Any], frames: list[Any]) -> SegmentLink:
+def _deserialize_link(header: _Header, frames: list[bytes]) -> SegmentLink:
     link: SegmentLink = pickle.loads(header["link"])
     return link

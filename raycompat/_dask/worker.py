@@ -51,7 +51,7 @@ def tell_when_connecting(name: str, value: str) -> None:
     Functions that serialize find it in their context, as an entry of the sender or the recipient.
     """
 
-    def handshake_info(comm: Comm) -> dict[str, Any]:
+    def handshake_info(comm: Comm) -> dict[str, object]:
         return {**_handshake_info(comm), **_told}
 
     _told[name] = value
@@ -73,7 +73,7 @@ class _Start(StateMachineEvent):
     key: str
 
 
-def _handle_start(state: WorkerState, event: _Start) -> Any:
+def _handle_start(state: WorkerState, event: _Start) -> object:
     task = state.tasks.get(event.key)
     if task is None or task.state != "ready" or not state.running:
         return {}, []
@@ -140,7 +140,7 @@ def drop(worker: Worker, key: str) -> None:
     )
 
 
-def as_bytes(block: Any) -> Any:
+def as_bytes(block: Any) -> object:
     """Wrap bytes so that an answer to a client sends them unchanged."""
     return to_serialize(memoryview(block))
 

@@ -11,7 +11,7 @@ import pdb
 import socket
 import sys
 from types import FrameType, TracebackType
-from typing import Any, TextIO
+from typing import TextIO
 
 from raycompat._caller import this_process
 from raycompat._host import unix_socket
@@ -34,7 +34,7 @@ class _RemotePdb(pdb.Pdb):
         """Read commands; a cancellation of the call ends this, as it ends other code."""
         self.cmdloop()
 
-    def cmdloop(self, intro: Any = None) -> None:
+    def cmdloop(self, intro: object = None) -> None:
         """Read commands; if the terminal has gone, let the call go on."""
         try:
             super().cmdloop(intro)
@@ -109,7 +109,7 @@ def install() -> None:
         sys.breakpointhook = _on_breakpoint
 
 
-def _on_breakpoint(*_: Any, **__: Any) -> None:
+def _on_breakpoint(*_: object, **__: object) -> None:
     set_trace(sys._getframe(1))
 
 

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._executor import threads
 
@@ -45,7 +45,7 @@ def run(actor: Actor | None, limit_s: float, *, joins_threads: bool) -> None:
     too_late.cancel()
 
 
-def shut_down(instance: Any) -> None:
+def shut_down(instance: object) -> None:
     """Call ``__ray_shutdown__`` of an actor, if it has one."""
     method = getattr(type(instance), "__ray_shutdown__", None)
     if method is None:

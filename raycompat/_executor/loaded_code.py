@@ -44,7 +44,7 @@ class LoadedCode:
                     self._kept.move_to_end(function)
         return kept
 
-    def keep(self, function: str, content: Any, num_bytes: int, *, is_unpickled: bool) -> None:
+    def keep(self, function: str, content: object, num_bytes: int, *, is_unpickled: bool) -> None:
         """Keep a function, its pickle of `num_bytes` bytes, or both forms one after the other."""
         dropped = []  # released without the lock: user code may run then
         with self._lock:

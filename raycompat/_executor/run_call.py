@@ -190,19 +190,19 @@ class Sink:
         raise NotImplementedError
 
 
-def user_code(work: Callable[[], Any]) -> Any:
+def user_code(work: Callable[[], object]) -> object:
     """Call user code. Below this function, what its signal handlers raise reaches it (`signals`)."""
     return work()
 
 
-def user_items(items: Iterator[Any]) -> Iterator[Any]:
+def user_items(items: Iterator[object]) -> Iterator[object]:
     """Iterate over items that user code yields; see `user_code`."""
     next_item = partial(next, items, _END)
     while (item := user_code(next_item)) is not _END:
         yield item
 
 
-async def user_coroutine(work: Awaitable[Any]) -> Any:
+async def user_coroutine(work: Awaitable[object]) -> object:
     """Await user code; see `user_code`."""
     return await work
 
@@ -289,7 +289,7 @@ def _outcome_of(executor: CallRunner, call: Call, error: BaseException) -> Outco
     return Outcome.of_error(executor, call, error)
 
 
-def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
+def prepare(executor: CallRunner, call: Call) -> Callable[[], object] | Outcome:
     """Return the user's function with its arguments, or the outcome if an argument failed."""
     function = _find_function(executor, call)
     if call.message.arguments == NO_ARGUMENTS:
@@ -304,7 +304,7 @@ def prepare(executor: CallRunner, call: Call) -> Callable[[], Any] | Outcome:
     return partial(function, *args, **kwargs)
 
 
-def _arguments(executor: CallRunner, call: Call) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(executor: CallRunner, call: Call) -> tuple[list[object], dict[str, Any]]:
     values = [_value(executor, wire) for wire in call.wires]
     block = call.message.arguments
     given, named = deserialize(block) if block is not None else values.pop()
@@ -326,7 +326,7 @@ def _value(executor: CallRunner, wire: Any) -> Any:
     return deserialize(segment.read(value.path))
 
 
-def _argument(given: Any, values: list[Any]) -> Any:
+def _argument(given: object, values: list[Any]) -> object:
     if isinstance(given, Slot):
         return values[given.number]
     if isinstance(given, Known):
@@ -344,7 +344,7 @@ def _find_function(executor: CallRunner, call: Call) -> Callable[..., Any]:
     return function
 
 
-def _builder(executor: CallRunner, cls: Any) -> Callable[..., Any]:
+def _builder(executor: CallRunner, cls: Any) -> Callable[..., object]:
     def build(*args: Any, **kwargs: Any) -> Any:
         instance = cls.__new__(cls)
         assert executor.actor is not None
@@ -354,7 +354,7 @@ def _builder(executor: CallRunner, cls: Any) -> Callable[..., Any]:
     return build
 
 
-def _find_method(executor: CallRunner, name: str) -> Callable[..., Any]:
+def _find_method(executor: CallRunner, name: str) -> Callable[..., object]:
     assert executor.actor is not None
     instance, leave = executor.actor.instance, executor.actor.exit
     if name == "__ray_ready__":
@@ -367,7 +367,7 @@ def _find_method(executor: CallRunner, name: str) -> Callable[..., Any]:
     return method
 
 
-def lay_out(executor: CallRunner, call: Call, result: Any) -> Outcome:
+def lay_out(executor: CallRunner, call: Call, result: object) -> Outcome:
     """Serialize what a call returned: one result, or as many as it has."""
     num_returns = call.message.num_returns
     outcome = Outcome(values=[])
@@ -430,7 +430,7 @@ def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGen
     """Put all items of a generator; its error, if it raises, is the last of them."""
     _check_is_iterator(call, items)
     session = executor.session
-    refs: list[ObjectRef[Any]] = []
+    refs: list[ObjectRef[object]] = []
     try:
         refs.extend(put(session, item) for item in user_items(items))
     except Exception as failure:
@@ -440,7 +440,7 @@ def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGen
 
 
 def _store(
-    executor: CallRunner, value: Any, outcome: Outcome, keeper: tensors.Keeper | None = None
+    executor: CallRunner, value: object, outcome: Outcome, keeper: tensors.Keeper | None = None
 ) -> Wire:
     try:
         block, found = serialize(value, keeper)
@@ -502,12 +502,12 @@ async def stream_in_loop(executor: CallRunner, call: Call, items: Any, sink: Sin
     return lay_out(executor, call, None)
 
 
-async def _as_async(items: Iterator[Any]) -> AsyncIterator[Any]:
+async def _as_async(items: Iterator[object]) -> AsyncIterator[object]:
     for item in items:
         yield item
 
 
-def _check_is_iterator(call: Call, items: Any) -> None:
+def _check_is_iterator(call: Call, items: object) -> None:
     if not isinstance(items, Iterator):
         raise TypeError(
             f"{call.running.name} has num_returns={call.message.num_returns!r}, so it must be a "
@@ -515,7 +515,9 @@ def _check_is_iterator(call: Call, items: Any) -> None:
         )
 
 
-def _send_item(executor: CallRunner, sink: Sink, window: ItemWindow, index: int, item: Any) -> None:
+def _send_item(
+    executor: CallRunner, sink: Sink, window: ItemWindow, index: int, item: object
+) -> None:
     if window.is_wanted:
         one = Outcome()
         wire = _store(executor, item, one)
@@ -548,7 +550,7 @@ def _describe(
     )
 
 
-def _safe_repr(instance: Any) -> str:
+def _safe_repr(instance: object) -> str:
     try:
         return repr(instance)
     except Exception as error:

@@ -41,7 +41,7 @@ class _Guarded:
 
     __slots__ = ("handler",)
 
-    def __init__(self, handler: Callable[..., Any]) -> None:
+    def __init__(self, handler: Callable[..., object]) -> None:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -81,7 +81,7 @@ def _is_standard(file: str) -> bool:
     return file.startswith(("<frozen ", _STANDARD)) and not file.startswith(_INSTALLED)
 
 
-def _unwrapped(handler: Any) -> Any:
+def _unwrapped(handler: object) -> Any:
     return handler.handler if isinstance(handler, _Guarded) else handler
 
 

@@ -57,7 +57,7 @@ def _awaited(task: asyncio.Task[Any]) -> Iterator[FrameType]:
         coroutine = coroutine.cr_await
 
 
-def _is_of(frame: FrameType, function: Callable[..., Any]) -> bool:
+def _is_of(frame: FrameType, function: Callable[..., object]) -> bool:
     return frame.f_code is function.__code__
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 #: Begins the names of the threads of this package.
 PREFIX = "raycompat-"
 
 
-def start(target: Callable[..., object], name: str, *args: Any) -> threading.Thread:
+def start(target: Callable[..., object], name: str, *args: object) -> threading.Thread:
     """Start a thread that does not keep the process alive."""
     restore_hooks()
     thread = threading.Thread(target=target, args=args, name=f"{PREFIX}{name}", daemon=True)

@@ -68,7 +68,7 @@ class Forkserver:
         except ConnectionResetError:  # the other end has died, and has not read all reports
             return b"", []
 
-    def report(self, *words: Any, descriptors: tuple[int, ...] = ()) -> None:
+    def report(self, *words: object, descriptors: tuple[int, ...] = ()) -> None:
         """Send a tuple to the other end, with descriptors."""
         unix_socket.send(self._control, pickle.dumps(words), descriptors)
 

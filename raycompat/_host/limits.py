@@ -34,9 +34,9 @@ class Limits:
         resource.setrlimit = self._noted(resource.setrlimit)
         resource.prlimit = self._noted(resource.prlimit)
 
-    def _noted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _noted(self, function: Callable[..., object]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def noted(*args: Any) -> Any:
+        def noted(*args: object) -> object:
             self.may_differ = True
             return function(*args)
 

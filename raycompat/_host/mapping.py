@@ -66,7 +66,7 @@ def address(buffer: Any) -> int:
     return int(np.frombuffer(buffer, dtype=np.uint8).ctypes.data)
 
 
-def without_locks(descriptor: int, size: int) -> Any:
+def without_locks(descriptor: int, size: int) -> object:
     """Map `size` bytes of a file for reading, as a NumPy array that does not hold the file's locks.
 
     Raises
@@ -86,7 +86,7 @@ def without_locks(descriptor: int, size: int) -> Any:
     return memory
 
 
-def writable(descriptor: int, size: int) -> Any:
+def writable(descriptor: int, size: int) -> object:
     """Map `size` bytes of a file for writing, with all pages, and return them as a NumPy array.
 
     The pages must have memory already. ``mmap`` of Python would hold the interpreter's lock meanwhile

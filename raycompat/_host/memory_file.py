@@ -33,7 +33,7 @@ def path_of(descriptor: int) -> str:
     return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
-def put(name: str, value: Any) -> int:
+def put(name: str, value: object) -> int:
     """Pickle a value, of any size, into a new file, and return its descriptor for `take`."""
     descriptor = make(name)
     try:

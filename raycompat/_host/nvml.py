@@ -11,7 +11,6 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
-from typing import Any
 
 #: Bytes of the longest name or UUID, as NVML's header defines them.
 _TEXT_BYTES = 96
@@ -91,7 +90,7 @@ class Nvml:
         """Release the library."""
         self._call("nvmlShutdown")
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
         try:
             function = getattr(self._library, name)
         except AttributeError as error:  # an old driver
@@ -164,7 +163,7 @@ class Nvml:
             self._processes(handle),
         )
 
-    def _has(self, name: str, *arguments: Any) -> bool:
+    def _has(self, name: str, *arguments: object) -> bool:
         try:
             self._call(name, *arguments)
         except NvmlError:

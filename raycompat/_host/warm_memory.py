@@ -131,7 +131,7 @@ def reading(part: memoryview) -> tuple[int, memoryview] | None:
     return (descriptor, used.data) if (status.st_dev, status.st_ino) == file[:2] else None
 
 
-def _end_reading(start: int, file: File, memory: Any, descriptor: int, pid: int) -> None:
+def _end_reading(start: int, file: File, memory: object, descriptor: int, pid: int) -> None:
     """Release the lock of a reader, and keep its mapping. A finalizer: it waits for nothing."""
     try:
         is_removed = os.fstat(descriptor).st_nlink == 0  # then the mapping would keep the memory
@@ -197,13 +197,13 @@ def _copy_part(target: Any, source: Any, done: _thread.LockType) -> None:
         done.release()
 
 
-def _keep(file: File, memory: Any) -> None:
+def _keep(file: File, memory: object) -> None:
     with _lock:
         _enter(file, memory)
         _look_again()
 
 
-def _enter(file: File, memory: Any) -> None:
+def _enter(file: File, memory: object) -> None:
     _kept[file] = (memory, clock.monotonic())
     while len(_kept) > 1 and (len(_kept) > _KEPT or _kept_bytes() > _KEPT_BYTES):
         _kept.popitem(last=False)

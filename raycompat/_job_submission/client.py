@@ -85,7 +85,7 @@ class JobSubmissionClient:
         metadata: dict[str, Any] | None = None,
         headers: dict[str, Any] | None = None,
         verify: str | bool | None = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         for name, value, kinds in [
             ("address", address, str | None),

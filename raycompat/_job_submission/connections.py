@@ -45,7 +45,7 @@ class Connection(Protocol):
     address: str
 
     def ask(
-        self, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
+        self, method: str, path: str, query: Mapping[str, object] | None = None, body: bytes = b""
     ) -> tuple[int, Any]:
         """Send a request; return its status, and JSON or a text.
 
@@ -75,7 +75,7 @@ class SchedulerConnection:
         prepare.install(self._client)  # the records of jobs are there without nodes too
 
     def ask(
-        self, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
+        self, method: str, path: str, query: Mapping[str, object] | None = None, body: bytes = b""
     ) -> tuple[int, Any]:
         """Send a request."""
         texts = {name: str(value) for name, value in (query or {}).items()}
@@ -98,7 +98,7 @@ def _authority() -> Authority | None:
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: the token is for one server."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         """Make no second request."""
 
 
@@ -139,7 +139,7 @@ class HttpConnection:
         return credentials["token"]
 
     def ask(
-        self, method: str, path: str, query: Mapping[str, Any] | None = None, body: bytes = b""
+        self, method: str, path: str, query: Mapping[str, object] | None = None, body: bytes = b""
     ) -> tuple[int, Any]:
         """Send a request."""
         url = f"{self.address}{path}"

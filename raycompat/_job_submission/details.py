@@ -99,7 +99,7 @@ class JobInfo:
     def __post_init__(self) -> None:
         self.status = JobStatus(self.status)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the fields as JSON can hold them; the environment is a string."""
         fields = dataclasses.asdict(self)
         environment = fields.pop("runtime_env")
@@ -160,7 +160,7 @@ class JobDetails:
         """Return the fields as JSON."""
         return json.dumps(dataclasses.asdict(self))
 
-    def model_dump(self) -> dict[str, Any]:
+    def model_dump(self) -> dict[str, object]:
         """Return the fields."""
         return dataclasses.asdict(self)
 

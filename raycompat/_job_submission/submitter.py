@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-from typing import Any
 
 from distributed import Client, Security
 
 import raycompat as ray
 from raycompat._job_submission.supervisor import JobSupervisor
 from raycompat._protocol import runtime_env, submission
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import HEAD_RESOURCE
 from raycompat.util._internal_actors import internal_actor
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
-def _options(job: dict[str, Any], head: str | None) -> dict[str, Any]:
+def _options(job: Row, head: str | None) -> dict[str, object]:
     """Return the options of a job's actor. Without resources it is on the head node, if any."""
     given = {
         "num_cpus": job.get("entrypoint_num_cpus", 0),
@@ -42,11 +42,11 @@ def _options(job: dict[str, Any], head: str | None) -> dict[str, Any]:
     return options
 
 
-def _only(options: dict[str, Any], name: str) -> dict[str, Any]:
+def _only(options: Row, name: str) -> dict[str, object]:
     return {name: options[name]} if name in options else {}
 
 
-def _send(jobs: list[dict[str, Any]]) -> dict[str, str]:
+def _send(jobs: list[Row]) -> dict[str, str]:
     """Make the actor of each job; return the errors by id."""
     heads = [node["NodeID"] for node in ray.nodes() if HEAD_RESOURCE in node["Resources"]]
     head = heads[0] if heads else None

@@ -17,7 +17,6 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -27,6 +26,7 @@ from raycompat._host import memory_file
 from raycompat._messages.jobs import AwaitStop, BeginSubmission, EndSubmission
 from raycompat._protocol import submission, threads
 from raycompat._protocol.message import ask
+from raycompat._protocol.plain import Row
 
 logger = logging.getLogger(__name__)
 
@@ -76,14 +76,14 @@ class JobSupervisor:
         with self._stopping:
             return EndSubmission(self._id, exit_code, _tail_of(path))
 
-    def _stop_when(self, wanted: Future[Any], process: subprocess.Popen[bytes]) -> None:
+    def _stop_when(self, wanted: Future[object], process: subprocess.Popen[bytes]) -> None:
         """Stop the command when the scheduler asks for it, or cannot be reached any more."""
         wanted.exception()  # waits
         with self._stopping:
             if process.returncode is None:
                 _stop(process)
 
-    def _start(self, begun: dict[str, Any], path: Path) -> subprocess.Popen[bytes]:
+    def _start(self, begun: Row, path: Path) -> subprocess.Popen[bytes]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(
@@ -98,7 +98,7 @@ class JobSupervisor:
         finally:
             os.close(descriptor)
 
-    def _environment(self, begun: dict[str, Any]) -> dict[str, str]:
+    def _environment(self, begun: Row) -> dict[str, str]:
         """Return the variables of the command: how it finds the cluster, and its job's settings."""
         variables = dict(os.environ)
         if rank.follows_cpus():

@@ -84,7 +84,7 @@ class RayContext(Mapping[str, Any]):
         self.ray_version = VERSION
         self.ray_commit = ""
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> object:
         warnings.warn(
             "Indexing the result of init is deprecated in Ray: use .address_info.",
             DeprecationWarning,
@@ -126,7 +126,7 @@ class RayContext(Mapping[str, Any]):
 
 
 def init(
-    address: Any = None,
+    address: object = None,
     *,
     num_cpus: int | None = None,
     num_gpus: int | None = None,
@@ -151,7 +151,7 @@ def init(
     system_reserved_cpu: float | None = None,
     system_reserved_memory: int | None = None,
     proxy_server_url: str | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> RayContext:
     """Start a cluster on this machine, or connect to one, and make this process its driver.
 
@@ -502,7 +502,7 @@ def _start_cluster(given: InitArguments) -> LocalCluster:
     return cluster
 
 
-def dashboard_address(include: bool | None, host: Any, port: Any) -> str | None:
+def dashboard_address(include: bool | None, host: object, port: object) -> str | None:
     """Return the address of the dashboard in the arguments of `init`; None if there is to be none."""
     if include is False:
         return None

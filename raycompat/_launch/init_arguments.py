@@ -327,7 +327,7 @@ def _check_job(config: JobConfig) -> None:
         )
 
 
-def _authority(password: Any, address: Any) -> Authority | None:
+def _authority(password: object, address: object) -> Authority | None:
     """Return the certification authority of the password; None without a password."""
     if not isinstance(address, str | os.PathLike | None):
         if password is not None:
@@ -340,7 +340,7 @@ def _authority(password: Any, address: Any) -> Authority | None:
     return shared_secret.Authority(secret) if secret is not None else None
 
 
-def _wants_leases(given: Any) -> bool:
+def _wants_leases(given: object) -> bool:
     """Return the value of ``_leases``, or the default from the environment."""
     if given is None:
         value = os.environ.get(_LEASES_VARIABLE, "1")
@@ -352,7 +352,7 @@ def _wants_leases(given: Any) -> bool:
     return given
 
 
-def _report_file(given: Any) -> Path | None:
+def _report_file(given: object) -> Path | None:
     """Return the file in ``_report``, or in the environment; None if no report is wanted."""
     wanted = os.environ.get(submission.REPORT_VARIABLE) or None if given is None else given
     if wanted is None:

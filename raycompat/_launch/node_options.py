@@ -114,7 +114,7 @@ def _amounts(given: dict[str, Any]) -> dict[str, float]:
     return amounts
 
 
-def _check_quantity(name: str, value: Any) -> None:
+def _check_quantity(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"A node's {name} must be a whole number, 0 or more, not {value!r}.")
     if value < 0:
@@ -137,13 +137,13 @@ def _check_gpus_are_visible(num_gpus: float) -> None:
         )
 
 
-def _variables(given: Any) -> dict[str, str]:
+def _variables(given: object) -> dict[str, str]:
     texts = _texts("env_vars", given)
     variables.check("env_vars", texts)
     return texts
 
 
-def _texts(name: str, given: Any) -> dict[str, str]:
+def _texts(name: str, given: object) -> dict[str, str]:
     given = given or {}
     if not isinstance(given, dict) or not all(
         isinstance(text, str) for pair in given.items() for text in pair

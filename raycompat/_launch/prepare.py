@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import pkgutil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from raycompat._messages.nodes import AwaitReady, NodeAt
 from raycompat._node.door import node_plugin
@@ -105,7 +105,7 @@ async def _check_version(client: Client) -> None:
         )
 
 
-def _say(found: Any) -> str:
+def _say(found: object) -> str:
     if isinstance(found, ModuleNotFoundError):
         return "has none"
     if isinstance(found, BaseException):

@@ -53,7 +53,7 @@ class PrivateArguments(NamedTuple):
     #: The folder of the cluster's files, in which nodes keep the objects that they spill.
     folder: str | None
     #: Arguments of the started node, for `node_options`.
-    of_node: dict[str, Any]
+    of_node: dict[str, object]
     #: The names that were given and that only a started node can honour.
     given: tuple[str, ...]
     #: The function that sets up OpenTelemetry in the driver and in executors: "module:function".
@@ -120,7 +120,7 @@ def take(given: dict[str, Any]) -> PrivateArguments:
     return PrivateArguments(folder, of_node, tuple(found), tracing_hook)
 
 
-def _tracing_hook(value: Any) -> str | None:
+def _tracing_hook(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[\w.]+:\w+", value)):
         return value
     raise (ValueError if isinstance(value, str) else TypeError)(
@@ -129,13 +129,13 @@ def _tracing_hook(value: Any) -> str | None:
     )
 
 
-def _checked_text(name: str, value: Any) -> str:
+def _checked_text(name: str, value: object) -> str:
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"init({name}={value!r}): expected a string.")
     return str(value)
 
 
-def _settings(config: Any) -> tuple[dict[str, str], list[str]]:
+def _settings(config: object) -> tuple[dict[str, str], list[str]]:
     """Return the variables for a node, and the names of settings that raycompat does not have."""
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise TypeError(

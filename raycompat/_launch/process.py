@@ -102,7 +102,7 @@ class Process:
             raise exceptions.RaySystemError(self._why_not())
         return report
 
-    def report_within(self, timeout_s: float) -> dict[str, Any] | None:
+    def report_within(self, timeout_s: float) -> dict[str, object] | None:
         """Return the process's report; None if it has ended, or does not report in time."""
         if self._report is None and not self._reports.closed:
             is_given = is_readable(self._reports.fileno(), timeout_s)
@@ -128,7 +128,7 @@ class Process:
         self.tell({})
         self._let_go()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def tell(self, message: Mapping[str, object]) -> None:
         """Send the process a message that it waits for.
 
         Raises

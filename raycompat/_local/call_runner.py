@@ -90,7 +90,7 @@ class LocalRunner:
                 return stream(self, call, result, sink)
         return lay_out(self, call, result)
 
-    def _run_to_its_end(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    def _run_to_its_end(self, coroutine: Coroutine[object, object, object]) -> Any:
         """Run a coroutine in its event loop, also where another loop runs in this thread."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 from raycompat._caller import this_process
 from raycompat._caller.home import Home, own_place
@@ -183,7 +183,9 @@ class LocalSession(Session):
         """Return the actor itself, which has a channel's methods."""
         return cast("Channel", self.actors.channels[actor])
 
-    def call_later(self, delay_s: float, function: Callable[..., Any], *arguments: Any) -> None:
+    def call_later(
+        self, delay_s: float, function: Callable[..., object], *arguments: object
+    ) -> None:
         """Send metrics and reports at once, which has no effect: so they do not pile up."""
         function(*arguments)
 
@@ -208,7 +210,7 @@ class LocalSession(Session):
         error = failures.group_removed() if self.groups.is_removed(group) else None
         self.placement_groups.on_ready(GroupReady(group, error))
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, object]:
         home = self.home
         node = {
             "node_id": home.node_id,

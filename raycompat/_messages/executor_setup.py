@@ -31,7 +31,7 @@ class Program:
     #: Whether actors outlive the driver by default.
     actors_are_detached: bool = False
     #: The fields of a `LoggingConfig`, if the program gave one.
-    logging: dict[str, Any] | None = None
+    logging: dict[str, object] | None = None
     #: The pickled function of the runtime environment, and the import path of Ray's tracing hook.
     setup_hook: bytes | None = None
     tracing_hook: str | None = None

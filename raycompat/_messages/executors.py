@@ -10,6 +10,7 @@ from raycompat._messages.watching import Measured, Spans, StackShown, Tracked
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import ActorSpec
 from raycompat._protocol.message import FromExecutor, ToExecutor
+from raycompat._protocol.plain import Row
 from raycompat._protocol.values import Wire
 
 #: Seconds for the exit handlers of a process that ends by itself. Ray gives an actor as much.
@@ -208,7 +209,7 @@ class ExecutorLooked(FromExecutor):
     #: The name and the start of each running call, by its key.
     running: dict[str, tuple[str, float]]
     #: As `_caller.look` describes it.
-    description: dict[str, Any]
+    description: Row
 
 
 #: The messages for which a caller waits: without one of them, its call would never end.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from raycompat._messages.nodes import NodeAt
 from raycompat._protocol.message import FromCaller, Request, ToCaller, ToExecutor, ToNode
+from raycompat._protocol.plain import Row
 
 
 class JobSettings(TypedDict):
@@ -110,7 +111,7 @@ class FunctionOf(Request[bytes]):
     job: str
 
 
-class AskJobs(Request[dict[str, Any]]):
+class AskJobs(Request[Row]):
     """A request about submitted jobs in the form of Ray's REST: the answer has a status too."""
 
     method: str
@@ -119,7 +120,7 @@ class AskJobs(Request[dict[str, Any]]):
     body: bytes
 
 
-class BeginSubmission(Request[dict[str, Any] | None]):
+class BeginSubmission(Request[Row | None]):
     """The actor of a submitted job runs: give it the job's record, None if it was stopped."""
 
     submission_id: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from raycompat._protocol.message import FromCaller, FromNode, Request, ToCaller, ToNode
+from raycompat._protocol.plain import Row
 
 
 class OutputPiece(FromNode, ToCaller):
@@ -71,7 +70,7 @@ class LogsAwaited(ToCaller):
 # --- requests to a node, or to the scheduler, which asks the node
 
 
-class LogNames(Request[dict[str, Any]]):
+class LogNames(Request[Row]):
     """List the names of files that match a shell pattern (see `_node.log_files`)."""
 
     #: The id or the IP address of the node.
@@ -79,7 +78,7 @@ class LogNames(Request[dict[str, Any]]):
     pattern: str
 
 
-class ReadLog(Request[dict[str, Any]]):
+class ReadLog(Request[Row]):
     """Read a part of a file (see `_node.log_files.LogFiles.read`)."""
 
     node: str

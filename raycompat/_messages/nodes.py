@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from raycompat._protocol.message import FromNode, Request, ToNode
+from raycompat._protocol.plain import Row
 
 
 class NodeInfo(TypedDict):
@@ -28,7 +29,7 @@ class NodeInfo(TypedDict):
     place: tuple[Any, ...]
     labels: dict[str, str]
     #: What its GPUs do now, by the last `Gpus`; the scheduler enters it.
-    gpus: NotRequired[list[dict[str, Any]]]
+    gpus: NotRequired[list[Row]]
 
 
 class NodeAt(NodeInfo):
@@ -109,7 +110,7 @@ class AwaitNodes(Request[bool]):
     timeout_s: float
 
 
-class ClusterState(Request[dict[str, Any]]):
+class ClusterState(Request[Row]):
     """Describe the nodes with their total and free resources (see `_scheduler.nodes.Nodes.state`)."""
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypedDict
+from typing import ClassVar, TypedDict
 
 from raycompat._protocol.message import FromCaller, FromNode, Request, ToCaller, ToNode
+from raycompat._protocol.plain import Row
 from raycompat._protocol.values import Wire
 
 
@@ -131,7 +132,7 @@ class Located(TypedDict):
     errors: dict[str, bytes]
 
 
-class Fetch(Request[list[dict[str, Any]]]):
+class Fetch(Request[list[Row]]):
     """Give values to a process, as `_node.fetcher` describes them.
 
     It goes to the node, or to the scheduler, which asks the node for a caller that cannot reach it.

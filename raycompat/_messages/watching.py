@@ -14,6 +14,7 @@ from raycompat._protocol.message import (
     ToExecutor,
     ToNode,
 )
+from raycompat._protocol.plain import Row
 
 
 class Look(ToNode, ToCaller, ToExecutor):
@@ -28,14 +29,14 @@ class NodeLooked(FromNode):
     """A node's answer to `Look`, as `_node.looks` describes it."""
 
     token: int
-    found: dict[str, Any]
+    found: Row
 
 
 class CallerLooked(FromCaller):
     """A caller's answer to `Look`, as `_caller.look` describes it."""
 
     token: int
-    found: dict[str, Any]
+    found: Row
 
 
 class ShowStack(ToExecutor, ToCaller):
@@ -61,13 +62,13 @@ class Spans(FromExecutor, FromNode):
     pid: int
     job: str
     #: Each is a `_protocol.spans.Span`.
-    spans: list[tuple[Any, ...]]
+    spans: list[tuple[object, ...]]
 
 
 class Gpus(FromNode):
     """What the GPUs of a node do now, as `_node.gpu_watch` describes it."""
 
-    gpus: list[dict[str, Any]]
+    gpus: list[dict[str, object]]
 
 
 class Measured(FromCaller, FromExecutor, FromNode):
@@ -90,7 +91,7 @@ class Tracked(FromCaller, FromExecutor, FromNode):
     """What a process reports of its experiments."""
 
     #: Each is a record of `_protocol.tracked`.
-    records: list[tuple[Any, ...]]
+    records: list[tuple[object, ...]]
 
 
 # --- requests to the scheduler
@@ -100,23 +101,23 @@ class Timeline(Request[Sequence[Sequence[Any]]]):
     """Give the times of the last calls, each a `_protocol.spans.Ran`, in the order of the reports."""
 
 
-class ListRows(Request[dict[str, Any]]):
+class ListRows(Request[Row]):
     """Give the rows of a resource of the state API that match; or an ``error`` about the filters."""
 
     resource: str
     #: Each is a column, an operator and a value.
-    filters: Sequence[tuple[str, str, Any]]
+    filters: Sequence[tuple[str, str, object]]
     limit: int
     detail: bool
 
 
-class Summarize(Request[dict[str, Any]]):
+class Summarize(Request[Row]):
     """Count actors by class, tasks by function, or objects by origin."""
 
     resource: str
 
 
-class Overview(Request[dict[str, Any]]):
+class Overview(Request[Row]):
     """Give the data for ``raycompat top``."""
 
 
@@ -126,7 +127,7 @@ class CountCalls(Request[dict[str, int]]):
     name: str
 
 
-class ListStacks(Request[dict[str, Any]]):
+class ListStacks(Request[Row]):
     """Give the stacks of processes, as `_node.stacks` describes them.
 
     A node answers for its own; the scheduler asks the node, or all nodes.

@@ -39,7 +39,7 @@ class Actors:
         self._jobs = jobs
         self.by_key: dict[str, Actor] = {}
 
-    async def run(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+    async def run(self, key: str, payload: bytes, values: tuple[object, ...]) -> Any:
         """Run an actor until it ends for good; restart it before that (see `task_bodies.run_actor`)."""
         adapter.secede(self._ground.worker, key)
         running = self._granted.by_key.get(key)

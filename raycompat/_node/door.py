@@ -51,7 +51,7 @@ def node_plugin() -> distributed.WorkerPlugin:
             if self.membership is not None:
                 self.membership.leave()
 
-        def transition(self, key: Any, start: str, finish: str, **_: Any) -> None:
+        def transition(self, key: object, start: str, finish: str, **_: object) -> None:
             if finish == "ready" and self.membership is not None:
                 self.membership.task_is_ready(key)
 

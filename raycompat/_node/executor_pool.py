@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from raycompat._messages import executors
@@ -37,6 +37,7 @@ from raycompat._node.process_use import ProcessUse
 from raycompat._node.runtime_env import Prepared
 from raycompat._protocol import failures, frames, settings
 from raycompat._protocol.message import FromExecutor, ToExecutor
+from raycompat._protocol.plain import Row
 
 logger = logging.getLogger(__name__)
 
@@ -238,7 +239,7 @@ class Executor:
         how = describe_exit(code)
         return f"{how}: {self._why_unprepared}" if self._why_unprepared else how
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Row:
         """Describe this process for the state API; times are in seconds since 1970."""
         rss_bytes, cpu_percent = (None, None) if self.stopped else self._use.measure()
         return {
@@ -320,7 +321,7 @@ class ExecutorPool:
         self._by_pid: dict[int, Executor] = {}
         self._exits: dict[int, int] = {}
         #: The most recent executors that have ended.
-        self._ended: deque[dict[str, Any]] = deque(maxlen=_MANY_ENDED)
+        self._ended: deque[Row] = deque(maxlen=_MANY_ENDED)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._plain = ForkserverClient(self._on_exit, self._on_forkserver_death)
@@ -334,7 +335,7 @@ class ExecutorPool:
         self._pulse = -1
         self._pulse_about: dict[str, Any] = {}
 
-    def background(self, coroutine: Any) -> None:
+    def background(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a coroutine of the pool as a task, unless the pool has been closed."""
         if self._closed:
             coroutine.close()
@@ -582,11 +583,11 @@ class ExecutorPool:
         """The pids of all executors."""
         return list(self._by_pid)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[Row]:
         """Describe the executors that run, for the state API."""
         return [each.describe() for each in self._by_pid.values()]
 
-    def describe_ended(self) -> list[dict[str, Any]]:
+    def describe_ended(self) -> list[Row]:
         """Describe the most recent executors that have ended."""
         return list(self._ended)
 

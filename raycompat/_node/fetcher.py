@@ -6,7 +6,7 @@ Top-level arguments need no request: Dask fetches them before it starts a call.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._dask import worker as adapter
 from raycompat._host import segment
@@ -29,12 +29,12 @@ class Fetcher:
         #: The search in progress for a key; it returns the errors that it found.
         self._searches: dict[str, asyncio.Task[dict[str, bytes]]] = {}
 
-    async def fetch(self, keys: list[str], host: str) -> list[dict[str, Any]]:
+    async def fetch(self, keys: list[str], host: str) -> list[dict[str, object]]:
         """Return values, or their errors, to a process on `host`, when all are here.
 
         A value is a wire, whose segment the process takes over, or a block for another host.
         """
-        answers: dict[str, dict[str, Any]] = {}
+        answers: dict[str, dict[str, object]] = {}
         while absent := [key for key in keys if key not in answers]:
             errors = await self._bring(absent)
             for key in absent:
@@ -44,7 +44,7 @@ class Fetcher:
                     self._answer(key, host, answers)
         return [answers[key] for key in keys]
 
-    def _answer(self, key: str, host: str, answers: dict[str, dict[str, Any]]) -> None:
+    def _answer(self, key: str, host: str, answers: dict[str, dict[str, object]]) -> None:
         value = adapter.stored(self._worker, key)
         if not isinstance(value, SegmentValue):
             answers[key] = {"wire": to_wire(value)}

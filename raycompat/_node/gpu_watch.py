@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from raycompat._host import nvml
+from raycompat._protocol.plain import Row
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _PERIOD_S = 2.0
 Holders = Mapping[int, Sequence[int]]
 
 
-def describe(index: int, sample: nvml.Sample, holders: Holders) -> dict[str, Any]:
+def describe(index: int, sample: nvml.Sample, holders: Holders) -> Row:
     """Return a sample as plain data, with the processes of this node that do not hold the GPU."""
     strangers = [pid for pid in sample.processes if pid in holders and index not in holders[pid]]
     return {
@@ -49,7 +49,7 @@ class GpuWatch:
         self,
         ids: Sequence[str],
         holders: Callable[[], Holders],
-        report: Callable[[list[dict[str, Any]]], None],
+        report: Callable[[list[Row]], None],
     ) -> None:
         self._ids, self._holders, self._report = ids, holders, report
         self._task: asyncio.Task[None] | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from raycompat._protocol.strategy import NODE_ID_LABEL
 
@@ -34,7 +33,7 @@ def read() -> dict[str, str]:
     return checked(VARIABLE, found)
 
 
-def checked(source: str, labels: Any) -> dict[str, str]:
+def checked(source: str, labels: object) -> dict[str, str]:
     """Return the labels that were given by `source`.
 
     Raises

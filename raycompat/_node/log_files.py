@@ -10,6 +10,7 @@ from typing import Any
 
 from raycompat._messages.logs import ReadLog
 from raycompat._protocol import output_marks
+from raycompat._protocol.plain import Row
 
 #: Bytes that one read returns at most.
 _MOST_BYTES = 1 << 20
@@ -21,7 +22,7 @@ class LogFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def names(self, pattern: str) -> dict[str, Any]:
+    async def names(self, pattern: str) -> Row:
         """Return the sorted names of the files that match a shell pattern, and when each changed."""
         names = sorted(fnmatch.filter(os.listdir(self._directory), pattern))
         changed = {}
@@ -30,7 +31,7 @@ class LogFiles:
                 changed[name] = (self._directory / name).stat().st_mtime
         return {"names": names, "changed": changed}
 
-    async def read(self, request: ReadLog) -> dict[str, Any]:
+    async def read(self, request: ReadLog) -> Row:
         """Return bytes of a file, from a position or, if that is -1, its last `tail` lines.
 
         The result also has the position after them, whether more follows, and the size of the file; or

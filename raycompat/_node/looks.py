@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.executors import ExecutorLooked
 from raycompat._messages.watching import Look, NodeLooked
 from raycompat._node.granted_calls import GrantedCalls
 from raycompat._node.ground import Ground
+from raycompat._protocol.plain import Row
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
@@ -32,7 +33,7 @@ class _Look:
     #: Running calls: key of the actor or lease, key of the call, name, start, and process.
     running: list[tuple[str, str, str, float, int]] = field(default_factory=list)
     #: The calls of executors, and the objects that they refer to: see `_caller.look.describe`.
-    callers: list[dict[str, Any]] = field(default_factory=list)
+    callers: list[Row] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
 
 
@@ -99,7 +100,7 @@ class Looks:
         }
         self._ground.tell(NodeLooked(token, found))
 
-    def _environments(self) -> list[dict[str, Any]]:
+    def _environments(self) -> list[Row]:
         """Return the environments of the node, with the number of calls and actors that use each."""
         granted = self._granted.by_key.values()
         users = Counter(running.grant["runtime_env"] for running in granted)

@@ -24,7 +24,7 @@ class _NodeWorker(Worker):
 
     credentials: Token | Credentials | None = None
 
-    def start_http_server(self, *args: Any, **kwargs: Any) -> None:
+    def start_http_server(self, *args: object, **kwargs: object) -> None:
         """Start listening. No request is handled before the guard is set: the loop runs later."""
         super().start_http_server(*args, **kwargs)
         if self.credentials is not None:

@@ -179,7 +179,7 @@ class Node:
         self._gpu_watch.start()
         self._tidy()
 
-    def _pulse(self) -> dict[str, Any]:
+    def _pulse(self) -> dict[str, object]:
         """Return the settings of the process that sends this node's pulse."""
         return {
             "node": os.getpid(),
@@ -311,19 +311,19 @@ class Node:
 
     # --- bodies of Dask's tasks (see `task_bodies`) ---------------------------------------------------
 
-    async def run_call(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+    async def run_call(self, key: str, payload: bytes, values: tuple[object, ...]) -> object:
         """Run a call in an executor and return what Dask is to store."""
         return await self.tasks.run(key, payload, values)
 
-    async def run_lease(self, key: str) -> Any:
+    async def run_lease(self, key: str) -> object:
         """Lease an executor to a caller until the lease ends."""
         return await self.leases.run(key)
 
-    async def run_actor(self, key: str, payload: bytes, values: tuple[Any, ...]) -> Any:
+    async def run_actor(self, key: str, payload: bytes, values: tuple[object, ...]) -> object:
         """Run an actor until it ends for good."""
         return await self.actors.run(key, payload, values)
 
-    def adopt(self, key: str, wire: tuple[Any, ...]) -> Any:
+    def adopt(self, key: str, wire: tuple[object, ...]) -> object:
         """Store a value that a process of this host wrote (see `task_bodies.adopt`)."""
         try:
             return self.store.adopt(wire)
@@ -337,7 +337,7 @@ class Node:
         """Return the value of an object for one of Dask's own tasks (see `task_bodies.load`)."""
         return self.store.load(stored)
 
-    def store_value(self, value: Any) -> Any:
+    def store_value(self, value: object) -> object:
         """Return what Dask is to store for a value that it has computed (see `task_bodies.store`)."""
         block, found = serialize(value)
         if found:

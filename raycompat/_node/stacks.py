@@ -15,6 +15,7 @@ from raycompat._host import thread_stacks
 from raycompat._messages.watching import ShowStack, StackShown
 from raycompat._node.granted_calls import GrantedCalls
 from raycompat._node.ground import Ground
+from raycompat._protocol.plain import Row
 
 if TYPE_CHECKING:
     from raycompat._node.executor_pool import Executor
@@ -34,7 +35,7 @@ class Stacks:
         self._granted = granted
         self._asked: dict[Executor, asyncio.Future[str]] = {}
 
-    async def show(self, pid: int | None) -> dict[str, Any]:
+    async def show(self, pid: int | None) -> Row:
         """Return the stacks of the executors and the node, or of one process, with what runs there."""
         executors = dict.fromkeys(self._ground.pool.idle, "nothing runs")
         for running in self._granted.by_key.values():

@@ -118,7 +118,7 @@ class Tasks:
         self._ground.tell(Result(key, owner, pid, outcome.values, phases=outcome.phases))
         return stored
 
-    def _keep_results(self, key: str, wires: list[Any]) -> Any:
+    def _keep_results(self, key: str, wires: list[object]) -> object:
         try:
             return self._keep(wires)
         except FileNotFoundError as error:

@@ -10,7 +10,7 @@ import linecache
 import sys
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Cell(NamedTuple):
@@ -39,7 +39,9 @@ def cell_of(filename: str) -> Cell | None:
     return Cell(" ".join(words), _sources[filename])
 
 
-def made(cell: tuple[str, str], make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> Any:
+def made(
+    cell: tuple[str, str], make: Callable[..., CodeType], arguments: tuple[object, ...]
+) -> object:
     """Return code of a cell, and let tracebacks find the cell's lines."""
     name, source = cell
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)

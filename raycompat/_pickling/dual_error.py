@@ -125,7 +125,7 @@ class _DualBody:
         return cast("tuple[Any, ...]", state.get("_dual_args", (self.cause,)))
 
     @args.setter
-    def args(self, value: tuple[Any, ...]) -> None:
+    def args(self, value: tuple[object, ...]) -> None:
         object.__getattribute__(self, "__dict__")["_dual_args"] = tuple(value)
 
     def __getattr__(self, name: str) -> Any:
@@ -209,7 +209,7 @@ def _forward(name: str) -> property:
     def get(self: TaskError) -> Any:
         return getattr(self.cause, name)
 
-    def set_(self: TaskError, value: Any) -> None:
+    def set_(self: TaskError, value: object) -> None:
         setattr(self.cause, name, value)
 
     return property(get, set_)

@@ -50,7 +50,7 @@ def dump(
     return pickle.dumps(parts)
 
 
-def _pickled(value: Any, dumps: Callable[[Any], bytes]) -> bytes | None:
+def _pickled(value: object, dumps: Callable[[Any], bytes]) -> bytes | None:
     try:
         return dumps(value)
     except Exception:
@@ -74,7 +74,7 @@ def load(
     return group
 
 
-def _unpickled(data: bytes | None, default: Any) -> Any:
+def _unpickled(data: bytes | None, default: object) -> Any:
     if data is None:
         return default
     try:

@@ -136,7 +136,7 @@ class _Innermost(threading.local):
 _innermost = _Innermost()
 
 
-def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]]:
+def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, object]]:
     """Call `pickled`; return its result and the references reported to `report_ref` by key."""
     outer, found = _innermost.found, _Found()
     try:
@@ -146,7 +146,7 @@ def collecting_refs(pickled: Callable[[], bytes]) -> tuple[bytes, dict[str, Any]
         _innermost.found = outer
 
 
-def report_ref(key: str, holder: Any) -> bool:
+def report_ref(key: str, holder: object) -> bool:
     """Report to the pickling in progress that it contains `key`; `holder` keeps the object alive.
 
     Return False when this module is not pickling: another pickler pickles the reference.
@@ -162,7 +162,7 @@ def report_ref(key: str, holder: Any) -> bool:
 _FILE_NAME = 10
 
 
-def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+def _reduce_code(code: CodeType) -> tuple[object, ...]:
     """Reduce code as cloudpickle does, but with the name of its file, which tracebacks show."""
     kind, arguments = cloudpickle.Pickler.dispatch_table[CodeType](code)
     cell = cells.cell_of(code.co_filename)
@@ -173,17 +173,17 @@ def _reduce_code(code: CodeType) -> tuple[Any, ...]:
 
 #: Functions and classes of NumPy and raycompat that were pickled by reference, by their ids. Each array
 #: has two of them. cloudpickle decides about each one again, which doubles the time to pickle an array.
-_by_name: dict[int, Any] = {}
+_by_name: dict[int, object] = {}
 
 
-def _reduce_exception(error: BaseException) -> Any:
+def _reduce_exception(error: BaseException) -> object:
     reduced = error.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
     if isinstance(reduced, tuple) and reduced[0] is type(error):
         return (_made_again, reduced[:2], *reduced[2:])
     return reduced
 
 
-def _made_again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+def _made_again(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
     """Return an exception of a class; without its constructor if that does not take its `args`.
 
     Python passes what the constructor gave to ``Exception.__init__``, which is often one text. Then the
@@ -203,14 +203,14 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
     cloudpickle leaves out the names of files from 3.1.3 on.
     """
 
-    dispatch_table: ClassVar[ChainMap[Any, Any]] = ChainMap(
+    dispatch_table: ClassVar[ChainMap[object, object]] = ChainMap(
         {CodeType: _reduce_code}, *cloudpickle.Pickler.dispatch_table.maps
     )
 
     #: Reduces the tensors of the value.
     tensors: Reducer = InBandReducer()
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> object:
         """Reduce exceptions as Python does, and tensors as `tensor_bytes` does."""
         if id(obj) in _by_name:
             return NotImplemented
@@ -229,7 +229,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
 
 
 def dumps(
-    value: Any,
+    value: object,
     buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
     tensors: Reducer | None = None,
 ) -> bytes:
@@ -242,12 +242,12 @@ def dumps(
         return file.getvalue()
 
 
-def _lay_out(data: bytes, views: Sequence[memoryview | DeviceBytes]) -> tuple[list[Any], int]:
+def _lay_out(data: bytes, views: Sequence[memoryview | DeviceBytes]) -> tuple[list[object], int]:
     if not views:
         return [_HEAD.pack(_MAGIC, 0, len(data)), data], _HEAD.size + len(data)
     position = _HEAD.size + _SPAN.size * len(views) + len(data)
     spans: list[bytes] = []
-    body: list[Any] = [data]
+    body: list[object] = [data]
     for view in views:
         padding = -position % _ALIGNMENT_BYTES
         body.append(bytes(padding))
@@ -257,7 +257,7 @@ def _lay_out(data: bytes, views: Sequence[memoryview | DeviceBytes]) -> tuple[li
     return [_HEAD.pack(_MAGIC, len(views), len(data)), *spans, *body], position
 
 
-def serialize(value: Any, tensors: Reducer | None = None) -> tuple[Block, dict[str, Any]]:
+def serialize(value: object, tensors: Reducer | None = None) -> tuple[Block, dict[str, object]]:
     """Serialize `value` as a block, and collect the references inside it; `tensors` reduces tensors.
 
     Return the block, and the holder of each reference by its key. Keep the holders as long as the
@@ -327,7 +327,7 @@ def unpicklable(what: str, error: BaseException) -> TypeError:
     )
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """Return the repr of a value for an error message, cut to 200 characters."""
     try:
         text = repr(value)

@@ -14,7 +14,10 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
+
+#: A tensor or an array of PyTorch, CuPy or JAX, or a buffer of one: none of them need be installed.
+Tensor: TypeAlias = Any
 
 #: With the value "gpu", CUDA tensors land on the GPU in every process, as in Ray.
 VARIABLE = "RAYCOMPAT_CUDA_TENSORS"
@@ -51,19 +54,19 @@ def may_use_gpu() -> bool:
     return bool(is_wanted and torch.cuda.is_available())
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Return whether a value is a tensor of PyTorch, and not of a subclass. Imports nothing."""
     return library_of(value) == "torch"
 
 
-def library_of(value: Any) -> str | None:
+def library_of(value: object) -> str | None:
     """Return the library of a tensor or an array that may be on a GPU; None for other values."""
     kind = type(value)
     libraries = _LIBRARIES.get(kind.__name__)
     return None if libraries is None else libraries.get(kind.__module__.partition(".")[0])
 
 
-def is_plain(tensor: Any) -> bool:
+def is_plain(tensor: Tensor) -> bool:
     """Return whether the elements of a tensor say all about it, besides its type and shape."""
     torch = sys.modules["torch"]
     return bool(
@@ -78,7 +81,7 @@ def is_plain(tensor: Any) -> bool:
 class DeviceBytes:
     """The bytes of a CUDA tensor, as a part of a block that is written in pieces."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: object) -> None:
         self._flat = _flat(tensor)
         self.nbytes: int = self._flat.numel()
 
@@ -96,7 +99,7 @@ class DeviceBytes:
             stream = torch.cuda.Stream(device)
             stream.wait_stream(torch.cuda.current_stream(device))
 
-            def begin(number: int) -> Any:
+            def begin(number: int) -> Tensor:
                 start = starts[number]
                 part = self._flat[start : start + size]
                 with torch.cuda.stream(stream):
@@ -112,7 +115,7 @@ class DeviceBytes:
                 yield memoryview(buffers[number % 2][:length].numpy())
 
 
-def pieces_of(part: Any) -> Iterator[memoryview]:
+def pieces_of(part: Tensor) -> Iterator[memoryview]:
     """Yield the bytes of a part of a block."""
     if isinstance(part, DeviceBytes):
         yield from part.pieces()
@@ -120,7 +123,7 @@ def pieces_of(part: Any) -> Iterator[memoryview]:
         yield memoryview(part).cast("B") if not isinstance(part, bytes) else memoryview(part)
 
 
-def _flat(tensor: Any) -> Any:
+def _flat(tensor: Tensor) -> Tensor:
     """Return the elements as a contiguous array of bytes on the tensor's device."""
     torch = sys.modules["torch"]
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
@@ -140,16 +143,16 @@ class Reducer:
     #: value has a reducer, and hardly any value has a tensor.
     _real: dict[int, DeviceBytes] | None = None
 
-    def reduce(self, tensor: Any, library: str) -> Any:
+    def reduce(self, tensor: Tensor, library: str) -> object:
         """Reduce a tensor of PyTorch on a GPU; leave others to their libraries."""
         is_ours = library == "torch" and tensor.is_cuda and is_plain(tensor)
         return self.to_bytes(tensor) if is_ours else NotImplemented
 
-    def to_bytes(self, tensor: Any) -> Any:
+    def to_bytes(self, tensor: Tensor) -> Tensor:
         """Reduce a plain tensor to its bytes, its type, its shape and its device."""
         import numpy as np
 
-        buffer: Any
+        buffer: Tensor
         if not tensor.is_cuda:
             buffer = _flat(tensor).numpy()
         else:
@@ -184,13 +187,13 @@ class InBandReducer(Reducer):
 
 
 def from_bytes(
-    buffer: Any,
+    buffer: Tensor,
     kind: str,
     shape: tuple[int, ...],
     index: int | None,
     requires_grad: bool,
     place: str = "default",
-) -> Any:
+) -> Tensor:
     """Return a tensor from its bytes. `index` is that of its GPU; None for a CPU tensor."""
     import numpy as np
     import torch
@@ -209,7 +212,7 @@ def from_bytes(
     return tensor.requires_grad_(requires_grad)
 
 
-def _device(index: int | None, place: str) -> Any:
+def _device(index: int | None, place: str) -> Tensor:
     """Return the device on which a tensor lands here."""
     import torch
 
@@ -225,7 +228,7 @@ def _device(index: int | None, place: str) -> Any:
     return torch.device("cuda", index if is_known else torch.cuda.current_device())
 
 
-def _copy_to_gpu(source: Any, target: Any) -> None:
+def _copy_to_gpu(source: Tensor, target: Tensor) -> None:
     """Copy bytes to a GPU in pieces, through two pinned buffers."""
     import torch
 
@@ -233,7 +236,7 @@ def _copy_to_gpu(source: Any, target: Any) -> None:
 
     size = min(_PIECE_BYTES, len(source))
     buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
-    free: list[Any] = [None, None]
+    free: list[Tensor] = [None, None]
     with torch.cuda.device(target.device):
         for number, start in enumerate(range(0, len(source), size)):
             piece = source[start : start + size]

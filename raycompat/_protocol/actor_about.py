@@ -39,23 +39,23 @@ class Decorator:
     and returns another such function.
     """
 
-    def __init__(self, decorate: Callable[..., Any] | bytes) -> None:
+    def __init__(self, decorate: Callable[..., object] | bytes) -> None:
         self._decorate = decorate
 
     @classmethod
-    def of(cls, function: Any) -> Decorator | None:
+    def of(cls, function: object) -> Decorator | None:
         """Return the decorator that the function or method has."""
         found = getattr(function, "__ray_invocation_decorator__", None)
         return None if found is None else cls(found)
 
-    def around(self, invoke: Callable[..., Any]) -> Any:
+    def around(self, invoke: Callable[..., object]) -> Any:
         """Return the function to call instead of `invoke`."""
         if isinstance(self._decorate, bytes):  # it has come with a handle, and is needed now
             self._decorate = pickle.loads(self._decorate)
         assert not isinstance(self._decorate, bytes)
         return self._decorate(invoke)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         code = self._decorate
         return Decorator, (
             code if isinstance(code, bytes) else cloudpickle.dumps(code, protocol=5),
@@ -79,7 +79,7 @@ class Method:
     #: The class for calls of this method in this process; `raycompat.actor` makes it when needed.
     kind: type | None
 
-    def __init__(self, name: str, function: Any, is_bound: bool) -> None:
+    def __init__(self, name: str, function: object, is_bound: bool) -> None:
         self.name = checked_text("The name of a method", name)
         self.options: MethodOptions = getattr(function, "__raycompat_method__", MethodOptions())
         self.decorator = Decorator.of(function)
@@ -103,7 +103,7 @@ class Method:
             has_rest = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
             self._most = sys.maxsize if has_rest else len(plain)
 
-    def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Raise an error for arguments that do not fit the method's signature.
 
         Raises
@@ -114,7 +114,7 @@ class Method:
         if not fits and self.signature is not None:
             check_arguments(self.signature, args, kwargs, self.name)
 
-    def __getstate__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> tuple[object, ...]:
         signature = self.signature
         if signature is not None:  # not needed, and perhaps not picklable
             parameters = [
@@ -165,7 +165,7 @@ def signature_without_self(function: Any, is_bound: bool) -> inspect.Signature |
 
 
 def check_arguments(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+    signature: inspect.Signature, args: Sequence[object], kwargs: Mapping[str, object], name: str
 ) -> None:
     """Raise an error for arguments that do not fit the signature of the function or class `name`.
 
@@ -210,7 +210,7 @@ def methods_of(cls: type) -> dict[str, Method]:
     return found
 
 
-def bound_method(instance: Any, name: str) -> Any:
+def bound_method(instance: object, name: str) -> Any:
     """Return a method as callers of a handle see it: an attribute of the instance does not hide it."""
     if name in getattr(instance, "__dict__", ()):
         cls = type(instance)

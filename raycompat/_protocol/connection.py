@@ -52,7 +52,11 @@ _Sent = TypeVar("_Sent", bound=tuple[Any, ...])
 Notes: TypeAlias = tuple[Callable[[], object], ...]
 
 
-def post_and_note(posted: list[Any], message: tuple[Any, ...], notes: Notes) -> None:
+#: A connection whose messages are not looked into.
+_AnyConnection: TypeAlias = "Connection[Any, Any]"
+
+
+def post_and_note(posted: list[Any], message: tuple[object, ...], notes: Notes) -> None:
     """Append a message and call `notes`, in one C call: an interrupt comes before or after both."""
     if notes:
         steps: tuple[Any, ...] = (partial(posted.append, message), *notes)
@@ -319,7 +323,7 @@ class _Reading:
 
     __slots__ = ("_connection", "_got", "_pump")
 
-    def __init__(self, connection: Connection[Any, Any], pump: Pump | None) -> None:
+    def __init__(self, connection: _AnyConnection, pump: Pump | None) -> None:
         self._connection = connection
         self._pump = pump
 
@@ -349,9 +353,9 @@ class Pump:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._connections: dict[int, tuple[Connection[Any, Any], int]] = {}
-        self._dirty: deque[Connection[Any, Any]] = deque()
-        self._unread: deque[Connection[Any, Any]] = deque()
+        self._connections: dict[int, tuple[_AnyConnection, int]] = {}
+        self._dirty: deque[_AnyConnection] = deque()
+        self._unread: deque[_AnyConnection] = deque()
         #: Whether the thread is in its rounds, so that it need not be woken.
         self._attentive = False
         #: Whether it rejects new connections; and whether its thread is to end.
@@ -363,7 +367,7 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name="raycompat-pump", daemon=True)
         self._thread.start()
 
-    def add(self, connection: Connection[Any, Any], *, listen: bool) -> None:
+    def add(self, connection: _AnyConnection, *, listen: bool) -> None:
         """Flush a connection from now on; with `listen`, read it too.
 
         Raises
@@ -381,14 +385,14 @@ class Pump:
             self._connections[descriptor] = (connection, events)
             self._poller.register(descriptor, events)
 
-    def remove(self, connection: Connection[Any, Any]) -> None:
+    def remove(self, connection: _AnyConnection) -> None:
         """Stop watching a connection that is about to be closed."""
         with self._lock:
             descriptor = connection.socket.fileno()
             if self._connections.pop(descriptor, None) is not None:
                 self._poller.unregister(descriptor)
 
-    def _change(self, connection: Connection[Any, Any], add: int, drop: int) -> bool:
+    def _change(self, connection: _AnyConnection, add: int, drop: int) -> bool:
         with self._lock:
             descriptor = connection.socket.fileno()
             known = self._connections.get(descriptor)
@@ -399,26 +403,26 @@ class Pump:
             self._connections[descriptor] = (connection, events)
             return True
 
-    def listen(self, connection: Connection[Any, Any]) -> bool:
+    def listen(self, connection: _AnyConnection) -> bool:
         """Read a connection again; False when the pump does not watch it any more."""
         return self._change(connection, READABLE, 0)
 
-    def mute(self, connection: Connection[Any, Any]) -> None:
+    def mute(self, connection: _AnyConnection) -> None:
         """Stop reading a connection, because another thread reads it."""
         self._change(connection, 0, READABLE)
 
-    def watch_for_room(self, connection: Connection[Any, Any]) -> None:
+    def watch_for_room(self, connection: _AnyConnection) -> None:
         """Flush a connection when its other end can accept more."""
         self._change(connection, WRITABLE, 0)
 
-    def flush_soon(self, connection: Connection[Any, Any]) -> None:
+    def flush_soon(self, connection: _AnyConnection) -> None:
         """Flush a connection in the next round of this thread."""
         self._dirty.append(connection)
         if not self._attentive:
             self._attentive = True
             self._wake_up()
 
-    def read_soon(self, connection: Connection[Any, Any]) -> None:
+    def read_soon(self, connection: _AnyConnection) -> None:
         """Read a connection once, even if nothing more arrives on it."""
         self._unread.append(connection)
         self._wake_up()
@@ -444,7 +448,7 @@ class Pump:
         with self._lock:  # no other thread changes the descriptors meanwhile
             self._poller.close()
 
-    def _guarded(self, function: Callable[..., None], *arguments: Any) -> None:
+    def _guarded(self, function: Callable[..., None], *arguments: object) -> None:
         try:
             function(*arguments)
         except Exception:  # one connection must not end the others
@@ -465,7 +469,7 @@ class Pump:
         elif events & HUNG_UP and not wanted:
             self._stop_watching(connection)
 
-    def _stop_watching(self, connection: Connection[Any, Any]) -> None:
+    def _stop_watching(self, connection: _AnyConnection) -> None:
         """Stop watching a connection that has ended, while another thread reads it.
 
         The event may be of an older connection with the same descriptor, so the connection is checked.

@@ -45,8 +45,8 @@ class EnvironmentVariable:
 
     def __init__(
         self,
-        initializer: Callable[[], Any],
-        reinitializer: Callable[[Any], Any] | None = None,
+        initializer: Callable[[], object],
+        reinitializer: Callable[[Any], object] | None = None,
     ) -> None:
         for name, function in (("initializer", initializer), ("reinitializer", reinitializer)):
             if not callable(function) and (name == "initializer" or function is not None):

@@ -28,7 +28,7 @@ _Message = TypeVar("_Message")
 class _StrictPickler(pickle.Pickler):
     """A pickler of built-in types. It raises `_NotPlainError` for other objects."""
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         """Refuse everything that Python's pickler would describe by its class."""
         raise _NotPlainError(type(obj).__qualname__)
 
@@ -53,7 +53,7 @@ class Encoder:
         self._pickler = _StrictPickler(self._chunks, 5)
         self._is_used = False
 
-    def encode(self, content: Any) -> bytes:
+    def encode(self, content: object) -> bytes:
         """Return an object as one frame.
 
         Raises
@@ -108,7 +108,7 @@ def described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def encode(content: Any) -> bytes:
+def encode(content: object) -> bytes:
     """Return an object as one frame; see `Encoder.encode`."""
     return Encoder().encode(content)
 
@@ -144,26 +144,26 @@ class Unreadable:
 class Missing:
     """Stands for an object that could not be read. It accepts all that a pickle does with an object."""
 
-    def __new__(cls, *_: Any, **__: Any) -> Missing:
+    def __new__(cls, *_: object, **__: object) -> Missing:
         return object.__new__(cls)
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         return
 
-    def __setstate__(self, _: Any) -> None:
+    def __setstate__(self, _: object) -> None:
         return
 
-    def __setitem__(self, _: Any, __: Any) -> None:
+    def __setitem__(self, _: object, __: object) -> None:
         return
 
-    def append(self, _: Any) -> None:
+    def append(self, _: object) -> None:
         """Accept an item of a list, and drop it."""
 
     add = extend = append
 
 
 class _LenientUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """Return `Missing` for each class and function."""
         return Missing
 
@@ -183,7 +183,7 @@ def _decode(data: bytes | memoryview, *, is_list: bool) -> Any:
         return [Unreadable(each, why) if _misses(each) else each for each in found]
 
 
-def _misses(content: Any) -> bool:
+def _misses(content: object) -> bool:
     """Return whether something in a message could not be read."""
     if isinstance(content, Missing):
         return True
@@ -232,7 +232,7 @@ class BlockingChannel:
         self._file = connection.makefile("rb", buffering=1 << 16)
         self._encoder = Encoder()
 
-    def send(self, content: Any) -> None:
+    def send(self, content: object) -> None:
         """Write one frame. Only one thread may send at a time: the caller holds a lock.
 
         Raises

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from raycompat._pickling import tensor_bytes
+from raycompat._pickling.tensor_bytes import Tensor
 
 #: A reader counts down in shared memory of this name when it is done. PyTorch expects exactly one
 #: reader, so readers are given a name that does not exist, which PyTorch ignores.
@@ -35,7 +36,7 @@ class GpuMemory:
     requires_grad: bool
 
 
-def share(tensor: Any) -> tuple[GpuMemory, Callable[[], object]] | None:
+def share(tensor: Tensor) -> tuple[GpuMemory, Callable[[], object]] | None:
     """Let other processes open the memory of a tensor; None where CUDA cannot.
 
     Return what they open, and what this process must call when it drops the tensor. The tensor must
@@ -70,7 +71,7 @@ def share(tensor: Any) -> tuple[GpuMemory, Callable[[], object]] | None:
     return memory, release
 
 
-def opened(memory: GpuMemory, device: int, owner: object) -> Any:
+def opened(memory: GpuMemory, device: int, owner: object) -> Tensor:
     """Return a tensor in the memory of another process, which keeps it as long as `owner` exists."""
     import torch
 
@@ -84,7 +85,7 @@ def opened(memory: GpuMemory, device: int, owner: object) -> Any:
     return tensor.requires_grad_(memory.requires_grad)
 
 
-def copied(memory: GpuMemory) -> Any:
+def copied(memory: GpuMemory) -> Tensor:
     """Return a copy of a tensor of another process; when this returns, the copy is complete."""
     import torch
 
@@ -103,14 +104,14 @@ def copied(memory: GpuMemory) -> Any:
 class _Opened:
     """The opened memory of another process. Tensors in it keep this object, which keeps the owner."""
 
-    def __init__(self, storage: Any, owner: object) -> None:
+    def __init__(self, storage: Tensor, owner: object) -> None:
         self._storage = storage
         self._owner = owner
         self._address = storage.data_ptr()
         _foreign.add(self._address)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         """The memory as bytes, in CUDA's common form."""
         return {
             "shape": (self._storage.nbytes(),),
@@ -123,7 +124,7 @@ class _Opened:
         _foreign.discard(self._address)
 
 
-def gpu_of(tensor: Any) -> str | None:
+def gpu_of(tensor: Tensor) -> str | None:
     """Return the UUID of a tensor's GPU; None on the CPU, or where PyTorch is too old to say it."""
     return _uuid(tensor.device.index) if tensor.is_cuda else None
 

@@ -41,7 +41,7 @@ class GroupedDict(dict[K, V], Generic[K, V]):
             self._leave(key, self[key])
             super().__delitem__(key)
 
-    def pop(self, key: K, *default: Any) -> Any:
+    def pop(self, key: K, *default: object) -> Any:
         """Remove an entry and return its value."""
         with self._lock:
             if key in self:

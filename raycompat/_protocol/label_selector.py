@@ -21,7 +21,7 @@ _CONDITION = re.compile(rf"(!?)(?:({_NAME})|in\(({_NAME}(?:, *{_NAME})*)\))")
 _FALLBACK_OPTIONS = ("label_selector",)
 
 
-def checked(name: str, selector: Mapping[Any, Any] | None) -> dict[str, str] | None:
+def checked(name: str, selector: Mapping[Any, object] | None) -> dict[str, str] | None:
     """Return a label selector, the value of the option `name`.
 
     Raises
@@ -63,7 +63,7 @@ def _check_key(name: str, key: str) -> None:
         )
 
 
-def checked_fallbacks(name: str, fallbacks: Sequence[Any] | None) -> list[dict[str, str]]:
+def checked_fallbacks(name: str, fallbacks: Sequence[object] | None) -> list[dict[str, str]]:
     """Return the label selectors of the option `name`, in the order in which they are tried.
 
     Raises

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 #: The names of the attributes that Python's `logging` gives a record; all others are context.
 STANDARD_ATTRIBUTES = frozenset(
@@ -45,7 +45,7 @@ class _ContextFormatter(logging.Formatter):
         """Choose the standard attributes that are shown in addition."""
         self._additional = list(additional_log_standard_attrs)
 
-    def _context(self, record: logging.LogRecord) -> dict[str, Any]:
+    def _context(self, record: logging.LogRecord) -> dict[str, object]:
         """Return the additional attributes, the context, and the time in ns since 1970."""
         shown = {name: getattr(record, name, None) for name in self._additional}
         own = {k: v for k, v in vars(record).items() if k not in STANDARD_ATTRIBUTES}

@@ -42,7 +42,7 @@ class Message:
         """Return the message as it travels on a stream."""
         return {"op": self.op, **vars(self)}
 
-    def to_frame(self) -> tuple[Any, ...]:
+    def to_frame(self) -> tuple[object, ...]:
         """Return the message as it travels in a frame."""
         return (self.op, *vars(self).values())
 
@@ -81,13 +81,13 @@ class Request(Message, Generic[_A_co]):
     def answered(cls, handler: Callable[[Self], _A_co | Awaitable[_A_co]]) -> tuple[str, Answerer]:
         """Return the entry of a table of handlers."""
 
-        def answer(**fields: Any) -> object:
+        def answer(**fields: object) -> object:
             return handler(cls(**fields))
 
         return cls.op, answer
 
 
-async def ask(peer: Any, request: Request[_A_co], /) -> _A_co:
+async def ask(peer: object, request: Request[_A_co], /) -> _A_co:
     """Send a request over an ``rpc`` object of Dask, and return the answer.
 
     Raises
@@ -107,7 +107,7 @@ _M = TypeVar("_M", bound=Message)
 def handled(kind: type[_M], handler: Callable[[_M], object]) -> tuple[str, Handler]:
     """Return the entry of a table of handlers, for messages of which only one process is the sender."""
 
-    def handle(*values: Any, **fields: Any) -> None:
+    def handle(*values: object, **fields: object) -> None:
         handler(kind(*values, **fields))
 
     return kind.op, handle

@@ -37,7 +37,7 @@ class _Rule:
     types: tuple[type, ...] = ()
     check: _Check = lambda _, value: value
 
-    def __call__(self, name: str, value: Any) -> Any:
+    def __call__(self, name: str, value: object) -> object:
         if self.types and not isinstance(value, self.types):
             expected = self.types if len(self.types) > 1 else self.types[0]
             raise TypeError(
@@ -51,7 +51,7 @@ class _Rule:
         return self.check(name, value)
 
 
-def _quantity(name: str, value: Any) -> Any:
+def _quantity(name: str, value: Any) -> object:
     if isinstance(value, bool):
         value = int(value)  # num_gpus=use_gpu is common
     if value is not None:
@@ -125,7 +125,7 @@ def _retry_exceptions(name: str, value: Any) -> bool | tuple[type[Exception], ..
     return tuple(value)
 
 
-def _retry_exceptions_or_none(name: str, value: Any) -> Any:
+def _retry_exceptions_or_none(name: str, value: object) -> object:
     return None if value is None else _retry_exceptions(name, value)
 
 
@@ -189,7 +189,7 @@ def _namespace(_: str, value: str | None) -> str | None:
     return checked_namespace(value)
 
 
-def _runtime_env(_: str, value: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _runtime_env(_: str, value: Mapping[str, object] | None) -> Mapping[str, object] | None:
     return (checked_for_call(value) if value else None) or None
 
 
@@ -352,7 +352,7 @@ METHOD = Kind(
 class _Limit:
     """The supported values of an option, the reason for the limit, and the alternative."""
 
-    honoured: Callable[[Any], bool]
+    honoured: Callable[[object], bool]
     reason: str
     alternative: str
 
@@ -372,7 +372,7 @@ _LIMITS: dict[str, _Limit] = {
 }
 
 
-def _refuse_what_is_not_honoured(values: Mapping[str, Any]) -> None:
+def _refuse_what_is_not_honoured(values: Mapping[str, object]) -> None:
     for name, value in values.items():
         limit = _LIMITS.get(name)
         if limit is not None and not limit.honoured(value):
@@ -382,7 +382,7 @@ def _refuse_what_is_not_honoured(values: Mapping[str, Any]) -> None:
 # --- checking what the user wrote -----------------------------------------------------------------
 
 
-def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str, Any]:
+def checked(kind: Kind, given: Mapping[str, object], in_options: bool) -> dict[str, Any]:
     """Return the options as they are stored, or raise; `in_options` is True for `.options()`."""
     given = _with_new_names(given)
     _refuse_unknown_names(kind, given, in_options)
@@ -402,7 +402,7 @@ def checked(kind: Kind, given: Mapping[str, Any], in_options: bool) -> dict[str,
     return values
 
 
-def _with_new_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_new_names(given: Mapping[str, object]) -> Mapping[str, object]:
     if "num_return_vals" not in given:
         return given
     if "num_returns" in given:
@@ -412,7 +412,7 @@ def _with_new_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {names.get(name, name): value for name, value in given.items()}
 
 
-def _refuse_unknown_names(kind: Kind, given: Mapping[str, Any], in_options: bool) -> None:
+def _refuse_unknown_names(kind: Kind, given: Mapping[str, object], in_options: bool) -> None:
     valid = list(kind.rules)
     if kind is METHOD and not in_options:
         valid.remove("name")

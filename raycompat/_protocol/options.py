@@ -27,7 +27,7 @@ class PlacementOptions:
 
     scheduling_strategy: str | SchedulingStrategy | None = None
     #: The deprecated option: a `PlacementGroup`, None for no group; "default" means not given.
-    placement_group: Any = "default"
+    placement_group: object = "default"
     placement_group_bundle_index: int = -1
     placement_group_capture_child_tasks: bool | None = None
     #: Conditions on the labels of the node, by label; and those to try after these, in order.
@@ -198,7 +198,7 @@ def limit_of_items(*options: int | None) -> int | None:
     return None
 
 
-def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> TaskOptions:
+def task_options(given: Mapping[str, object], base: TaskOptions | None = None) -> TaskOptions:
     """Check the options of a remote function.
 
     Parameters
@@ -221,7 +221,7 @@ def task_options(given: Mapping[str, Any], base: TaskOptions | None = None) -> T
     return replace(base or TaskOptions(), **_held(TaskOptions, values))
 
 
-def actor_options(given: Mapping[str, Any], base: ActorOptions | None = None) -> ActorOptions:
+def actor_options(given: Mapping[str, object], base: ActorOptions | None = None) -> ActorOptions:
     """Check the options of an actor class, as `task_options` does."""
     values = checked(ACTOR, given, base is not None)
     options = replace(base or ActorOptions(), **_held(ActorOptions, values))
@@ -233,7 +233,7 @@ def actor_options(given: Mapping[str, Any], base: ActorOptions | None = None) ->
     return options
 
 
-def method_options(given: Mapping[str, Any], base: MethodOptions | None = None) -> MethodOptions:
+def method_options(given: Mapping[str, object], base: MethodOptions | None = None) -> MethodOptions:
     """Check the options of a method, as `task_options` does."""
     values = checked(METHOD, given, base is not None)
     return replace(base or MethodOptions(), **_held(MethodOptions, values))

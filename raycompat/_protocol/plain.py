@@ -10,12 +10,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
+
+#: A row of what pages, the state API and commands show: a value of JSON for each field, by name. The
+#: fields stand in `_messages.state`; those that are missing are None.
+Row: TypeAlias = dict[str, Any]
 
 _EXACT = frozenset({str, int, float, bool, bytes, type(None)})
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a value with all its contents as built-in types; methods of subclasses are not called.
 
     Raises
@@ -26,12 +30,12 @@ def plain(value: Any) -> Any:
     return _converted(value, _refuse)
 
 
-def plain_where_possible(value: Any) -> Any:
+def plain_where_possible(value: object) -> Any:
     """Return a value as `plain` does, but with other objects in it as they are."""
     return _converted(value, lambda other: other)
 
 
-def _converted(value: Any, otherwise: Callable[[Any], Any]) -> Any:
+def _converted(value: Any, otherwise: Callable[[object], Any]) -> object:
     kind = type(value)
     if kind in _EXACT:
         return value
@@ -44,7 +48,7 @@ def _converted(value: Any, otherwise: Callable[[Any], Any]) -> Any:
     return _plain_scalar(value, kind, otherwise)
 
 
-def _plain_scalar(value: Any, kind: type, otherwise: Callable[[Any], Any]) -> Any:
+def _plain_scalar(value: Any, kind: type, otherwise: Callable[[object], Any]) -> object:
     if issubclass(kind, str):
         return str.__str__(value)
     if issubclass(kind, int):
@@ -62,7 +66,7 @@ def _plain_scalar(value: Any, kind: type, otherwise: Callable[[Any], Any]) -> An
     return otherwise(value)
 
 
-def _refuse(value: Any) -> Any:
+def _refuse(value: object) -> Any:
     kind = type(value)
     raise TypeError(
         f"A message between processes has a value of the class {kind.__module__}.{kind.__qualname__}, "

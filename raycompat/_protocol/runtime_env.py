@@ -63,7 +63,7 @@ def scheme_of(uri: str) -> str:
 # --- the fields -----------------------------------------------------------------------------------
 
 
-def _env_vars(value: Any) -> dict[str, str]:
+def _env_vars(value: object) -> dict[str, str]:
     expected = "env_vars of a runtime_env must be a dict of strings"
     if not isinstance(value, Mapping):
         raise TypeError(f"{expected}, got {type(value)}.")
@@ -99,7 +99,7 @@ def _check_uri(field: str, uri: str) -> None:
         )
 
 
-def _check_path_or_uri(field: str, value: Any) -> None:
+def _check_path_or_uri(field: str, value: object) -> None:
     if not isinstance(value, str):
         raise TypeError(f"`{field}` must be a string, got {type(value)}.")
     if scheme_of(value):
@@ -111,13 +111,13 @@ def _check_path_or_uri(field: str, value: Any) -> None:
         )
 
 
-def _working_dir(value: Any) -> str:
+def _working_dir(value: object) -> str:
     value = str(value) if isinstance(value, Path) else value
     _check_path_or_uri("working_dir", value)
     return str(value)
 
 
-def _py_modules(value: Any) -> list[Any]:
+def _py_modules(value: object) -> list[object]:
     if not isinstance(value, list):
         raise TypeError(f"`py_modules` must be a list of paths or modules, not {type(value)}.")
     for module in value:
@@ -139,7 +139,7 @@ _PIP_FIELDS = {"packages": object, "pip_check": bool, "pip_version": str}
 _PIP_FIELDS["pip_install_options"] = list
 
 
-def _pip(value: Any) -> dict[str, Any]:
+def _pip(value: object) -> dict[str, object]:
     if isinstance(value, str):
         value = _lines_of(value)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
@@ -175,7 +175,7 @@ def _pip(value: Any) -> dict[str, Any]:
     }
 
 
-def _excludes(value: Any) -> list[str]:
+def _excludes(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise TypeError(
             f"runtime_env['excludes'] must be of type list, with strings; it is {value!r}."
@@ -183,7 +183,7 @@ def _excludes(value: Any) -> list[str]:
     return value
 
 
-def _config(value: Any) -> dict[str, Any]:
+def _config(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise TypeError(f"The config of runtime_env must be of type dict; it is {type(value)}.")
     _refuse_unknown(value, ("setup_timeout_seconds", "eager_install", "log_files"), "['config']")
@@ -206,7 +206,7 @@ def _config(value: Any) -> dict[str, Any]:
     return {"setup_timeout_seconds": seconds, "eager_install": eager, "log_files": []}
 
 
-def _setup_hook(value: Any) -> Any:
+def _setup_hook(value: object) -> object:
     if not callable(value) and not isinstance(value, str):
         raise TypeError(
             f"runtime_env[{SETUP_HOOK!r}] must be a function, or its import path 'module.function', "
@@ -243,7 +243,7 @@ def _refuse_unknown(given: Iterable[str], valid: Collection[str], where: str = "
         )
 
 
-def checked_field(name: str, value: Any) -> Any:
+def checked_field(name: str, value: object) -> Any:
     """Return the value of a field as it is stored; None if it requests nothing.
 
     Raises
@@ -269,7 +269,7 @@ def checked_field(name: str, value: Any) -> Any:
     return None if nothing else kept
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+def checked(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the fields of an environment as they are stored, each checked by `checked_field`.
 
     Local folders and modules stay as they are: `_caller.packages` uploads those of a job.
@@ -287,7 +287,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
+def checked_for_call(given: Mapping[str, object]) -> dict[str, object]:
     """Return the stored environment of a task or an actor, which cannot have local folders."""
     fields = checked(given)
     if not isinstance(fields.get(SETUP_HOOK, ""), str):
@@ -309,7 +309,7 @@ def checked_for_call(given: Mapping[str, Any]) -> dict[str, Any]:
 # --- in messages ----------------------------------------------------------------------------------
 
 
-def dumps(fields: Mapping[str, Any]) -> str:
+def dumps(fields: Mapping[str, object]) -> str:
     """Return the environment as JSON, for messages."""
     return json.dumps(fields, sort_keys=True)
 

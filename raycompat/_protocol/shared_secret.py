@@ -21,7 +21,7 @@ import socket
 import ssl
 import stat
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, TypedDict, TypeGuard
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -79,7 +79,7 @@ def random_token() -> Token:
     return {"token": secrets.token_urlsafe(_TOKEN_BYTES)}
 
 
-def find(given: Any = None) -> str | None:
+def find(given: object = None) -> str | None:
     """Return the given secret, or the one in the environment; None if there is none.
 
     Raises

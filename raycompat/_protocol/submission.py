@@ -57,22 +57,22 @@ def log_name(submission_id: str) -> str:
     return f"job-driver-{quote(submission_id, safe='')}.log"
 
 
-def encoded(fields: Mapping[str, Any] | None) -> bytes:
+def encoded(fields: Mapping[str, object] | None) -> bytes:
     """Return the body of a request."""
     return b"" if fields is None else json.dumps(fields).encode()
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
-def _texts(value: Any) -> bool:
+def _texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(each, str) for pair in value.items() for each in pair
     )
 
 
-def _id(value: Any) -> bool:
+def _id(value: object) -> bool:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
         return False
     try:
@@ -81,7 +81,7 @@ def _id(value: Any) -> bool:
         return False
 
 
-def _environment(value: Any) -> bool:
+def _environment(value: object) -> bool:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         return False
     variables, modules = value.get("env_vars"), value.get("py_modules")
@@ -90,7 +90,7 @@ def _environment(value: Any) -> bool:
     )
 
 
-def _amounts(value: Any) -> bool:
+def _amounts(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str) and _number(each) for key, each in value.items()
     )
@@ -140,7 +140,7 @@ class SubmitRequest:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-def _check_for_messages(what: str, value: Any) -> None:
+def _check_for_messages(what: str, value: object) -> None:
     """Raise ValueError if messages cannot hold a value: one job would hide all others."""
     if isinstance(value, str):
         checked_text(what, value)

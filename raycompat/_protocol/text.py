@@ -59,7 +59,7 @@ def name_of(function_or_class: Any, what: str) -> str:
     return checked_text(what, name if isinstance(name, str) else str(name))
 
 
-def checked_namespace(namespace: Any) -> str | None:
+def checked_namespace(namespace: object) -> str | None:
     """Return a namespace of actors as a plain string, or None if none was given.
 
     Raises
@@ -96,7 +96,7 @@ def checked_key(what: str, text: str) -> str:
     return checked_text(what, text)
 
 
-def encodable(message: dict[str, Any]) -> dict[str, Any]:
+def encodable(message: dict[str, Any]) -> dict[str, object]:
     """Return a message that can be encoded: `message` itself, or a corrected copy.
 
     Characters that cannot be encoded become escape sequences; integers are cut to 64 bits; subclasses
@@ -127,7 +127,7 @@ def _refuse(value: object) -> None:
     raise TypeError(f"{type(value)} is not a built-in type")
 
 
-def _check_keys(value: Any) -> None:
+def _check_keys(value: object) -> None:
     if isinstance(value, dict):
         for key, each in value.items():
             if key in _KEYS_OF_DASK:
@@ -138,7 +138,7 @@ def _check_keys(value: Any) -> None:
             _check_keys(each)
 
 
-def _repaired(value: Any) -> Any:
+def _repaired(value: object) -> Any:
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, int) and not isinstance(value, bool):

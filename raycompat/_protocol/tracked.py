@@ -31,7 +31,7 @@ class Tracker:
         self._records: list[tuple[Any, ...]] = []
         self._delayed = DelayedFlush(self.flush, later)
 
-    def note(self, *record: Any) -> None:
+    def note(self, *record: object) -> None:
         """Send a record within a second."""
         with self._lock:
             if len(self._records) >= _MANY_RECORDS and record[0] == FIGURES:

@@ -150,7 +150,7 @@ class StorePlace:
         """Return the arguments from which another process makes an equal place."""
         return (self.store, self.directories, self.host, self.limit_bytes, self.disk_share)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return StorePlace, self.describe()
 
     def save(self, block: Block, *, is_copy: bool = False) -> InlineValue | SegmentLink:

@@ -92,7 +92,7 @@ class Dashboard(web.Application):
         """Whether the pages are there, or the page that says what they need."""
         return self._importing is not None and self._importing.done()
 
-    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+    def find_handler(self, request: HTTPServerRequest, **kwargs: object) -> Any:
         """Return the handler of a request."""
         if not self.is_imported and _WITHOUT_PAGES.fullmatch(request.path) is None:
             return _Waiting(self, request)

@@ -169,7 +169,7 @@ class Dispatcher:
         self._dask.notify_node(address, GrantCall(grant))
         self._dask.release_to(key, address)
 
-    def pending(self) -> list[dict[str, Any]]:
+    def pending(self) -> list[dict[str, object]]:
         """Return the waiting tasks, actors and leases, by their resources."""
         counts: Counter[tuple[ResourceSet, str]] = Counter()
         for line in self._lines:

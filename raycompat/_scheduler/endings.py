@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.calls import FailedCall
 from raycompat._messages.watching import Spans
 from raycompat._protocol import failures, ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import Failure, Ran, Span
 from raycompat._scheduler.actor_directory import ActorRow, constructor_of
@@ -119,10 +120,10 @@ class Endings(Watcher):
         key: str,
         *,
         failed: bool,
-        startstops: list[dict[str, Any]] | None,
+        startstops: list[Row] | None,
         worker: str,
         thread: int = 0,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Record a call that the scheduler sent to a node: Dask reports when and where it ran."""
         call = self._ground.calls.by_key.get(key)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from datetime import datetime
-from typing import Any
+
+from raycompat._protocol.plain import Row
 
 #: The number of events that are kept.
 _MANY = 1_000
@@ -18,10 +19,10 @@ class Events:
     """The last events, as the state API describes them."""
 
     def __init__(self) -> None:
-        self.rows: deque[dict[str, Any]] = deque(maxlen=_MANY)
+        self.rows: deque[Row] = deque(maxlen=_MANY)
         self._numbers = itertools.count(1)
 
-    def note(self, severity: str, source: str, message: str, **about: Any) -> None:
+    def note(self, severity: str, source: str, message: str, **about: object) -> None:
         """Record an event of now; `about` are the ids that it is about. Ids grow with time."""
         self.rows.append(
             {

@@ -154,7 +154,7 @@ class Experiments:
         experiment: Experiment,
         name: str,
         state: str,
-        parameters: dict[str, Any] | None,
+        parameters: dict[str, object] | None,
         error: str,
     ) -> None:
         trial = self._trial(experiment, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, GroupRow, RemoveGroup
 from raycompat._protocol import failures, label_selector
@@ -134,7 +134,7 @@ class Groups:
         rows = [row for row in self._rows.values() if row.is_waiting]
         return sorted(rows, key=lambda row: row.state != "RESCHEDULING")
 
-    def pending(self) -> list[dict[str, Any]]:
+    def pending(self) -> list[dict[str, object]]:
         """Return the waiting groups with what they ask for."""
         may_come = self._ground.nodes.may_come()
         return [

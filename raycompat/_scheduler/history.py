@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from raycompat._protocol import failures
+from raycompat._protocol.plain import Row
 from raycompat._protocol.spans import Failure, pack, tasks_of, times_of
 
 #: The numbers of ended calls, spans, actors and jobs that are kept. Consecutive calls of one function
@@ -155,8 +156,8 @@ class History:
         self._functions: OrderedDict[str, Function] = OrderedDict()
         self._of_jobs: OrderedDict[tuple[str, str], Function] = OrderedDict()
         #: Descriptions of forgotten actors and ended jobs, for the state API.
-        self.actors: deque[dict[str, Any]] = deque(maxlen=_MANY_ACTORS)
-        self.jobs: deque[dict[str, Any]] = deque(maxlen=_MANY_JOBS)
+        self.actors: deque[Row] = deque(maxlen=_MANY_ACTORS)
+        self.jobs: deque[Row] = deque(maxlen=_MANY_JOBS)
 
     def add(self, ended: EndedCalls) -> None:
         """Add ended calls."""

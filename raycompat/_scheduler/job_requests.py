@@ -26,6 +26,7 @@ from raycompat._dask import security
 from raycompat._messages.jobs import AskJobs
 from raycompat._messages.logs import ReadLog
 from raycompat._protocol import submission
+from raycompat._protocol.plain import Row
 from raycompat._protocol.version import VERSION
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class JobRequests:
         """Return the application for requests over HTTP."""
         return web.Application([(PATTERN, _Handler, {"requests": self})])
 
-    async def answer_caller(self, asked: AskJobs) -> dict[str, Any]:
+    async def answer_caller(self, asked: AskJobs) -> dict[str, object]:
         """Answer a request over a connection of Dask."""
         request = JobRequest(asked.method, asked.path, asked.query, asked.body, is_trusted=True)
         status, answer = await self.answer(request)
@@ -122,7 +123,7 @@ class JobRequests:
             "password."
         )
 
-    async def _answer(self, request: JobRequest) -> Any:
+    async def _answer(self, request: JobRequest) -> object:
         match request.method, request.parts:
             case "GET", ["version"]:
                 return self._version()
@@ -142,7 +143,7 @@ class JobRequests:
                 return await self._package(request, f"{scheme}://{name}", name)
         raise _Refused(404, f"There is no {request.method} {request.path} here.")
 
-    def _version(self) -> dict[str, Any]:
+    def _version(self) -> dict[str, object]:
         return {
             "version": submission.VERSION,
             "ray_version": VERSION,
@@ -155,10 +156,10 @@ class JobRequests:
 
     # --- jobs ------------------------------------------------------------------------------------
 
-    def _all(self, request: JobRequest) -> list[dict[str, Any]]:
+    def _all(self, request: JobRequest) -> list[Row]:
         return [_shown(job, request) for job in self._state.cluster.all_jobs()]
 
-    def _find(self, job: str) -> dict[str, Any]:
+    def _find(self, job: str) -> Row:
         for found in self._state.cluster.all_jobs():
             if job in (found["submission_id"], found["job_id"]):
                 return found
@@ -192,7 +193,7 @@ class JobRequests:
 
     # --- output ----------------------------------------------------------------------------------
 
-    async def _logs(self, job: Submission, query: Mapping[str, str]) -> dict[str, Any]:
+    async def _logs(self, job: Submission, query: Mapping[str, str]) -> Row:
         """Return the output of a job; with ``position``, the next piece, for which it can wait."""
         if "position" not in query:
             return {"logs": await self._end_of_log(job)}
@@ -240,7 +241,7 @@ class JobRequests:
             data += piece["data"]
         return before + data.decode(errors="replace")
 
-    async def _read(self, job: Submission, position: int) -> dict[str, Any]:
+    async def _read(self, job: Submission, position: int) -> Row:
         """Read from the file on the job's node; it is empty before the command runs."""
         nothing = {"data": b"", "position": position, "has_more": False, "size": 0}
         if job.node_id is None:
@@ -256,7 +257,7 @@ class JobRequests:
 
     # --- packages --------------------------------------------------------------------------------
 
-    async def _package(self, request: JobRequest, uri: str, name: str) -> dict[str, Any]:
+    async def _package(self, request: JobRequest, uri: str, name: str) -> dict[str, object]:
         """Tell whether a package is there; or store it, or its next piece."""
         packages = self._parts.packages
         if not uri.startswith("gcs://") or not _PACKAGE.fullmatch(name):
@@ -296,14 +297,14 @@ def _decoded(data: bytes, *, is_complete: bool) -> tuple[str, int]:
     return text, len(data) - len(decoder.getstate()[0])
 
 
-def _shown(job: dict[str, Any], request: JobRequest) -> dict[str, Any]:
+def _shown(job: Row, request: JobRequest) -> Row:
     """Return the description of a job; only a trusted reader sees the values of its environment.
 
     Variables can be secrets, and so can parts of URLs in each field.
     """
     if request.is_trusted or not job["runtime_env"]:
         return job
-    hidden: dict[str, Any] = dict.fromkeys(job["runtime_env"], _HIDDEN)
+    hidden: Row = dict.fromkeys(job["runtime_env"], _HIDDEN)
     if variables := job["runtime_env"].get("env_vars"):
         hidden["env_vars"] = dict.fromkeys(variables, _HIDDEN)
     return {**job, "runtime_env": hidden}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.logs import (
     FlushLogs,
@@ -108,7 +108,7 @@ class Logs:
             del self._flushes[token]
             self._dask.notify_client(client, LogsFlushed())
 
-    async def of_node(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
+    async def of_node(self, request: LogNames | ReadLog | ListStacks) -> dict[str, object]:
         """Ask a node for its files or stacks. An error is returned as ``error``."""
         node = request.node or ""
         address = self._ground.nodes.address_of(node)

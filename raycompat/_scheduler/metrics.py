@@ -169,7 +169,7 @@ class Metrics:
         yield CounterMetricFamily("raycompat_dropped_series", dropped, value=self._num_dropped)
         yield from self._of_cluster(GaugeMetricFamily, CounterMetricFamily)
 
-    def _of_cluster(self, gauge: Any, counter: Any) -> Iterator[Any]:
+    def _of_cluster(self, gauge: Any, counter: Any) -> Iterator[object]:
         ended = counter("ray_finished_tasks", "Tasks that have ended.", labels=("Name", "State"))
         for name, function in self._parts.history.functions.items():
             ended.add_metric((name, "FINISHED"), function.num_done)
@@ -206,7 +206,7 @@ class Metrics:
         yield stored
         yield from self._of_gpus(gauge)
 
-    def _of_gpus(self, gauge: Any) -> Iterator[Any]:
+    def _of_gpus(self, gauge: Any) -> Iterator[object]:
         """Iterate over what nodes with NVML report of their GPUs; the names are Ray's."""
         labels = ("ip", "NodeId", "GpuIndex")
         busy = gauge("ray_node_gpus_utilization", "Use of each GPU, 0 to 100.", labels=labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.nodes import (
     Amounts,
@@ -17,6 +17,7 @@ from raycompat._messages.nodes import (
 )
 from raycompat._messages.objects import Fetch
 from raycompat._messages.watching import Gpus
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._scheduler import stores
 from raycompat._scheduler.node_table import RETURN_S
@@ -191,7 +192,7 @@ class Nodes:
             return condition()
         return True
 
-    async def fetch(self, request: Fetch) -> list[dict[str, Any]]:
+    async def fetch(self, request: Fetch) -> list[dict[str, object]]:
         """Ask a node for values, for a caller that cannot reach it (see `_node.fetcher`).
 
         Raises
@@ -210,7 +211,7 @@ class Nodes:
             asking.cancel()
             leaving.cancel()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Row:
         """Return the nodes with their total and free resources, for `ray.nodes` and others."""
         bytes_of, free = (
             self._stored(),
@@ -251,7 +252,7 @@ class Nodes:
             "available": free.amounts(),
         }
 
-    async def current_state(self) -> dict[str, Any]:
+    async def current_state(self) -> dict[str, object]:
         """Return the same as `state`, with the bytes of objects as they are now."""
         await self._surveys.renew_own()
         return self.state()

@@ -287,13 +287,13 @@ class Parts:
         """
         workers = self.ground.dask.workers()
 
-        def handle(**message: Any) -> None:
+        def handle(**message: object) -> None:
             if "client" in message or message["worker"] in workers:
                 handler(**message)
 
         return handle
 
-    def handlers(self) -> dict[str, Callable[..., Any]]:
+    def handlers(self) -> dict[str, Callable[..., object]]:
         """Return the handler of each kind of request."""
         actors, groups, nodes = self.actors, self.groups, self.nodes
         objects, packages, values = self.objects, self.packages, self.key_values

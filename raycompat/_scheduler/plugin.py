@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import distributed
 
@@ -69,10 +69,10 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         undo_at_the_end(dask_pages.add_routes(scheduler, job_requests.PATTERN, routes))
         undo_at_the_end(dashboard.when_imported(scheduler, self._add_pages))
 
-    def _requests_of_pages(self) -> dict[str, Callable[..., Any]]:
+    def _requests_of_pages(self) -> dict[str, Callable[..., object]]:
         """Return the handlers of requests for what pages show, which import them at the first one."""
 
-        async def overview(_: Overview) -> dict[str, Any]:
+        async def overview(_: Overview) -> dict[str, object]:
             from raycompat._scheduler.pages import questions
 
             return await questions.overview(self.parts)
@@ -96,11 +96,11 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         """Note that a worker has joined."""
         self.parts.ground.nodes.joined[worker] = time.monotonic()
 
-    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: object) -> None:
         """Remove a node."""
         self.parts.nodes.left(worker, is_worker=False)
 
-    def log_event(self, topic: str, msg: Any) -> None:
+    def log_event(self, topic: str, msg: object) -> None:
         """Start calls that waited for a paused worker. Dask logs the change just before it makes it."""
         if dask_scheduler.is_change_of_status(msg):
             self.parts.ground.next_round.soon()
@@ -116,12 +116,14 @@ class SchedulerPlugin(distributed.SchedulerPlugin):
         self.parts.client_left(client)
 
     def update_graph(
-        self, scheduler: Scheduler, *, tasks: list[str], keys: set[str], **_: Any
+        self, scheduler: Scheduler, *, tasks: list[str], keys: set[str], **_: object
     ) -> None:
         """Handle a new Dask graph."""
         self.parts.objects.graph_came(tasks, keys)
 
-    def transition(self, key: str, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+    def transition(
+        self, key: str, start: str, finish: str, *args: object, **kwargs: object
+    ) -> None:
         """Follow the transitions of tasks; called during Dask's own transitions."""
         self.parts.task_moved(key, start, finish, **kwargs)
 

@@ -7,16 +7,15 @@ nevertheless is told who has ended the worker.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._dask import scheduler_changes
 from raycompat._dask import streams as dask_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
     from distributed import Scheduler
 
     from raycompat._scheduler.ground import Ground
@@ -41,6 +40,10 @@ def _because(text: str) -> Iterator[None]:
         yield
     finally:
         _cause.reset(token)
+
+
+#: A method of Dask's scheduler that ends workers.
+_Ending: TypeAlias = Callable[..., Awaitable[object]]
 
 
 class Restarts:
@@ -71,7 +74,7 @@ class Restarts:
 
     def start(self, scheduler: Scheduler) -> Iterator[dask_streams.TakeBack]:
         """Take the requests; iterate over what takes each of them back."""
-        replacements: dict[str, Callable[..., Awaitable[Any]]] = {
+        replacements: dict[str, Callable[..., Awaitable[object]]] = {
             "restart": self._restart,
             "restart_workers": self._restart_workers,
             "retire_workers": self._retire_workers,
@@ -80,7 +83,7 @@ class Restarts:
         for name, replacement in replacements.items():
             yield scheduler_changes.replace_method(scheduler, name, replacement)
 
-    async def _restart(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
+    async def _restart(self, original: _Ending, by: str, **fields: Any) -> object:
         text = f" The Dask cluster was restarted by {by}."
         jobs = list(self._ground.jobs.open)
         with _because(text):
@@ -93,25 +96,25 @@ class Restarts:
 
     async def _restart_workers(
         self,
-        original: Callable[..., Any],
+        original: _Ending,
         by: str,
         workers: list[str] | None = None,
         *,
         timeout: float | None = 30,  # Dask's default; None is without limit
-        **fields: Any,
-    ) -> Any:
+        **fields: object,
+    ) -> object:
         self._ground.nodes.expect_return(timeout)
         text = cause() or f" The Dask worker was restarted by {by}."
         ending = list(self._dask.workers()) if workers is None else workers
         self._ending.update(dict.fromkeys(ending, text))
         return await original(workers, timeout=timeout, **fields)
 
-    async def _retire_workers(self, original: Callable[..., Any], by: str, **fields: Any) -> Any:
+    async def _retire_workers(self, original: _Ending, by: str, **fields: object) -> object:
         with _because(f" The Dask worker was retired by {by}."):
             return await original(**fields)
 
     async def _remove_worker(
-        self, original: Callable[..., Any], by: str, address: str, **fields: Any
-    ) -> Any:
+        self, original: _Ending, by: str, address: str, **fields: object
+    ) -> object:
         with _because(self._ending.pop(address, "") or cause()):
             return await original(address, **fields)

@@ -14,10 +14,11 @@ import pickle
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.jobs import EndSubmission
 from raycompat._protocol import failures, run_module, shared_secret
+from raycompat._protocol.plain import Row
 from raycompat._protocol.spans import milliseconds
 from raycompat._protocol.submission import (
     FINAL,
@@ -99,7 +100,7 @@ class Submission:
         found = [environment.get("working_dir"), *(environment.get("py_modules") or ())]
         return [each for each in found if isinstance(each, str) and each.startswith("gcs://")]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Row:
         """Return the fields of Ray's `JobDetails`."""
         driver = self.driver
         return {
@@ -210,7 +211,7 @@ class Submissions:
             self._waiting.clear()
             self._sending = None
 
-    async def _errors_of(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
+    async def _errors_of(self, jobs: list[Row]) -> dict[str, str]:
         """Send jobs; return the errors by id, whatever happens."""
         try:
             async with asyncio.timeout(_SENDING_S):
@@ -223,7 +224,7 @@ class Submissions:
             logger.exception("Jobs could not be sent.")
             return _for_all(jobs, repr(error))
 
-    async def _send_by_process(self, jobs: list[dict[str, Any]]) -> dict[str, str]:
+    async def _send_by_process(self, jobs: list[Row]) -> dict[str, str]:
         """Let a submitter send jobs; return the errors by id."""
         dask = self._ground.dask
         given = {
@@ -256,7 +257,7 @@ class Submissions:
 
     # --- the supervisors -------------------------------------------------------------------------
 
-    async def begin(self, submission_id: str, node_id: str) -> dict[str, Any] | None:
+    async def begin(self, submission_id: str, node_id: str) -> Row | None:
         """Note that the actor of a job runs; return what it runs, None if the job has ended."""
         job = self.by_id.get(submission_id)
         if job is None or job.is_over or not job.is_sent:
@@ -361,7 +362,7 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith("RAY_ADDRESS")}
 
 
-def _for_all(jobs: list[dict[str, Any]], error: str) -> dict[str, str]:
+def _for_all(jobs: list[Row], error: str) -> dict[str, str]:
     return {job["submission_id"]: f"The job could not be sent: {error}" for job in jobs}
 
 

@@ -14,9 +14,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.watching import CallerLooked, Look, NodeLooked
+from raycompat._protocol.plain import Row
 
 if TYPE_CHECKING:
     from raycompat._scheduler.ground import Ground
@@ -39,15 +40,15 @@ class Findings:
     """The answers of nodes and drivers: see `_node.looks` and `_caller.look`."""
 
     #: By the addresses of nodes.
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: dict[str, Row] = field(default_factory=dict)
     #: By the Dask clients of drivers, and for executors by the address of the node and the pid.
-    callers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    callers: dict[str, Row] = field(default_factory=dict)
     #: Nodes and drivers that have not answered.
     silent: list[str] = field(default_factory=list)
     #: When they were asked, in seconds since 1970.
     began: float = field(default_factory=time.time)
 
-    def executor(self, address: str | None, pid: int | None) -> dict[str, Any]:
+    def executor(self, address: str | None, pid: int | None) -> Row:
         """Return the description of a process of a node; empty if it does not run."""
         found = self.nodes.get(address or "")
         executors = found["executors"] if found is not None and pid else ()
@@ -78,7 +79,7 @@ class OwnBytes:
         #: By driver or node, and by pid: the node with the memory, and the bytes.
         self._of: dict[str, dict[int, tuple[str | None, int]]] = {}
 
-    def note(self, who: str, callers: list[dict[str, Any]], silent: Sequence[int] = ()) -> None:
+    def note(self, who: str, callers: list[Row], silent: Sequence[int] = ()) -> None:
         """Take note of the callers of a driver or a node; others than these and `silent` are gone."""
         before = self._of.get(who, {})
         self._of[who] = {pid: before[pid] for pid in silent if pid in before} | {

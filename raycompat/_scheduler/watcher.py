@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from raycompat._protocol.plain import Row
 
 if TYPE_CHECKING:
     from raycompat._protocol.spans import Failure
@@ -19,10 +21,10 @@ class Watcher:
         key: str,
         *,
         failed: bool,
-        startstops: list[dict[str, Any]] | None,
+        startstops: list[Row] | None,
         worker: str,
         thread: int = 0,
-        **_: Any,
+        **_: object,
     ) -> None:
         """Hear of a call that the scheduler sent to a node: when, where, and in which thread it ran."""
 

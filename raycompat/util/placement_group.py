@@ -90,7 +90,10 @@ class PlacementGroup(GroupHandle):
         """
         if self.is_empty:
             return _api.put(self)
-        return sessions.require().placement_groups.when_ready(self.id.hex(), _Pickled(self))
+        ref: ObjectRef[Any] = sessions.require().placement_groups.when_ready(
+            self.id.hex(), _Pickled(self)
+        )
+        return ref  # `_Pickled` is unpickled as the group
 
     def wait(self, timeout_seconds: float = 30) -> bool:
         """Wait until all bundles are reserved, for at most `timeout_seconds`; 0: only look.

@@ -288,7 +288,6 @@ EXPECTED = {
 
 #: The version that a program says it is for, where it does: then there is no warning.
 VERSION = {
-    "algorithms_of_2025": "2.50",
     "of_2021": "1.12",
     "data_of_2022": "1.12",
     "networks_of_2019": "1.12",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from raycompat._protocol import failures, ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.spans import tasks_of, unpack
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.sliced_table import SlicedTable, Steps
@@ -25,7 +26,6 @@ from raycompat._scheduler.state.tasks import num_unlisted
 
 if TYPE_CHECKING:
     from raycompat._scheduler.history import EndedCalls
-    from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Waiting calls of the scheduler that are looked at; callers list as many as they list for any page.
@@ -117,7 +117,7 @@ class Calls(SlicedTable):
         )
 
     def _spans(
-        self, job: str, wish: Mapping[str, Any]
+        self, job: str, wish: Mapping[str, object]
     ) -> Generator[None, None, tuple[list[EndedCalls], int]]:
         """Return the spans of a job without raycompat's own, and the number of calls of those."""
         spans, num_hidden = [], 0
@@ -133,7 +133,7 @@ class Calls(SlicedTable):
         return spans, num_hidden
 
     def _first(
-        self, unfinished: list[Row], ended: list[_Found], wish: Mapping[str, Any]
+        self, unfinished: list[Row], ended: list[_Found], wish: Mapping[str, object]
     ) -> Generator[None, None, list[Row]]:
         """Return the rows to show: without an order, those that run, that have ended, and that wait."""
         field, most, is_descending = wish.get("sort"), self._most, bool(wish.get("down"))

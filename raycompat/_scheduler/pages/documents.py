@@ -17,6 +17,7 @@ from bokeh.plotting import figure
 from dask.utils import format_bytes
 
 from raycompat._dask import pages as adapter
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.pages import tables, words
 from raycompat._scheduler.pages.calls import Calls
 from raycompat._scheduler.pages.experiments import Experiments
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.models import LayoutDOM
 
-    from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.watched_parts import WatchedParts
 
 #: The element that draws tables, in the browser.
@@ -184,7 +184,7 @@ def _show(
     adapter.style_page(doc, {**extra, "script": script})
 
 
-def page(parts: WatchedParts, _server: Any, extra: Any, doc: Document) -> None:
+def page(parts: WatchedParts, _server: object, extra: object, doc: Document) -> None:
     """Make the page with all tabs; only the tab that is open follows the cluster."""
     made = [make(parts) for _, make in TABS.values()]
     panels = [
@@ -217,7 +217,7 @@ def _only(parts: WatchedParts, job: str, line: Div) -> str:
     return f'{html.escape(text)} <a href="ray">{words.say(line, "Show all jobs")}</a>'
 
 
-def single(parts: WatchedParts, name: str, _server: Any, extra: Any, doc: Document) -> None:
+def single(parts: WatchedParts, name: str, _server: object, extra: object, doc: Document) -> None:
     """Make the page with the content of one tab."""
     title, make = TABS[name]
     shown = make(parts)
@@ -256,7 +256,7 @@ def show_asked(shown: Any, asked: Mapping[str, str]) -> None:
     if isinstance(shown, Logs):
         _show_lines(shown, asked)
         return
-    wishes: dict[str, dict[str, Any]] = {}
+    wishes: dict[str, Row] = {}
     for name, value in asked.items():
         table, _, field = name.partition(".")
         wish = wishes.setdefault(table, {"search": "", "exact": {}, "open": True})

@@ -17,12 +17,12 @@ from bokeh.models.widgets.markups import Div
 from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.pages import words
 from raycompat._scheduler.pages.table_widget import Table
 
 if TYPE_CHECKING:
     from raycompat._scheduler.experiments import Experiment, Trial
-    from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Trials whose curves are drawn: the best, and those that run. Trials in the drawing of parameters.
@@ -387,7 +387,7 @@ def _between(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low) if high > low else 0.5
 
 
-def _listed(values: dict[str, Any]) -> str:
+def _listed(values: Row) -> str:
     return ", ".join(
         f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in values.items()

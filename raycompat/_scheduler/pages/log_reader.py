@@ -6,11 +6,12 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from raycompat._messages.logs import LogNames, ReadLog
 from raycompat._messages.watching import ListStacks
 from raycompat._protocol import output_marks, submission
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.notices import Say
 from raycompat._scheduler.pages.tables import actor_name, node_name, node_of
 
@@ -260,7 +261,7 @@ class LogReader:
         text = "\n".join(shown or [found.get("error", self._say("It does not run."))])
         return [Part("", text.splitlines())]
 
-    async def _ask(self, request: LogNames | ReadLog | ListStacks) -> dict[str, Any]:
+    async def _ask(self, request: LogNames | ReadLog | ListStacks) -> Row:
         try:
             return await self._parts.logs.of_node(request)
         except OSError as error:

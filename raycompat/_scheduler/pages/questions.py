@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.state.query import first_rows
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from raycompat._scheduler.watched_parts import WatchedParts
 
 
-async def overview(parts: WatchedParts) -> dict[str, Any]:
+async def overview(parts: WatchedParts) -> dict[str, object]:
     """Return the data for ``raycompat top``: nodes, functions, actors, running calls, and bytes."""
     most = tables.MOST_ROWS
     await parts.surveys.take(MOST_ON_PAGES)  # the tables need no more than its counts

@@ -11,15 +11,15 @@ from collections import OrderedDict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.pages import tables
 from raycompat._scheduler.pages.table_widget import LONG_S, PAUSES, Selection, Table
 
 if TYPE_CHECKING:
     from raycompat._scheduler.history import History
-    from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Seconds for which a search may keep the scheduler from its work, and of the pause after that.
@@ -137,13 +137,13 @@ class SlicedTable(Table):
         if self._search is not None:
             self.update()
 
-    def select(self, wish: Mapping[str, Any]) -> Selection:
+    def select(self, wish: Mapping[str, object]) -> Selection:
         """Return the rows that are wanted."""
         found = _slice(self._steps(wish), float("inf"))
         assert found is not None
         return found
 
-    def _steps(self, wish: Mapping[str, Any]) -> Steps:
+    def _steps(self, wish: Mapping[str, object]) -> Steps:
         """Return the rows that are wanted, in small steps."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class Actors(SlicedTable):
     def __init__(self, parts: WatchedParts) -> None:
         super().__init__(parts, "actors")
 
-    def _steps(self, wish: Mapping[str, Any]) -> Steps:
+    def _steps(self, wish: Mapping[str, object]) -> Steps:
         """Return the rows that are wanted. Each step keeps the first ones of those looked at so far."""
         job, every = str(wish.get("job") or ""), tables.every_actor(self._parts)
         first: list[Row] = []

@@ -14,10 +14,10 @@ from bokeh.layouts import column
 from bokeh.models.sources import ColumnDataSource
 from bokeh.models.widgets.markups import Div
 
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.pages import tables, words
 
 if TYPE_CHECKING:
-    from raycompat._scheduler.pages.tables import Row
     from raycompat._scheduler.watched_parts import WatchedParts
 
 #: Tables with figures of callers and nodes; the text below them names those that did not answer.
@@ -375,7 +375,7 @@ class Table:
             return rows
         return [row for row in rows if job in row.get("jobs", (row.get("job", job),))]
 
-    def select(self, wish: Mapping[str, Any]) -> Selection:
+    def select(self, wish: Mapping[str, object]) -> Selection:
         """Return the rows that are wanted."""
         every = self._rows(str(wish.get("job") or ""))
         num_meant, found = self._chosen(every, wish)
@@ -389,13 +389,13 @@ class Table:
         named = [row for row in rows if has(row, exact)] if exact else rows
         return len(rows), searched(named, self._searched, str(wish.get("search") or ""))
 
-    def _arrange(self, rows: list[Row], wish: Mapping[str, Any]) -> list[Row]:
+    def _arrange(self, rows: list[Row], wish: Mapping[str, object]) -> list[Row]:
         """Return rows in the order that is wanted."""
         if (field := wish.get("sort")) not in self._fields:
             return rows
         return arranged(rows, str(field), is_descending=bool(wish.get("down")))
 
-    def wish(self) -> dict[str, Any]:
+    def wish(self) -> Row:
         """Return what the user wants to see."""
         return next(iter(self.source.tags), {})
 
@@ -482,7 +482,7 @@ def arranged(rows: list[Row], field: str, *, is_descending: bool) -> list[Row]:
     return [*sorted(there, key=key, reverse=is_descending), *without]
 
 
-def is_meant(row: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
+def is_meant(row: Mapping[str, object], wish: Mapping[str, object]) -> bool:
     """Return whether a row is not of raycompat itself, has failed, or is wanted all the same."""
     return not row.get(_INTERNAL) or bool(
         row.get(_FAILED) or wish.get("internal") or wish.get("exact")
@@ -496,5 +496,5 @@ def has(row: Row, exact: Mapping[str, str]) -> bool:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))

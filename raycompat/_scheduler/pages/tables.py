@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from raycompat._protocol import failures, ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import UNITS_PER_ONE
 from raycompat._scheduler.history import Function
 from raycompat._scheduler.notices import Say, english, wanted, where
@@ -56,9 +57,6 @@ _FAILURES = {
     "job": ("{count:,} job failed", "{count:,} jobs failed"),
     "node": ("{count:,} node left", "{count:,} nodes left"),
 }
-
-#: A row: a value for each column.
-Row = dict[str, Any]
 
 #: What callers are called, with an id or a number; `table.js` has the same words.
 CALLERS = ("driver of job", "process of job", "driver", "process")
@@ -280,7 +278,7 @@ def _log_of_job(submission: str | None, job: str | None) -> str:
     return f"individual-ray-logs?job={job}" if job else ""
 
 
-def _listed(values: Mapping[str, Any] | None) -> str:
+def _listed(values: Mapping[str, object] | None) -> str:
     return ", ".join(f"{name}={value}" for name, value in (values or {}).items())
 
 
@@ -717,12 +715,12 @@ def classes_of_processes(parts: WatchedParts) -> dict[int | None, str]:
     return {row.pid: row.class_name for row in parts.actors.rows.values()}
 
 
-def _name_of_caller(found: dict[str, Any], classes: dict[int | None, str]) -> str:
+def _name_of_caller(found: Row, classes: dict[int | None, str]) -> str:
     kind = "driver" if found["is_driver"] else classes.get(found["pid"], "process")
     return f"{kind} {found['pid']}"
 
 
-def _size(parts: WatchedParts, found: dict[str, Any]) -> int:
+def _size(parts: WatchedParts, found: Row) -> int:
     """Return the bytes of an object; its holder may not know them."""
     size: int = found["size"]
     return size if size >= 0 else parts.ground.dask.num_bytes(found["key"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.state import RAY_MAX_LIMIT_FROM_API_SERVER, SCHEMAS
 from raycompat._messages.watching import ListStacks
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.state.actors import Actors
 from raycompat._scheduler.state.cluster import Cluster
 from raycompat._scheduler.state.objects import Objects
@@ -42,8 +43,8 @@ class State:
         }
 
     async def list_(
-        self, resource: str, filters: Sequence[Any], limit: int, detail: bool
-    ) -> dict[str, Any]:
+        self, resource: str, filters: Sequence[object], limit: int, detail: bool
+    ) -> Row:
         """Return the rows of a resource that match; or an ``error`` about the filters."""
         try:
             # Rows are in the order of their ids, which are the first field of most.
@@ -59,7 +60,7 @@ class State:
             return await query.run(self.actors.rows_with_use())
         return await query.run(self._sources[resource]())
 
-    async def stacks(self, node: str | None, pid: int | None) -> dict[str, Any]:
+    async def stacks(self, node: str | None, pid: int | None) -> dict[str, object]:
         """Return the stacks of processes, of one node or of all; those that fail have an error.
 
         Drivers and the scheduler belong to no node.
@@ -67,7 +68,7 @@ class State:
         nodes = self._parts.nodes
         known = [node] if node else [info["node_id"] for info in nodes.info.values()]
 
-        async def ask(each: str) -> dict[str, Any]:
+        async def ask(each: str) -> dict[str, object]:
             try:
                 return await self._parts.logs.of_node(ListStacks(each, pid))
             except OSError as error:
@@ -77,7 +78,7 @@ class State:
         found = await asyncio.gather(*asked)
         return {"nodes": dict(zip([*known, ""], found, strict=False))}
 
-    async def summarize(self, resource: str) -> dict[str, Any]:
+    async def summarize(self, resource: str) -> Row:
         """Return counts of actors by class, tasks by function, or objects by origin."""
         if resource == "tasks":
             return await self.tasks.summary()

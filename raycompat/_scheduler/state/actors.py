@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._protocol import failures, runtime_env
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import ResourceSet
-from raycompat._scheduler.state.query import Row, Rows
+from raycompat._scheduler.state.query import Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.actor_directory import ActorRow
@@ -73,7 +74,7 @@ class Actors:
             yield _describe_group(group)
 
 
-def _death_cause(row: ActorRow) -> dict[str, Any] | None:
+def _death_cause(row: ActorRow) -> dict[str, object] | None:
     if row.state != "DEAD" or row.error is None:
         return None
     return {"actor_died_error_context": {"error_message": failures.text_of(row.error)}}

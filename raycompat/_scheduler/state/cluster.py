@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._messages.executor_setup import Program
 from raycompat._messages.nodes import NodeInfo
 from raycompat._protocol import ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import HEAD_RESOURCE, ResourceSet
 from raycompat._protocol.spans import milliseconds
 from raycompat._protocol.submission import NAMESPACE
-from raycompat._scheduler.state.query import Row, Rows
+from raycompat._scheduler.state.query import Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.job_table import Job
@@ -155,7 +156,7 @@ def _describe_node(info: NodeInfo, *, ended: float = 0.0) -> Row:
     }
 
 
-def _describe_executor(found: dict[str, Any], node: NodeInfo) -> Row:
+def _describe_executor(found: Row, node: NodeInfo) -> Row:
     """Return the fields of `WorkerState`."""
     code, is_alive = found["exit_code"], not found["stopped"]
     started = milliseconds(found["started"])
@@ -175,7 +176,7 @@ def _describe_executor(found: dict[str, Any], node: NodeInfo) -> Row:
     }
 
 
-def _exit_type(found: dict[str, Any]) -> str:
+def _exit_type(found: Row) -> str:
     if found["ended_for_memory"]:
         return "NODE_OUT_OF_MEMORY"
     return "SYSTEM_ERROR" if found["exit_code"] else "INTENDED_SYSTEM_EXIT"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._protocol import ids
-from raycompat._scheduler.state.query import Absent, Row, Rows
+from raycompat._protocol.plain import Row
+from raycompat._scheduler.state.query import Absent, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.parts import Parts
@@ -45,9 +46,7 @@ class Objects:
             for each in found["objects"]:
                 yield self._describe(each, found, sites)
 
-    def _describe(
-        self, found: dict[str, Any], holder: dict[str, Any], sites: dict[str, str]
-    ) -> Row:
+    def _describe(self, found: Row, holder: Row, sites: dict[str, str]) -> Row:
         """Return the fields of `ObjectState`."""
         key, size = found["key"], found["size"]
         if size < 0:
@@ -64,7 +63,7 @@ class Objects:
             "ip": holder["ip"],
         }
 
-    def _status(self, key: str, found: dict[str, Any]) -> str:
+    def _status(self, key: str, found: Row) -> str:
         """Return the state of the task that makes an object; NIL for a put or an actor."""
         if key.startswith("put-") or found["kind"] == "ACTOR_HANDLE":
             return "NIL"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._host import thread_stacks
 from raycompat._messages.watching import DriverStack, ShowStack
@@ -26,7 +26,7 @@ class OtherStacks:
         self._parts = parts
         self._asked: dict[str, asyncio.Future[str]] = {}
 
-    async def show(self, pid: int | None) -> dict[str, Any]:
+    async def show(self, pid: int | None) -> dict[str, object]:
         """Return the stacks of the drivers and the scheduler, or of one of them, as nodes do."""
         jobs = [
             job

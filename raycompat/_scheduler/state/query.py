@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from raycompat._messages.state import StateSchema
-
-#: A row: a value for each field; missing fields are None.
-Row: TypeAlias = dict[str, Any]
+from raycompat._protocol.plain import Row
 
 #: Returns whether rows with these fields, and unknown others, may match.
 MayMatch: TypeAlias = Callable[[Row], bool]
@@ -62,7 +60,7 @@ class Query:
             field not in known or _matches(known[field], *rest) for field, *rest in self._filters
         )
 
-    async def run(self, rows: Rows) -> dict[str, Any]:
+    async def run(self, rows: Rows) -> Row:
         """Return the matching rows, ordered by id, with the total numbers."""
         found: list[Row] = []
         warnings: list[str] = []
@@ -114,7 +112,7 @@ async def first_rows(
 
 
 def _checked(
-    schema: type[StateSchema], field: str, predicate: str, value: Any
+    schema: type[StateSchema], field: str, predicate: str, value: object
 ) -> tuple[str, bool, Any]:
     """Return a filter: the field, whether it must be equal, and the value."""
     name, known = field.lower(), schema.filterable_columns()
@@ -126,7 +124,7 @@ def _checked(
     return name, predicate == "=", value
 
 
-def _matches(found: Any, is_wanted: bool, value: Any) -> bool:
+def _matches(found: object, is_wanted: bool, value: object) -> bool:
     """Return whether a field has a value; strings are compared without case, as in Ray."""
     if isinstance(value, str) and isinstance(found, str):
         return (found.lower() == value.lower()) is is_wanted
@@ -135,7 +133,7 @@ def _matches(found: Any, is_wanted: bool, value: Any) -> bool:
     return (found == value) is is_wanted
 
 
-def _read_as(kind: type, value: str) -> Any:
+def _read_as(kind: type, value: str) -> object:
     """Return the boolean or number that a string contains; otherwise the string itself."""
     if kind is bool:
         return {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
 
+from raycompat._protocol.plain import Row
 from raycompat._scheduler.state.objects import DISABLED
-from raycompat._scheduler.state.query import Row
 
 _BYTES_PER_MB = 1024**2
 
@@ -19,10 +18,10 @@ _TOTALS = {
 }
 
 
-def of_tasks(rows: Iterable[tuple[Row, int]]) -> dict[str, Any]:
+def of_tasks(rows: Iterable[tuple[Row, int]]) -> Row:
     """Count tasks by name; each row comes with the number of tasks that it stands for."""
     totals: Counter[str] = Counter()
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, Row] = {}
     for row, number in rows:
         totals[_TOTALS[row["type"]]] += number
         group = groups.setdefault(
@@ -34,9 +33,9 @@ def of_tasks(rows: Iterable[tuple[Row, int]]) -> dict[str, Any]:
     return {"summary": groups, **counts, "summary_by": "func_name"}
 
 
-def of_actors(rows: list[Row]) -> dict[str, Any]:
+def of_actors(rows: list[Row]) -> Row:
     """Count actors by class."""
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, Row] = {}
     for row in rows:
         group = groups.setdefault(
             row["class_name"], {"class_name": row["class_name"], "state_counts": {}}
@@ -45,9 +44,9 @@ def of_actors(rows: list[Row]) -> dict[str, Any]:
     return {"summary": groups, "total_actors": len(rows), "summary_by": "class"}
 
 
-def of_objects(rows: list[Row]) -> dict[str, Any]:
+def of_objects(rows: list[Row]) -> dict[str, object]:
     """Count objects by the place in the program that made them."""
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, Row] = {}
     holders: dict[str, tuple[set[int], set[str]]] = {}
     for row in rows:
         site = row["call_site"]
@@ -84,7 +83,7 @@ def _count(counts: dict[str, int], what: str, number: int = 1) -> None:
     counts[what] = counts.get(what, 0) + number
 
 
-SUMMARIES: dict[str, Callable[[list[Row]], dict[str, Any]]] = {
+SUMMARIES: dict[str, Callable[[list[Row]], dict[str, object]]] = {
     "actors": of_actors,
     "objects": of_objects,
 }

@@ -10,15 +10,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from raycompat._protocol import ids
+from raycompat._protocol.plain import Row
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.spans import milliseconds, unpack
 from raycompat._scheduler.actor_directory import constructor_of
 from raycompat._scheduler.call_table import group_of
 from raycompat._scheduler.state import summaries
-from raycompat._scheduler.state.query import Absent, MayMatch, Row, Rows
+from raycompat._scheduler.state.query import Absent, MayMatch, Rows
 
 if TYPE_CHECKING:
     from raycompat._scheduler.call_table import Call
@@ -88,7 +89,7 @@ class Tasks:
         for row in unfinished:
             yield {**row, "attempt_number": history.num_failures(row["task_id"])}
 
-    async def summary(self) -> dict[str, Any]:
+    async def summary(self) -> dict[str, object]:
         """Return the counts of all tasks, by name and state."""
         findings, history = await self._parts.surveys.take(), self._parts.history
         counted = [(self._ended(ended), ended.count) for ended in history.calls()]
@@ -188,8 +189,8 @@ class Tasks:
 
     def _of_caller(
         self,
-        call: dict[str, Any],
-        caller: dict[str, Any],
+        call: Row,
+        caller: Row,
         running: dict[str, _Running],
         granted: dict[str, int],
     ) -> Row | None:
@@ -209,7 +210,7 @@ class Tasks:
         row = self._of_party(key, call, caller["job"], run)
         return {**row, "state": "RUNNING" if key in running else call["state"]}
 
-    def _of_party(self, key: str, call: dict[str, Any], job: str, run: _Running) -> Row:
+    def _of_party(self, key: str, call: Row, job: str, run: _Running) -> Row:
         """Describe a call of an actor or a lease."""
         is_method, party = call["is_method"], self._parts.calls.by_key.get(call["party"] or "")
         return {
