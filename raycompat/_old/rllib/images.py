@@ -26,7 +26,8 @@ def resize(img: NDArray[Any], height: int, width: int) -> NDArray[Any]:
     """
     pixels = np.asarray(img)
     rows, columns = _shares(pixels.shape[0], height), _shares(pixels.shape[1], width)
-    found = np.einsum("ab,bc...,dc->ad...", rows, pixels.astype(np.float64), columns)
+    parts = (rows, pixels.astype(np.float64), columns)
+    found = np.einsum("ab,bc...,dc->ad...", *parts, optimize=True)
     return _of_type(found, pixels.dtype)
 
 
