@@ -8,7 +8,7 @@ act in a `tf.function`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -54,6 +54,64 @@ class Head:
 
 
 @dataclass(frozen=True)
+class KernelInitializer:
+    """The first kernels of hidden dense layers, by a function of ``torch.nn.init``.
+
+    Parameters
+    ----------
+    function : callable or str
+        Changes a tensor of shape (outputs, inputs); or its name.
+    options : dict, optional
+        Its other arguments.
+
+    Raises
+    ------
+    ValueError
+        When there is no function of the name.
+    """
+
+    function: Any
+    options: Any = None
+
+    def __post_init__(self) -> None:
+        self._called()
+
+    def _called(self) -> Any:
+        if callable(self.function):
+            return self.function
+        from torch.nn import init
+
+        found = getattr(init, str(self.function), None)
+        if found is None:
+            raise ValueError(
+                f"fcnet_kernel_initializer={self.function!r}: expected a function of torch.nn.init, or "
+                "the name of one, such as 'xavier_uniform_'."
+            )
+        return found
+
+    def fill(self, kernel: Any) -> None:
+        """Change a tensor of PyTorch, of shape (outputs, inputs)."""
+        self._called()(kernel, **(self.options or {}))
+
+    def kernel(self, inputs: int, outputs: int, seed: int) -> NDArray[Any]:
+        """Return a kernel, of shape (inputs, outputs)."""
+        import torch
+
+        found = torch.empty(outputs, inputs)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.fill(found)
+        return np.ascontiguousarray(found.detach().numpy().T)
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any]) -> KernelInitializer | None:
+        """Return what the options of a model name; None without."""
+        function = model.get("fcnet_kernel_initializer")
+        options = model.get("fcnet_kernel_initializer_kwargs")
+        return None if function is None else cls(function, options)
+
+
+@dataclass(frozen=True)
 class NetworkSpec:
     """Layers and heads of a network.
 
@@ -77,6 +135,8 @@ class NetworkSpec:
         further output ``states``, those after each sequence.
     distribution : DistributionOfUser, optional
         In place of the one that follows from the space of actions.
+    kernel_initializer : KernelInitializer, optional
+        Of the dense layers but the last of each head. Default: orthogonal matrices.
     """
 
     observation_shape: tuple[int, ...]
@@ -88,6 +148,7 @@ class NetworkSpec:
     gives_heads: bool = False
     memory: Memory | None = None
     distribution: Any = None
+    kernel_initializer: KernelInitializer | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -136,18 +197,24 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
 
     Notes
     -----
-    Orthogonal kernels (Saxe et al., arXiv 1312.6120), biases of 0.
+    Orthogonal kernels (Saxe et al., arXiv 1312.6120) if the spec says nothing else, biases of 0.
     """
     rng = np.random.default_rng(seed)
     weights: Weights = []
     gain = 1.0 if spec.activation == "linear" else float(np.sqrt(2))
     trunk, *heads = spec.dense_layers()
-    scales = [gain, *(head.scale for head in spec.heads)]
+    # The last layer of a head begins as the head says, whatever the others begin with.
+    scales = [None, *(head.scale for head in spec.heads)]
     free = [0, *(head.num_free for head in spec.heads)]
     for layers, last_scale, num_free in zip([trunk, *heads], scales, free, strict=True):
         for index in range(len(layers) - 1):
-            scale = last_scale if index == len(layers) - 2 else gain
-            weights.append(scale * _orthogonal(rng, layers[index], layers[index + 1]))
+            scale = last_scale if index == len(layers) - 2 else None
+            size = layers[index], layers[index + 1]
+            if scale is None and spec.kernel_initializer is not None:
+                kernel = spec.kernel_initializer.kernel(*size, seed + len(weights))
+            else:
+                kernel = (gain if scale is None else scale) * _orthogonal(rng, *size)
+            weights.append(kernel)
             weights.append(np.zeros(layers[index + 1], np.float32))
         if num_free:
             weights.append(np.zeros(num_free, np.float32))
@@ -244,7 +311,7 @@ class KerasNetwork:
             else:
                 x = trunk
                 for width in head.hiddens:
-                    x = self._dense(x, width, spec.activation)
+                    x = self._hidden(x, width, spec)
                 x = self._dense(x, head.num_outputs, None, head.scale)
             if head.num_free:
                 x = self._added(_free_layer(self._keras)(head.num_free))(x)
@@ -285,8 +352,19 @@ class KerasNetwork:
         if spec.conv_filters:
             x = layers.Flatten()(x)
         for width in spec.trunk:
-            x = self._dense(x, width, spec.activation)
+            x = self._hidden(x, width, spec)
         return x
+
+    def _hidden(self, x: Any, width: int, spec: NetworkSpec) -> Any:
+        made, seed = spec.kernel_initializer, self._next_seed()
+        if made is None:
+            return self._dense(x, width, spec.activation)
+        layer = self._keras.layers.Dense(
+            width,
+            activation=spec.activation,
+            kernel_initializer=lambda shape, dtype=None: made.kernel(shape[0], shape[1], seed),
+        )
+        return self._added(layer)(x)
 
     def _dense(
         self, x: Any, width: int, activation: str | None, scale: float = float(np.sqrt(2))

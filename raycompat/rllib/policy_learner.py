@@ -21,6 +21,7 @@ from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
 from raycompat.rllib.networks import (
     Head,
+    KernelInitializer,
     NetworkSpec,
     Weights,
     default_filters,
@@ -82,6 +83,12 @@ class PolicySetup:
         trunk = None
         if model["custom_model"] is not None:
             trunk = self._features_of_class() or self._registered_trunk()
+        if model["fcnet_kernel_initializer"] is not None and model["head_fcnet_hiddens"]:
+            raise UnsupportedRayFeatureError(
+                "fcnet_kernel_initializer with head_fcnet_hiddens",
+                "All hidden layers begin in one way",
+                "leave head_fcnet_hiddens out, or use a TorchRLModule, whose setup sets its weights",
+            )
         given = model["conv_filters"]
         filters = default_filters(shape) if given is None else tuple(map(tuple, given))
         return {
@@ -89,6 +96,7 @@ class PolicySetup:
             "activation": model["fcnet_activation"],
             "conv_filters": filters,
             "custom_trunk": trunk,
+            "kernel_initializer": KernelInitializer.of(model),
         }
 
     def _registered_trunk(self) -> Any:

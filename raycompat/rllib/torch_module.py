@@ -24,7 +24,7 @@ from raycompat.rllib.distributions import Layout, distribution_of, num_parameter
 from raycompat.rllib.fixed_policies import RLModule
 from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
-from raycompat.rllib.networks import Weights
+from raycompat.rllib.networks import KernelInitializer, Weights
 from raycompat.rllib.policies import Extras
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.rllib.torch_distributions import class_for
@@ -191,12 +191,17 @@ class TorchRLModule(nn.Module, RLModule):
         return class_for(self._layout())
 
 
-def _dense(sizes: list[int], activation: str) -> list[nn.Module]:
+def _dense(
+    sizes: list[int], activation: str, first: KernelInitializer | None = None
+) -> list[nn.Module]:
     layers: list[nn.Module] = []
     kind = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "swish": nn.SiLU}.get(activation)
     for before, width in pairwise(sizes):
         layer = nn.Linear(before, width)
-        nn.init.orthogonal_(layer.weight, float(np.sqrt(2)))
+        if first is None:
+            nn.init.orthogonal_(layer.weight, float(np.sqrt(2)))
+        else:
+            first.fill(layer.weight)
         nn.init.zeros_(layer.bias)
         layers += [layer] if kind is None else [layer, kind()]
     return layers
@@ -245,7 +250,8 @@ class DefaultBCTorchRLModule(TorchRLModule):
         return [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
 
     def _hidden(self) -> list[nn.Module]:
-        return _dense(self._sizes(), self.model_config.get("fcnet_activation") or "tanh")
+        activation = self.model_config.get("fcnet_activation") or "tanh"
+        return _dense(self._sizes(), activation, KernelInitializer.of(self.model_config))
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         observations = flattened(self._seen_space, batch[OBS])

@@ -148,7 +148,6 @@ def test_what_does_not_happen_here_is_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"output": "/tmp/out"}, "does not write the steps"),
         ({"exploration_config": {"type": "Curiosity"}}, "kind of exploration"),
         ({"model": {"attention_use_n_prev_actions": 1}}, "Attention is on observations"),
         ({"opt_type": "rmsprop"}, "optimizer is Adam"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import random
 from collections import namedtuple
+from importlib.util import find_spec
 
 import gymnasium
 import numpy as np
@@ -167,6 +168,48 @@ def test_a_config_takes_the_runners_that_an_algorithm_has():
     config.env_runners(env_runner_cls=type("Own", (of_ray("env.env_runner.EnvRunner"),), {}))
     with pytest.raises(UnsupportedRayFeatureError, match="play by their own env runners"):
         config.validate()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+@pytest.mark.parametrize("memory", [False, True])
+def test_layers_begin_as_a_function_of_torch_says(memory):
+    import torch
+
+    def numbered(tensor, first):
+        with torch.no_grad():
+            tensor.copy_(torch.arange(tensor.numel()).reshape(tensor.shape) + first)
+
+    options = DefaultModelConfig(
+        fcnet_hiddens=[3],
+        fcnet_kernel_initializer=numbered,
+        fcnet_kernel_initializer_kwargs={"first": 5},
+        use_lstm=memory,
+        lstm_cell_size=2,
+    )
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    algorithm = config.copy().rl_module(model_config=options).build_algo()
+    expected = np.arange(12).reshape(3, 4).T + 5  # PyTorch has the outputs first
+    kernels = [each for each in algorithm.get_weights()["default_policy"] if each.shape == (4, 3)]
+    assert len(kernels) == 1
+    np.testing.assert_array_equal(kernels[0], expected)
+    begins = []
+    for seed in (1, 1, 2):
+        model = {"fcnet_hiddens": [3], "fcnet_kernel_initializer": "xavier_uniform_"}
+        made = config.copy().training(model=model).debugging(seed=seed).build_algo()
+        begins.append(made.get_weights()["default_policy"][0])
+    assert (begins[0] == begins[1]).all()
+    assert (begins[0] != begins[2]).any()
+    assert np.abs(begins[0]).max() <= np.sqrt(6 / 7)
+    for model, error, match in (
+        ({"fcnet_kernel_initializer": "xavier"}, ValueError, "'xavier_uniform_'"),
+        (
+            {"fcnet_kernel_initializer": "zeros_", "head_fcnet_hiddens": [3]},
+            UnsupportedRayFeatureError,
+            "leave head_fcnet_hiddens out|Leave head_fcnet_hiddens out",
+        ),
+    ):
+        with pytest.raises(error, match=match):
+            config.copy().training(model=model).build_algo()
 
 
 def test_an_object_of_a_model_refuses_what_has_no_effect():

@@ -59,7 +59,6 @@ def test_options_without_effect_are_taken(config, method, options):
 @pytest.mark.parametrize(
     ("method", "options", "advice"),
     [
-        ("offline_data", {"output": "/tmp/steps"}, r"env_runner\.sample\(num_episodes"),
         ("offline_data", {"input_read_episodes": True}, "columns obs, actions"),
         ("offline_data", {"input_filesystem": "s3"}, "s3://bucket/path"),
         ("evaluation", {"offline_evaluation_interval": 1}, "evaluation_interval"),

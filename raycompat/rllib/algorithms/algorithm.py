@@ -158,6 +158,9 @@ class Algorithm(Trainable):
         """Make the environments, the policies and the runners."""
         self.config: Any = self._config_of(config["config"], config["env"])
         self.config.validate()
+        if self.config.output and "://" not in self.config.output:
+            # Runners may have other working folders.
+            self.config.output = os.path.abspath(os.path.expanduser(self.config.output))
         self.config.freeze()
         settings = self.config
         self._seed = int.from_bytes(os.urandom(3)) if settings.seed is None else int(settings.seed)
@@ -236,6 +239,13 @@ class Algorithm(Trainable):
             #: Whether the environment is one of several agents.
             self.is_multi_agent = is_multi_agent(probe)
             self._check_agents()
+            if self.is_multi_agent and settings.output:
+                raise UnsupportedRayFeatureError(
+                    f"output={settings.output!r} in an environment of several agents",
+                    "Files have one row a step of one agent",
+                    "write what env_runner.sample(num_episodes=...) returns, in a callback or in a "
+                    "training_step",
+                )
             self.observation_space, self.action_space = (
                 probe.observation_space,
                 probe.action_space,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
+from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import (
     IN_DICTS,
@@ -139,6 +140,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "input_config": {},
         "actions_in_input_normalized": True,
         "dataset_num_iters_per_learner": None,
+        "output": None,
     },
     "checkpointing": {},
     "experimental": {"_torch_lr_scheduler_classes": None},
@@ -190,6 +192,8 @@ _FIXED: dict[str, tuple[Container[Any], str, str]] = {
 MODEL: dict[str, Any] = {
     "fcnet_hiddens": [256, 256],
     "fcnet_activation": "tanh",
+    "fcnet_kernel_initializer": None,
+    "fcnet_kernel_initializer_kwargs": None,
     "conv_filters": None,
     "vf_share_layers": False,
     "free_log_std": False,
@@ -707,7 +711,7 @@ class AlgorithmConfig:
         return config
 
     def offline_data(self, **options: Any) -> Self:
-        """Set the recorded steps from which BC, CQL and MARWIL learn.
+        """Set the recorded steps from which BC, CQL and MARWIL learn, or where others record theirs.
 
         Parameters
         ----------
@@ -719,7 +723,9 @@ class AlgorithmConfig:
             unpickled: files must come from a trusted source. ``input_config`` (dict): for readers.
             ``actions_in_input_normalized`` (bool, default True): whether numbers of bounded boxes were
             recorded as -1 to 1. ``dataset_num_iters_per_learner`` (int): minibatches of an iteration;
-            by default as many as have all steps.
+            by default as many as have all steps. ``output`` (str): the folder into which runners write
+            the episodes that end, in training and in evaluation, one row a step. An environment of
+            several agents has no such rows.
         """
         return self._set("offline_data", options)
 
@@ -967,6 +973,12 @@ class AlgorithmConfig:
             )
 
     def _check_input(self) -> None:
+        if not isinstance(self.output, str | None) or self.output in ("logdir", "dataset"):
+            raise UnsupportedRayFeatureError(
+                f"output={self.output!r}",
+                "Steps are written into files of one folder",
+                "give the path of a folder",
+            )
         plays = self.input_ in (None, "sampler")
         if self.learns_from_records and plays:
             raise ValueError(
@@ -993,13 +1005,14 @@ class AlgorithmConfig:
 
     def hooks(self) -> list[RLlibCallback]:
         """Return the callbacks, one object for each class, and one for the functions."""
+        writers = [upper("rllib.step_writer").StepWriter(self.output)] if self.output else []
         given = self.callbacks_class
         if isinstance(given, Mapping):
-            return [RLlibCallback(legacy_callbacks_dict=given)]
+            return [RLlibCallback(legacy_callbacks_dict=given), *writers]
         classes = given if isinstance(given, list | tuple) else [given] if given else []
         functions = {name: getattr(self, f"callbacks_{name}", None) or [] for name in HOOKS}
         functions = {n: f if isinstance(f, list) else [f] for n, f in functions.items()}
-        return [*(cls() for cls in classes), RLlibCallback.of_functions(functions)]
+        return [*(cls() for cls in classes), RLlibCallback.of_functions(functions), *writers]
 
     def get_multi_agent_setup(
         self,

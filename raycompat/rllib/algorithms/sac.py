@@ -217,7 +217,13 @@ def critic_of(setup: PolicySetup, policy: NetworkSpec) -> NetworkSpec:
         heads = (Head("q", part.size, (), 1.0),)
         return NetworkSpec(heads=heads, trunk=trunk, **setup.body_options())
     size = int(np.prod(policy.observation_shape)) + part.size
-    return NetworkSpec((size,), (Head("q", 1, (), 1.0),), trunk, policy.activation)
+    return NetworkSpec(
+        (size,),
+        (Head("q", 1, (), 1.0),),
+        trunk,
+        policy.activation,
+        kernel_initializer=policy.kernel_initializer,
+    )
 
 
 class SAC(ReplayAlgorithm):

@@ -68,6 +68,10 @@ class EpisodeWatch:
         #: How many steps of each agent's episode callbacks have seen as a batch, by its id.
         self._seen: dict[str, int] = {}
         self._sees_batches = overridden_any(hooks, "on_postprocess_trajectory")
+        # Callbacks import episodes.
+        from raycompat.rllib.step_writer import StepWriter
+
+        self._writers = [each for each in hooks if isinstance(each, StepWriter)]
 
     def made(self, envs: list[Any]) -> None:
         """Note that the environments have been made."""
@@ -155,6 +159,8 @@ class EpisodeWatch:
 
     def take(self) -> LeftByCallbacks:
         """Return what the callbacks have left since the last call."""
+        for writer in self._writers:
+            writer.flush()
         records, self._records = self._records, []
         return LeftByCallbacks(records, self._logger.take())
 
