@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from raycompat._surface.modules import names_of
 from raycompat.data import block, files, frames, seeds
 from raycompat.data.block import Block
 from raycompat.data.datatype import DataType
@@ -1054,3 +1055,7 @@ def uses(condition: Expr) -> Uses | None:
         if expression is not None
     )
     return Uses(tuple(condition._columns()), conditions=conditions)
+
+
+#: The classes of Ray's expressions.
+__getattr__ = names_of(__name__)

@@ -14,9 +14,11 @@ from ray._raylet import ObjectRefGenerator
 from ray.dashboard.modules.job.common import JobStatus
 from ray.dashboard.modules.job.sdk import JobSubmissionClient
 from ray.data import NodeIdStr
+from ray.data._internal.aggregate import Max
 from ray.data._internal.delegating_block_builder import DelegatingBlockBuilder
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, RandomIntRowDatasource, Reader, ReadTask
+from ray.data.expressions import ColumnExpr, LiteralExpr, col, lit
 from ray.data.extensions import TensorArray
 from ray.experimental import ui
 from ray.sgd import SGDCallback
@@ -124,6 +126,10 @@ try:
     ray.data.read_datasource(RandomIntRowDatasource(n=5, num_columns=1), n=3)
 except TypeError as error:
     print("Argument:", "['n']" in str(error))
+
+made = [isinstance(expr, kind) for expr, kind in ((col("x"), ColumnExpr), (lit(1), LiteralExpr))]
+print("Expressions:", made)
+print("Largest:", ray.data.range(5).aggregate(Max("id")))
 
 checkpoint = train.Checkpoint.from_object_ref(ray.put({"epoch": 3}))
 print("Checkpoint:", checkpoint.to_dict(), ray.get(checkpoint.to_object_ref()))

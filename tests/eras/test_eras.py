@@ -40,6 +40,8 @@ EXPECTED = {
         Numbers: 10 ['c_0', 'c_1']
         Today: 5
         Argument: True
+        Expressions: [True, True]
+        Largest: {'max(id)': 4}
         Checkpoint: {'epoch': 3} {'epoch': 3}
         Shared: 2
         Digits: torch.Size([2, 10]) True
