@@ -19,6 +19,7 @@ from raycompat._messages.nodes import ClusterState, Resources
 from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
+from raycompat._surface import forms
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.remote_function import RemoteFunction
 
@@ -224,7 +225,10 @@ def get(
 def get(
     object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False
 ) -> Any: ...
-def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
+@forms.shown_without_positions
+def get(
+    object_refs: Any, *old: Any, timeout: float | None = None, _use_object_store: bool = False
+) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
     Parameters
@@ -264,6 +268,8 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     -----
     Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
+    if old:
+        timeout = forms.by_position("ray.get", ("timeout",), old)["timeout"]
     session = sessions.connected_or_not()
     if _has_compiled(object_refs):
         return _get_compiled(object_refs, timeout)
@@ -321,9 +327,10 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]: ...
+@forms.shown_without_positions
 def wait(
     ray_waitables: Any,
-    *,
+    *old: Any,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
@@ -367,8 +374,13 @@ def wait(
     -----
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
+    if old:
+        given = forms.by_position("ray.wait", ("num_returns", "timeout"), old)
+        num_returns, timeout = given["num_returns"], given.get("timeout", timeout)
     session = sessions.connected_or_not()
     _check_waitables(ray_waitables, session)
+    if timeout is not None and forms.is_meant("ray.wait with a timeout in milliseconds"):
+        timeout /= 1000
     if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(
             f"The 'timeout' argument must be nonnegative; it is {timeout}. Without a limit: None."
@@ -407,7 +419,8 @@ def _check_waitables(waitables: Any, session: Any) -> None:
             raise _of_another_session(ref)
 
 
-def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
+@forms.shown_without_positions
+def cancel(ray_waitable: Any, *old: Any, force: bool = False, recursive: bool = True) -> None:
     """Cancel the call of a reference. A call that has ended is not changed.
 
     Parameters
@@ -446,6 +459,8 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
     -----
     Ray source: ``ray.cancel``, 2.60.0. ``get`` then raises `TaskCancelledError`.
     """
+    if old:
+        force = forms.by_position("ray.cancel", ("force",), old)["force"]
     ref = ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref.completed()

@@ -58,6 +58,7 @@ from raycompat._protocol.options import (
 )
 from raycompat._protocol.runtime_env import inherited
 from raycompat._protocol.text import checked_namespace, checked_text, name_of
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.dag.bound import Kept
 from raycompat.dag.remote_nodes import ClassMethodNode, ClassNode, outputs
@@ -858,7 +859,8 @@ def exit_actor() -> None:
     executor.actor.exit()
 
 
-def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
+@forms.shown_without_positions
+def kill(actor: ActorHandle[Any], *old: Any, no_restart: bool = True) -> None:
     """Kill the process of an actor. Its waiting calls fail with `ActorDiedError`.
 
     Parameters
@@ -892,6 +894,8 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     -----
     Ray source: ``ray.kill``, 2.60.0.
     """
+    if old:
+        no_restart = forms.by_position("ray.kill", ("no_restart",), old)["no_restart"]
     if not isinstance(actor, ActorHandle):
         raise ValueError(
             f"ray.kill() only supported for actors. Got: {type(actor)}. Cancel a task with "

@@ -21,6 +21,8 @@ from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
+_BY_POSITION = "options of ray.get, ray.wait, ray.kill and ray.cancel by position"
+
 #: The forms of which this process has warned.
 _seen: set[str] = set()
 
@@ -125,11 +127,46 @@ def used(words: str, *, refusal: type[Exception] = TypeError) -> None:
     use(row, refusal=refusal)
 
 
+def shown_without_positions(function: _F) -> _F:
+    """Give a function the signature of today: without ``*old``, the options by position.
+
+    The function itself takes them, because a function around it would make each call of it slower.
+    """
+    signature = inspect.signature(function)
+    today = [each for each in signature.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = signature.replace(parameters=today)  # type: ignore[attr-defined]
+    return function
+
+
+def by_position(of: str, names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
+    """Return options of a function by name, which Ray until 0.8 also took by position.
+
+    Raises
+    ------
+    TypeError
+        When there are too many, or the chosen version of Ray does not take them.
+    """
+    used(_BY_POSITION)
+    if len(values) > len(names):
+        raise TypeError(
+            f"{of}() got {len(values)} options by position: expected {', '.join(names)}, as in "
+            f"{of}(..., {names[0]}=...)."
+        )
+    return dict(zip(names, values, strict=False))
+
+
 def is_used_today(words: str) -> bool:
     """Return whether the chosen version of Ray knows an old way to use a name; all do without one."""
     row = table.use(words)
     assert row is not None, f"{words!r} has no row in raycompat/_surface/old"
     return not era.is_past(row.last)
+
+
+def is_meant(words: str) -> bool:
+    """Return whether a version of Ray was chosen that has an old meaning, which today's contradicts."""
+    row = table.use(words)
+    assert row is not None, f"{words!r} has no row in raycompat/_surface/old"
+    return era.is_within(row.last)
 
 
 def find(place: str) -> Any:

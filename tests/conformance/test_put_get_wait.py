@@ -596,9 +596,15 @@ def test_wait_can_leave_the_object_where_it_is(ray):
     assert ray.wait([ref], fetch_local=False, timeout=30) == ([ref], [])
 
 
-def test_wait_takes_its_options_by_keyword_only(ray):
-    with pytest.raises(TypeError):
-        ray.wait([ray.put(1)], 1)
+def test_options_are_taken_by_keyword_only(ray, monkeypatch):
+    monkeypatch.setenv("RAYCOMPAT_RAY_VERSION", "2.60")  # raycompat takes those of Ray 0.8 else
+    for call in (
+        lambda ref: ray.wait([ref], 1),
+        lambda ref: ray.get(ref, 1),
+        lambda ref: ray.cancel(ref, True),
+    ):
+        with pytest.raises(TypeError):
+            call(ray.put(1))
 
 
 def test_wait_for_a_bare_reference_is_a_type_error(ray):

@@ -181,6 +181,22 @@ def genetic():
     print("Generations end:", 3 < len(analysis.trials) <= 6)
 
 
+def by_position():
+    ready, rest = ray.wait([ray.put(1), ray.put(2)], 1, 60)
+    print("By position:", len(ready), len(rest), ray.get(ready[0], 60))
+    try:
+        ray.wait([ray.put(1)], 1, 60, True)
+    except TypeError as error:
+        print("Too many:", "num_returns, timeout" in str(error))
+    ray.cancel(ready[0], False)
+    ray.kill(Held.remote(), True)
+
+
+@ray.remote
+class Held:
+    pass
+
+
 def schedulers():
     HyperBandScheduler(time_attr="training_iteration", reward_attr="mean_accuracy")
     MedianStoppingRule(reward_attr="mean_accuracy", verbose=False)
@@ -198,4 +214,5 @@ if __name__ == "__main__":
     one_call()
     tracked()
     genetic()
+    by_position()
     schedulers()

@@ -23,6 +23,10 @@ PROGRAM_S = 240
 pytestmark = pytest.mark.timeout(PROGRAM_S + 30)
 
 EXPECTED = {
+    "waits_of_2018": """
+        Half a second: 0 1 True
+        A tenth: 1 1 True
+        """,
     "places_of_2022": """
         Generator: True [0, 1, 2]
         Jobs: SUCCEEDED True
@@ -115,6 +119,8 @@ EXPECTED = {
         Tracked: 0.333
         Generations end: True
         Pinned: [1, 2]
+        By position: 1 1 1
+        Too many: True
         """,
     "graphs_of_2018": """
         Line: [2.0, 3.0]
@@ -290,6 +296,7 @@ EXPECTED = {
 
 #: The version that a program says it is for, where it does: then there is no warning.
 VERSION = {
+    "waits_of_2018": "0.5",
     "of_2021": "1.12",
     "data_of_2022": "1.12",
     "networks_of_2019": "1.12",
