@@ -27,17 +27,21 @@ class Case(Protocol):
         """Return figures by the names of their lines; `impl` is ``raycompat`` or the other."""
 
 
-def main(script: str, description: str, cases: Mapping[str, Case], other: str = "ray") -> None:
-    """Run the command line of a benchmark; `other` is the library beside raycompat."""
+def main(script: str, description: str, cases: Mapping[str, Case], *others: str) -> None:
+    """Run the command line of a benchmark; `others` are libraries beside it: by default Ray."""
+    others = others or ("ray",)
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--measure", help=argparse.SUPPRESS)
-    parser.add_argument("--vs", choices=[other], help="run both in turn, and print the ratios")
     parser.add_argument(
-        f"--{other}-python",
-        dest="python",
-        default=f".venv-{other}/bin/python",
-        help="Python that has it",
+        "--vs",
+        choices=others,
+        nargs="+",
+        default=[],
+        help="run these in turn, and print the ratios",
     )
+    for other in others:
+        of_this = sys.executable if other == "dask" else f".venv-{other}/bin/python"
+        parser.add_argument(f"--{other}-python", default=of_this, help="Python that has it")
     parser.add_argument("--case", choices=cases, action="append", help="by default all")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument(
@@ -47,9 +51,8 @@ def main(script: str, description: str, cases: Mapping[str, Case], other: str = 
     if given.measure:
         print(json.dumps(cases[given.case[0]](given.measure)))
         return
-    pythons = {"raycompat": sys.executable}
-    if given.vs:
-        pythons[other] = given.python
+    pythons = {name: getattr(given, f"{name}_python") for name in given.vs}
+    pythons = {"raycompat": sys.executable, **pythons}
     for case in given.case or cases:
         rounds = in_turn(script, pythons, given.rounds, "--case", case)
         _show(rounds)
@@ -58,14 +61,18 @@ def main(script: str, description: str, cases: Mapping[str, Case], other: str = 
 
 
 def _show(rounds: dict[str, list[Figures]]) -> None:
-    if len(rounds) == 1:
-        for name in rounds["raycompat"][0]:
-            median = statistics.median(figures[name] for figures in rounds["raycompat"])
-            print(f"{name:52}{median:12,.1f}", flush=True)
-        return
-    for name, (ours, theirs) in report.medians(rounds).items():
-        ratio = report.ratio(name, ours, theirs)
-        print(f"{name:52}{ours:12,.1f}{theirs:12,.1f}{ratio:8.2f}x", flush=True)
+    ours, *others = rounds.values()
+    for name in ours[0]:
+        value = _median(ours, name)
+        cells = [f"{name:52}{value:12,.1f}"]
+        for theirs in others:
+            other = _median(theirs, name)
+            cells.append(f"{other:12,.1f}{report.ratio(name, value, other):8.2f}x")
+        print("".join(cells), flush=True)
+
+
+def _median(rounds: list[Figures], name: str) -> float:
+    return statistics.median(figures[name] for figures in rounds)
 
 
 def _keep(path: Path, rounds: dict[str, list[Figures]]) -> None:

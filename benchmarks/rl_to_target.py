@@ -126,4 +126,4 @@ if __name__ == "__main__":
     for variable in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(variable, "1")
     cases = {name: functools.partial(measure, name) for name in ("PPO", "DQN")}
-    beside_ray.main(__file__, __doc__, cases, other="sb3")
+    beside_ray.main(__file__, __doc__, cases, "sb3")
