@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 #: The packages that Ray's own programs import, with the names under which they are installed where
@@ -128,3 +129,22 @@ def require(package: str, what: str) -> Any:
             f"{what} needs the package {name!r}, which cannot be imported ({error}): "
             f"pip install {_INSTALLED_AS.get(name) or name}."
         ) from error
+
+
+def names_of(package: str, module: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module of older Rays whose names were a package's.
+
+    Parameters
+    ----------
+    package : str
+        The package.
+    module : str
+        The module of Ray, which is named if the package is missing.
+    """
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(require(package, f"{module}.{name}"), name)
+
+    return __getattr__

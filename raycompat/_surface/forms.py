@@ -138,15 +138,28 @@ def shown_without_positions(function: _F) -> _F:
     return function
 
 
-def by_position(of: str, names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    """Return options of a function by name, which Ray until 0.8 also took by position.
+def by_position(
+    of: str, names: tuple[str, ...], values: tuple[Any, ...], words: str = _BY_POSITION
+) -> dict[str, Any]:
+    """Return options of a function by name, which an older Ray also took by position.
+
+    Parameters
+    ----------
+    of : str
+        The function.
+    names : tuple of str
+        The options in their order.
+    values : tuple
+        What the call has by position.
+    words : str
+        The row of this use.
 
     Raises
     ------
     TypeError
         When there are too many, or the chosen version of Ray does not take them.
     """
-    used(_BY_POSITION)
+    used(words)
     if len(values) > len(names):
         raise TypeError(
             f"{of}() got {len(values)} options by position: expected {', '.join(names)}, as in "

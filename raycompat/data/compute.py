@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import raycompat as ray
+from raycompat._surface import forms
 from raycompat.data.block import Bundle
 from raycompat.data.operators import MapOperator, Task
 from raycompat.data.tasks import TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
+
+_SIZES = "ray.data.ActorPoolStrategy with sizes by position"
 
 #: Default number of calls at an actor: one runs, and one waits.
 _IN_FLIGHT = 2
@@ -89,9 +92,10 @@ class ActorPoolStrategy:
     time.
     """
 
+    @forms.shown_without_positions
     def __init__(
         self,
-        *,
+        *old: int | None,
         size: int | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
@@ -100,6 +104,11 @@ class ActorPoolStrategy:
         max_concurrent_calls_per_actor: int | None = None,
         enable_true_multi_threading: bool | None = None,
     ) -> None:
+        if old:
+            given = forms.by_position(
+                "ray.data.ActorPoolStrategy", ("min_size", "max_size"), old, _SIZES
+            )
+            min_size, max_size = given["min_size"], given.get("max_size", max_size)
         if max_concurrent_calls_per_actor not in (None, 1) or enable_true_multi_threading:
             raise UnsupportedRayFeatureError(
                 "ActorPoolStrategy with max_concurrent_calls_per_actor or true multi-threading",

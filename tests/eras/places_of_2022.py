@@ -129,6 +129,8 @@ except TypeError as error:
 
 made = [isinstance(expr, kind) for expr, kind in ((col("x"), ColumnExpr), (lit(1), LiteralExpr))]
 print("Expressions:", made)
+pool = ray.data.ActorPoolStrategy(1, 2)
+print("Pool:", pool.min_size, pool.max_size)
 print("Largest:", ray.data.range(5).aggregate(Max("id")))
 
 checkpoint = train.Checkpoint.from_object_ref(ray.put({"epoch": 3}))
@@ -228,3 +230,9 @@ try:
     print(searches.TuneSearchCV)
 except ImportError as error:
     print("Package:", "pip install tune-sklearn" in str(error))
+try:
+    from ray.util import xgboost as boosting
+
+    print(boosting.RayDMatrix)
+except ImportError as error:
+    print("Boosting:", "pip install xgboost-ray" in str(error))

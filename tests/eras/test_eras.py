@@ -45,6 +45,7 @@ EXPECTED = {
         Today: 5
         Argument: True
         Expressions: [True, True]
+        Pool: 1 2
         Largest: {'max(id)': 4}
         Checkpoint: {'epoch': 3} {'epoch': 3}
         Shared: 2
@@ -55,6 +56,7 @@ EXPECTED = {
         Experiment: own
         No project: True
         Package: True
+        Boosting: True
         """,
     "algorithms_of_2025": """
         One agent: True
