@@ -8,7 +8,7 @@ act in a `tf.function`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -54,13 +54,15 @@ class Head:
 
 
 @dataclass(frozen=True)
-class KernelInitializer:
-    """The first kernels of hidden dense layers, by a function of ``torch.nn.init``.
+class Initializer:
+    """The first kernels or biases of hidden dense layers, by a function of ``torch.nn.init``.
 
     Parameters
     ----------
+    name : str
+        Of the option of the model, for errors.
     function : callable or str
-        Changes a tensor of shape (outputs, inputs); or its name.
+        Changes a tensor of shape (outputs, inputs) or (outputs,); or its name.
     options : dict, optional
         Its other arguments.
 
@@ -70,6 +72,7 @@ class KernelInitializer:
         When there is no function of the name.
     """
 
+    name: str
     function: Any
     options: Any = None
 
@@ -84,31 +87,32 @@ class KernelInitializer:
         found = getattr(init, str(self.function), None)
         if found is None:
             raise ValueError(
-                f"fcnet_kernel_initializer={self.function!r}: expected a function of torch.nn.init, or "
+                f"{self.name}={self.function!r}: expected a function of torch.nn.init, or "
                 "the name of one, such as 'xavier_uniform_'."
             )
         return found
 
     def fill(self, kernel: Any) -> None:
-        """Change a tensor of PyTorch, of shape (outputs, inputs)."""
+        """Change a tensor of PyTorch."""
         self._called()(kernel, **(self.options or {}))
 
-    def kernel(self, inputs: int, outputs: int, seed: int) -> NDArray[Any]:
-        """Return a kernel, of shape (inputs, outputs)."""
+    def made(self, shape: Sequence[int], seed: int) -> NDArray[Any]:
+        """Return an array of shape (inputs, outputs) or (outputs,)."""
         import torch
 
-        found = torch.empty(outputs, inputs)
+        found = torch.empty(*shape[::-1])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.fill(found)
         return np.ascontiguousarray(found.detach().numpy().T)
 
     @classmethod
-    def of(cls, model: Mapping[str, Any]) -> KernelInitializer | None:
-        """Return what the options of a model name; None without."""
-        function = model.get("fcnet_kernel_initializer")
-        options = model.get("fcnet_kernel_initializer_kwargs")
-        return None if function is None else cls(function, options)
+    def of(cls, model: Mapping[str, Any], name: str) -> Initializer | None:
+        """Return what an option of a model names; None without, and for biases of 0."""
+        function = model.get(name)
+        if function is None or (name, function) == ("fcnet_bias_initializer", "zeros_"):
+            return None
+        return cls(name, function, model.get(f"{name}_kwargs"))
 
 
 @dataclass(frozen=True)
@@ -135,8 +139,8 @@ class NetworkSpec:
         further output ``states``, those after each sequence.
     distribution : DistributionOfUser, optional
         In place of the one that follows from the space of actions.
-    kernel_initializer : KernelInitializer, optional
-        Of the dense layers but the last of each head. Default: orthogonal matrices.
+    kernel_initializer, bias_initializer : Initializer, optional
+        Of the dense layers but the last of each head. Default: orthogonal matrices, and 0.
     """
 
     observation_shape: tuple[int, ...]
@@ -148,7 +152,8 @@ class NetworkSpec:
     gives_heads: bool = False
     memory: Memory | None = None
     distribution: Any = None
-    kernel_initializer: KernelInitializer | None = None
+    kernel_initializer: Initializer | None = None
+    bias_initializer: Initializer | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -211,11 +216,14 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
             scale = last_scale if index == len(layers) - 2 else None
             size = layers[index], layers[index + 1]
             if scale is None and spec.kernel_initializer is not None:
-                kernel = spec.kernel_initializer.kernel(*size, seed + len(weights))
+                kernel = spec.kernel_initializer.made(size, seed + len(weights))
             else:
                 kernel = (gain if scale is None else scale) * _orthogonal(rng, *size)
             weights.append(kernel)
-            weights.append(np.zeros(layers[index + 1], np.float32))
+            if scale is None and spec.bias_initializer is not None:
+                weights.append(spec.bias_initializer.made(size[1:], seed + len(weights)))
+            else:
+                weights.append(np.zeros(layers[index + 1], np.float32))
         if num_free:
             weights.append(np.zeros(num_free, np.float32))
     return weights
@@ -356,15 +364,13 @@ class KerasNetwork:
         return x
 
     def _hidden(self, x: Any, width: int, spec: NetworkSpec) -> Any:
-        made, seed = spec.kernel_initializer, self._next_seed()
-        if made is None:
-            return self._dense(x, width, spec.activation)
-        layer = self._keras.layers.Dense(
-            width,
-            activation=spec.activation,
-            kernel_initializer=lambda shape, dtype=None: made.kernel(shape[0], shape[1], seed),
-        )
-        return self._added(layer)(x)
+        seed = self._next_seed()
+        found = self._dense(x, width, spec.activation)
+        kernel, bias = self._layers[-1].weights
+        for made, variable in ((spec.kernel_initializer, kernel), (spec.bias_initializer, bias)):
+            if made is not None:
+                variable.assign(made.made(variable.shape, seed))
+        return found
 
     def _dense(
         self, x: Any, width: int, activation: str | None, scale: float = float(np.sqrt(2))

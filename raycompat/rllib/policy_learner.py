@@ -21,7 +21,7 @@ from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
 from raycompat.rllib.networks import (
     Head,
-    KernelInitializer,
+    Initializer,
     NetworkSpec,
     Weights,
     default_filters,
@@ -83,9 +83,10 @@ class PolicySetup:
         trunk = None
         if model["custom_model"] is not None:
             trunk = self._features_of_class() or self._registered_trunk()
-        if model["fcnet_kernel_initializer"] is not None and model["head_fcnet_hiddens"]:
+        names = ("fcnet_kernel_initializer", "fcnet_bias_initializer")
+        if model["head_fcnet_hiddens"] and any(Initializer.of(model, each) for each in names):
             raise UnsupportedRayFeatureError(
-                "fcnet_kernel_initializer with head_fcnet_hiddens",
+                f"{' or '.join(names)} with head_fcnet_hiddens",
                 "All hidden layers begin in one way",
                 "leave head_fcnet_hiddens out, or use a TorchRLModule, whose setup sets its weights",
             )
@@ -96,7 +97,8 @@ class PolicySetup:
             "activation": model["fcnet_activation"],
             "conv_filters": filters,
             "custom_trunk": trunk,
-            "kernel_initializer": KernelInitializer.of(model),
+            "kernel_initializer": Initializer.of(model, "fcnet_kernel_initializer"),
+            "bias_initializer": Initializer.of(model, "fcnet_bias_initializer"),
         }
 
     def _registered_trunk(self) -> Any:

@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.distributions import Layout, distribution_of, num_parameters
 from raycompat.rllib.fixed_policies import RLModule
 from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
-from raycompat.rllib.networks import KernelInitializer, Weights
+from raycompat.rllib.networks import Initializer, Weights
 from raycompat.rllib.policies import Extras
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
 from raycompat.rllib.torch_distributions import class_for
@@ -191,10 +192,10 @@ class TorchRLModule(nn.Module, RLModule):
         return class_for(self._layout())
 
 
-def _dense(
-    sizes: list[int], activation: str, first: KernelInitializer | None = None
-) -> list[nn.Module]:
+def _dense(sizes: list[int], activation: str, model_config: Any = None) -> list[nn.Module]:
     layers: list[nn.Module] = []
+    first = Initializer.of(model_config or {}, "fcnet_kernel_initializer")
+    bias = Initializer.of(model_config or {}, "fcnet_bias_initializer")
     kind = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "swish": nn.SiLU}.get(activation)
     for before, width in pairwise(sizes):
         layer = nn.Linear(before, width)
@@ -203,6 +204,8 @@ def _dense(
         else:
             first.fill(layer.weight)
         nn.init.zeros_(layer.bias)
+        if bias is not None:
+            bias.fill(layer.bias)
         layers += [layer] if kind is None else [layer, kind()]
     return layers
 
@@ -227,6 +230,17 @@ class _Encoders(nn.Module):
         return getattr(self, "critic_encoder", self.actor_encoder)
 
 
+#: Options of a model that dense layers do not carry out.
+_NOT_DENSE = (
+    "conv_filters",
+    "custom_model",
+    "free_log_std",
+    "head_fcnet_hiddens",
+    "use_attention",
+    "use_lstm",
+)
+
+
 class DefaultBCTorchRLModule(TorchRLModule):
     """A policy of dense layers, ``encoder`` and ``pi``.
 
@@ -239,7 +253,21 @@ class DefaultBCTorchRLModule(TorchRLModule):
     """
 
     def setup(self) -> None:
-        """Make the layers."""
+        """Make the layers.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When ``model_config`` asks for other layers.
+        """
+        asked = [name for name in _NOT_DENSE if self.model_config.get(name)]
+        if asked:
+            raise UnsupportedRayFeatureError(
+                f"{', '.join(asked)} in a network of PyTorch",
+                "Its layers are dense",
+                "leave out learner_class and _torch_lr_scheduler_classes, or give a TorchRLModule "
+                "with these layers as module_class of an RLModuleSpec",
+            )
         #: That of what the layers see: a subclass may take a mask out of its observations.
         self._seen_space = self.observation_space
         self.encoder = _Encoders(nn.Sequential(*self._hidden()), None)
@@ -251,7 +279,7 @@ class DefaultBCTorchRLModule(TorchRLModule):
 
     def _hidden(self) -> list[nn.Module]:
         activation = self.model_config.get("fcnet_activation") or "tanh"
-        return _dense(self._sizes(), activation, KernelInitializer.of(self.model_config))
+        return _dense(self._sizes(), activation, self.model_config)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         observations = flattened(self._seen_space, batch[OBS])

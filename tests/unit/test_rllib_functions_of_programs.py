@@ -183,6 +183,8 @@ def test_layers_begin_as_a_function_of_torch_says(memory):
         fcnet_hiddens=[3],
         fcnet_kernel_initializer=numbered,
         fcnet_kernel_initializer_kwargs={"first": 5},
+        fcnet_bias_initializer="constant_",
+        fcnet_bias_initializer_kwargs={"val": 2.0},
         use_lstm=memory,
         lstm_cell_size=2,
     )
@@ -192,6 +194,8 @@ def test_layers_begin_as_a_function_of_torch_says(memory):
     kernels = [each for each in algorithm.get_weights()["default_policy"] if each.shape == (4, 3)]
     assert len(kernels) == 1
     np.testing.assert_array_equal(kernels[0], expected)
+    weights = algorithm.get_weights()["default_policy"]
+    assert [each.tolist() for each in weights if each.shape == (3,)] == [[2.0] * 3]
     begins = []
     for seed in (1, 1, 2):
         model = {"fcnet_hiddens": [3], "fcnet_kernel_initializer": "xavier_uniform_"}

@@ -268,6 +268,12 @@ def test_a_default_module_is_made_of_the_options_as_an_object():
     )
     outputs = module.forward_train({"obs": torch.zeros((4, 3))})
     assert outputs["action_dist_inputs"].shape == (4, 2)
+    for option in ({"use_lstm": True}, {"head_fcnet_hiddens": [8]}, {"free_log_std": True}):
+        config = ppo(learner_class=learner_class()).training(model=option)
+        with pytest.raises(
+            UnsupportedRayFeatureError, match=f"{next(iter(option))}.*layers are dense"
+        ):
+            config.build_algo()
 
 
 def test_a_module_of_a_program_imitates_recorded_steps(tmp_path):

@@ -194,6 +194,8 @@ MODEL: dict[str, Any] = {
     "fcnet_activation": "tanh",
     "fcnet_kernel_initializer": None,
     "fcnet_kernel_initializer_kwargs": None,
+    "fcnet_bias_initializer": None,
+    "fcnet_bias_initializer_kwargs": None,
     "conv_filters": None,
     "vf_share_layers": False,
     "free_log_std": False,

@@ -223,6 +223,7 @@ def critic_of(setup: PolicySetup, policy: NetworkSpec) -> NetworkSpec:
         trunk,
         policy.activation,
         kernel_initializer=policy.kernel_initializer,
+        bias_initializer=policy.bias_initializer,
     )
 
 

@@ -36,13 +36,13 @@ class DefaultModelConfig:
         Whether the memory sees the last action and reward.
     head_fcnet_activation, log_std_clip_param, fcnet_use_layernorm, head_fcnet_use_layernorm : optional
         Only the values that ask for nothing are taken.
-    fcnet_kernel_initializer : callable or str, optional
-        First kernels of the dense layers: a function of ``torch.nn.init``, or its name. Default:
-        orthogonal matrices.
-    fcnet_kernel_initializer_kwargs : dict, optional
-        Arguments of it.
-    fcnet_bias_initializer, and others : optional
-        None, and for biases of dense and convolutional layers ``"zeros_"``. All other values are
+    fcnet_kernel_initializer, fcnet_bias_initializer : callable or str, optional
+        First kernels and biases of the dense layers: a function of ``torch.nn.init``, or its name.
+        Default: orthogonal matrices, and 0.
+    fcnet_kernel_initializer_kwargs, fcnet_bias_initializer_kwargs : dict, optional
+        Arguments of them.
+    conv_kernel_initializer, and others : optional
+        None, and for biases of convolutional layers ``"zeros_"``. All other values are
         refused, also of ``conv_``, ``head_fcnet_`` and ``lstm_``, and of their ``_kwargs``:
         biases begin as 0, and kernels of convolutions as He's normal numbers.
 
