@@ -542,7 +542,13 @@ class ModuleLearner(PolicyLearner):
         names = [name for name in ("observations", *_NAMES) if all(name in each for each in parts)]
         joined = learned_batch(parts, names, self.network.memory)
         joined["advantages"] = normalized_advantages(joined["advantages"], joined.get("mask"))
-        return self._tensors(joined)
+        batch = self._tensors(joined)
+        own = getattr(type(self._module), "compute_values", DefaultPPOTorchRLModule.compute_values)
+        if own is not DefaultPPOTorchRLModule.compute_values:
+            # A module of a program may take its observations apart in this call, as in Ray.
+            with torch.no_grad():
+                self._module.compute_values(batch)
+        return batch
 
     def described(self) -> dict[str, Any]:
         """Return what the learner has logged, by module."""

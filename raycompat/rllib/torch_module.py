@@ -562,4 +562,4 @@ def set_weights(module: Any, weights: Weights) -> None:
     """
     names = list(module.state_dict())
     pairs = zip(names, weights, strict=True)
-    module.load_state_dict({name: torch.as_tensor(np.asarray(each)) for name, each in pairs})
+    module.load_state_dict({name: torch.tensor(each) for name, each in pairs})

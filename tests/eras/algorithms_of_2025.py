@@ -181,8 +181,8 @@ def learn(config, target):
 
 
 ray.init(num_cpus=2)
-config = ReinforceConfig().environment(Signals).training(lr=0.05, gamma=0.0, episodes_per_step=40)
-algorithm, result = learn(config.env_runners(num_env_runners=1), 2.7)
+config = ReinforceConfig().environment(Signals).training(lr=0.2, gamma=0.0, episodes_per_step=40)
+algorithm, result = learn(config.env_runners(num_env_runners=1).debugging(seed=3), 2.7)
 print("One agent:", result["env_runners"]["episode_return_mean"] > 2.7)
 print("Steps:", result["num_env_steps_sampled_lifetime"] == 120 * result["training_iteration"])
 print("Logged:", result["steps_of_learning"], result["learners"]["default_policy"]["longest"])
@@ -209,7 +209,7 @@ spec = MultiRLModuleSpec(
 shared = (
     ReinforceConfig()
     .environment(Opposites)
-    .training(lr=0.05, gamma=0.0)
+    .training(lr=0.2, gamma=0.0)
     .multi_agent(policies={"same", "other"}, policy_mapping_fn=lambda agent, episode, **kw: agent)
     .rl_module(rl_module_spec=spec)
     .debugging(seed=3)

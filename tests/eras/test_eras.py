@@ -299,6 +299,7 @@ EXPECTED = {
 #: The version that a program says it is for, where it does: then there is no warning.
 VERSION = {
     "waits_of_2018": "0.5",
+    "algorithms_of_2025": "2.50",
     "of_2021": "1.12",
     "data_of_2022": "1.12",
     "networks_of_2019": "1.12",

@@ -186,6 +186,29 @@ def test_the_loss_is_that_of_the_algorithm():
         assert logged[name] == pytest.approx(float(parts[name]), rel=1e-3, abs=1e-6)
 
 
+def test_a_module_takes_its_observations_apart_where_values_are_computed():
+    module = module_class()
+
+    class Masked(module):
+        def compute_values(self, batch, embeddings=None):
+            observations = batch["obs"]
+            if isinstance(observations, dict) and "right" in observations:
+                batch["mask"] = observations.pop("right")
+                batch["obs"] = {"noise": observations.pop("noise")}
+            whole = {**batch["obs"], "right": batch["mask"]}
+            return super().compute_values({**batch, "obs": whole}, embeddings)
+
+        def _forward_train(self, batch, **kwargs):
+            whole = {**batch["obs"], "right": batch["mask"]}
+            return self._forward({**batch, "obs": whole}, **kwargs)
+
+    spec = RLModuleSpec(module_class=Masked, model_config={"width": 16})
+    algorithm = ppo().rl_module(rl_module_spec=spec).build_algo()
+    for _ in range(8):
+        algorithm.train()
+    assert best(algorithm) == [0, 1, 2]
+
+
 def test_optimizers_of_a_program_change_their_parameters_at_their_rates():
     import torch
 
