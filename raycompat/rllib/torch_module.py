@@ -235,7 +235,6 @@ _NOT_DENSE = (
     "conv_filters",
     "custom_model",
     "free_log_std",
-    "head_fcnet_hiddens",
     "use_attention",
     "use_lstm",
 )
@@ -244,7 +243,7 @@ _NOT_DENSE = (
 class DefaultBCTorchRLModule(TorchRLModule):
     """A policy of dense layers, ``encoder`` and ``pi``.
 
-    ``model_config`` has ``fcnet_hiddens`` and ``fcnet_activation``.
+    ``model_config`` has ``fcnet_hiddens``, ``head_fcnet_hiddens`` and ``fcnet_activation``.
 
     Notes
     -----
@@ -271,11 +270,18 @@ class DefaultBCTorchRLModule(TorchRLModule):
         #: That of what the layers see: a subclass may take a mask out of its observations.
         self._seen_space = self.observation_space
         self.encoder = _Encoders(nn.Sequential(*self._hidden()), None)
-        self.pi = _last(self._sizes()[-1], num_parameters(self._layout()), 0.01)
+        self.pi = self._head(num_parameters(self._layout()), 0.01)
 
     def _sizes(self) -> list[int]:
         hiddens = list(self.model_config.get("fcnet_hiddens") or [256, 256])
         return [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
+
+    def _head(self, width: int, gain: float) -> nn.Module:
+        """Return the layers of one output: ``head_fcnet_hiddens``, and a last one."""
+        sizes = [self._sizes()[-1], *(self.model_config.get("head_fcnet_hiddens") or [])]
+        last = _last(sizes[-1], width, gain)
+        activation = self.model_config.get("fcnet_activation") or "tanh"
+        return nn.Sequential(*_dense(sizes, activation), last) if len(sizes) > 1 else last
 
     def _hidden(self) -> list[nn.Module]:
         activation = self.model_config.get("fcnet_activation") or "tanh"
@@ -289,7 +295,8 @@ class DefaultBCTorchRLModule(TorchRLModule):
 class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
     """A policy and its critic of dense layers, ``encoder``, ``pi`` and ``vf``.
 
-    ``model_config`` has ``fcnet_hiddens``, ``fcnet_activation`` and ``vf_share_layers``.
+    ``model_config`` has ``fcnet_hiddens``, ``head_fcnet_hiddens``, ``fcnet_activation`` and
+    ``vf_share_layers``.
 
     Notes
     -----
@@ -302,7 +309,7 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         super().setup()
         if not self.model_config.get("vf_share_layers"):
             self.encoder.critic_encoder = nn.Sequential(*self._hidden())
-        self.vf = _last(self._sizes()[-1], 1, 1.0)
+        self.vf = self._head(1, 1.0)
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
         """Return the critic's values, a tensor of shape (rows,).
