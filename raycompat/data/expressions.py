@@ -48,12 +48,16 @@ class Expr:
     --------
     >>> from raycompat.data.expressions import col
     >>> col("price") * 1.2 > 100
-    (col('price') * 1.2) > 100
+    GT
+        ├── left: MUL
+        │   ├── left: COL('price')
+        │   └── right: LIT(1.2)
+        └── right: LIT(100)
 
     Notes
     -----
-    Ray source: ``ray.data.expressions.Expr``, 2.60.0. Differs from Ray: the text of an expression is
-    its Python code, not a tree.
+    Ray source: ``ray.data.expressions.Expr``, 2.60.0. Differs from Ray: the text of a call, such as
+    ``col("x").abs()``, has the name of its function.
     """
 
     name: builtins.str | None = None
@@ -77,6 +81,18 @@ class Expr:
     def _structure(self) -> dict[builtins.str, Any]:
         """Return what makes it compute what it does."""
         return vars(self)
+
+    def __repr__(self) -> builtins.str:
+        first, *others = _tree(self)
+        return "\n".join([first, *(f"    {each}" for each in others)])
+
+    def _code(self) -> builtins.str:
+        """Return its Python code, for messages."""
+        raise NotImplementedError
+
+    def _node(self) -> tuple[builtins.str, list[tuple[builtins.str, Any]]]:
+        """Return its name in the tree that is its text, and what is below, each with a label."""
+        return self._code().upper(), []
 
     def _evaluate(self, table: Block) -> Any:
         raise NotImplementedError
@@ -180,7 +196,7 @@ class Expr:
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} has a value for each row: join conditions by & | ~, not by and, or, not."
+            f"{self._code()} has a value for each row: join conditions by & | ~, not by and, or, not."
         )
 
     def is_null(self) -> Expr:
@@ -216,7 +232,8 @@ class Expr:
         >>> ray.data.range(5).filter(expr=col("id").is_in([1, 3, 8])).take_all()
         [{'id': 1}, {'id': 3}]
         """
-        return self._call(pc.is_in, value_set=pa.array(list(values)))
+        given = values.value if isinstance(values, _Literal) else values
+        return self._call(pc.is_in, value_set=pa.array(list(given)))
 
     def not_in(self, values: Iterable[Any]) -> Expr:
         """Return whether the value is in none of some values.
@@ -227,7 +244,7 @@ class Expr:
         >>> ray.data.range(4).filter(expr=col("id").not_in([1, 2])).take_all()
         [{'id': 0}, {'id': 3}]
         """
-        return ~self.is_in(values)
+        return _NotIn(pc.invert, (self.is_in(values),))
 
     def alias(self, name: builtins.str) -> Expr:
         """Return the same expression under a name.
@@ -504,8 +521,11 @@ class _Column(Expr):
         assert self.name is not None
         yield self.name
 
-    def __repr__(self) -> str:
+    def _code(self) -> str:
         return f"col({self.name!r})"
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return f"COL({self.name!r})", []
 
 
 class _Literal(Expr):
@@ -518,8 +538,11 @@ class _Literal(Expr):
     def _is_of_row(self) -> bool:
         return True
 
-    def __repr__(self) -> str:
+    def _code(self) -> str:
         return f"lit({self.value!r})"
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return f"LIT({self.value!r})", []
 
 
 class _Made(Expr):
@@ -539,7 +562,7 @@ class _Made(Expr):
     def _structure(self) -> dict[str, Any]:
         return {name: each for name, each in vars(self).items() if name != "_key"}
 
-    def __repr__(self) -> str:
+    def _code(self) -> str:
         return self._text
 
 
@@ -547,6 +570,12 @@ class _Random(_Made):
     def __init__(self, seed: RandomSeedConfig) -> None:
         super().__init__("random()" if seed.seed is None else f"random(seed={seed.seed})")
         self._seed = seed
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        if self._seed.seed is None:
+            return super()._node()
+        reseeds = self._seed.reseed_after_execution
+        return f"RANDOM(seed={self._seed.seed}, reseed_after_execution={reseeds})", []
 
     def _values(self, num_rows: int, numbers: Numbers) -> Any:
         return numbers.random(self._key, self._seed).random(num_rows)
@@ -588,8 +617,11 @@ class _Download(Expr):
             _log.warning("%r could not be downloaded, so its value is missing: %s", uri, error)
             return None
 
-    def __repr__(self) -> str:
+    def _code(self) -> str:
         return f"download({self._uris.name!r})"
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return f"DOWNLOAD({self._uris.name!r})", []
 
 
 class Unnest:
@@ -605,13 +637,13 @@ class Unnest:
             value = value.combine_chunks()
         if not isinstance(value, pa.StructArray):
             raise TypeError(
-                f"{self!r}: the values of {self._expression!r} are not structs. Give an expression "
-                "of structs."
+                f"{self!r}: the values of {self._expression._code()} are not structs. Give an "
+                "expression of structs."
             )
         return dict(zip(value.type.names, value.flatten(), strict=True))
 
     def __repr__(self) -> str:
-        return f"unnest({self._expression!r})"
+        return f"unnest({self._expression._code()})"
 
 
 class _Alias(Expr):
@@ -627,8 +659,11 @@ class _Alias(Expr):
     def _sources(self) -> set[str]:
         return self._expression._sources()
 
-    def __repr__(self) -> str:
+    def _code(self) -> str:
         return f"{_nested(self._expression)}.alias({self.name!r})"
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return f"ALIAS({self.name!r})", [("", self._expression)]
 
 
 #: The numbers of the rows of a task have so many bits, those above are the number of the task.
@@ -666,7 +701,9 @@ class _Call(Expr):
         try:
             return self._function(*args, **options)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise ValueError(f"The expression {self!r} cannot be computed: {error}") from error
+            raise ValueError(
+                f"The expression {self._code()} cannot be computed: {error}"
+            ) from error
 
     def _sources(self) -> set[str]:
         if self._function in _OF_OWN_TYPE:
@@ -709,15 +746,51 @@ class _Call(Expr):
         for each in self._parts():
             yield from each._conjuncts()
 
-    def __repr__(self) -> str:
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        operation = _OPERATIONS.get(self._function)
+        if operation is None:
+            below = [(f"arg[{index}]: ", each) for index, each in enumerate(self._args)]
+            below += [(f"kwarg[{name!r}]: ", each) for name, each in self._options.items()]
+            return f"UDF({_name_of(self._function)})", below
+        operands = [*self._args, *(each.to_pylist() for each in self._options.values())]
+        sides = ["operand: "] if len(operands) == 1 else ["left: ", "right: "]
+        return operation, list(zip(sides, operands, strict=True))
+
+    def _code(self) -> str:
         if self._sign is not None:
             left, right = (_nested(each) for each in self._args)
             return f"{left} {self._sign} {right}"
-        given = [repr(each) for each in self._args]
+        given = [_code_of(each) for each in self._args]
         for name, value in self._options.items():
             shown = value.to_pylist() if isinstance(value, pa.Array) else value
-            given.append(f"{name}={shown!r}")
-        return f"{getattr(self._function, '__name__', self._function)}({', '.join(given)})"
+            given.append(f"{name}={_code_of(shown)}")
+        return f"{_name_of(self._function)}({', '.join(given)})"
+
+
+class _NotIn(_Call):
+    """Whether a value is in none of some values: one operation in the text, as in Ray."""
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return "NOT_IN", self._args[0]._node()[1]
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", str(function))
+
+
+def _code_of(value: Any) -> str:
+    return value._code() if isinstance(value, Expr) else repr(value)
+
+
+def _tree(value: Any) -> list[str]:
+    """Return the lines of an expression or a constant, each below what it is computed for."""
+    name, below = value._node() if isinstance(value, Expr) else _Literal(value)._node()
+    lines = [name]
+    for left, (label, each) in zip(range(len(below) - 1, -1, -1), below, strict=True):
+        first, *others = _tree(each)
+        lines.append(f"{'├' if left else '└'}── {label}{first}")
+        lines += [f"{'│' if left else ' '}   {line}" for line in others]
+    return lines
 
 
 def _operand(value: Any) -> Any | None:
@@ -732,7 +805,8 @@ def _operand(value: Any) -> Any | None:
 
 
 def _nested(value: Any) -> str:
-    return f"({value!r})" if isinstance(value, _Call) and value._sign is not None else repr(value)
+    code = _code_of(value)
+    return f"({code})" if isinstance(value, _Call) and value._sign is not None else code
 
 
 def _value(given: Any, table: Block) -> Any:
@@ -905,6 +979,29 @@ def _remainder(left: Any, right: Any) -> Any:
     return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
 
 
+#: The operations that have a name of their own in the text of an expression.
+_OPERATIONS: dict[Callable[..., Any], str] = {
+    _add: "ADD",
+    pc.subtract: "SUB",
+    pc.multiply: "MUL",
+    pc.divide: "DIV",
+    _floor_divide: "FLOORDIV",
+    _remainder: "MOD",
+    pc.greater: "GT",
+    pc.less: "LT",
+    pc.greater_equal: "GE",
+    pc.less_equal: "LE",
+    pc.equal: "EQ",
+    pc.not_equal: "NE",
+    pc.and_kleene: "AND",
+    pc.or_kleene: "OR",
+    pc.invert: "NOT",
+    pc.is_null: "IS_NULL",
+    pc.is_valid: "IS_NOT_NULL",
+    pc.is_in: "IN",
+}
+
+
 def col(name: str) -> Expr:
     """Return the expression of a column.
 
@@ -958,7 +1055,8 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
     ... def upper(names):
     ...     return pc.utf8_upper(names)
     >>> upper(col("name"))
-    upper(col('name'))
+    UDF(upper)
+        └── arg[0]: COL('name')
 
     Notes
     -----
@@ -1015,7 +1113,8 @@ def with_columns(table: Block, expressions: tuple[tuple[str, Expr] | Unnest, ...
         column = block.to_table({name: value})[name]
         if len(column) != table.num_rows:
             raise ValueError(
-                f"The expression {expression!r} gives {len(column)} values for {table.num_rows} rows."
+                f"The expression {_code_of(expression)} gives {len(column)} values for "
+                f"{table.num_rows} rows."
             )
         if name in made.column_names:
             made = made.set_column(made.column_names.index(name), name, column)

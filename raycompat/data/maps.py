@@ -400,7 +400,7 @@ class Maps(Generic[DatasetT]):
         if isinstance(expr, Expr):
             step = TableStep(expressions.kept, (expr,), expressions.uses(expr))
             pool = strategy(compute, concurrency, expr._has_class())
-            return self._mapped(f"Filter({expr!r})", step, pool, options)
+            return self._mapped(f"Filter({expr._code()})", step, pool, options)
         if fn is None:
             condition.parse(str(expr))
             step = TableStep(condition.kept, (str(expr),), condition.uses(str(expr)))

@@ -358,3 +358,79 @@ def test_kinds_of_types(types, make, kinds):
 def test_a_type_of_no_times(types):
     with pytest.raises(ValueError, match="era"):
         types.temporal("era")
+
+
+@pytest.mark.parametrize(
+    ("make", "lines"),
+    [
+        (lambda x: x.col("a"), ["COL('a')"]),
+        (lambda x: x.lit("a"), ["LIT('a')"]),
+        (
+            lambda x: (x.col("a") + 1) * (2 - x.col("b")),
+            [
+                "MUL",
+                "    ├── left: ADD",
+                "    │   ├── left: COL('a')",
+                "    │   └── right: LIT(1)",
+                "    └── right: SUB",
+                "        ├── left: LIT(2)",
+                "        └── right: COL('b')",
+            ],
+        ),
+        (
+            lambda x: (x.col("a") >= 1.5) & ~x.col("b").is_null(),
+            [
+                "AND",
+                "    ├── left: GE",
+                "    │   ├── left: COL('a')",
+                "    │   └── right: LIT(1.5)",
+                "    └── right: NOT",
+                "        └── operand: IS_NULL",
+                "            └── operand: COL('b')",
+            ],
+        ),
+        (
+            lambda x: x.col("a").is_in([1, 2]) | x.col("a").not_in(x.lit([3])),
+            [
+                "OR",
+                "    ├── left: IN",
+                "    │   ├── left: COL('a')",
+                "    │   └── right: LIT([1, 2])",
+                "    └── right: NOT_IN",
+                "        ├── left: COL('a')",
+                "        └── right: LIT([3])",
+            ],
+        ),
+        (
+            lambda x: (x.col("a") // 2 % 3).alias("z"),
+            [
+                "ALIAS('z')",
+                "    └── MOD",
+                "        ├── left: FLOORDIV",
+                "        │   ├── left: COL('a')",
+                "        │   └── right: LIT(2)",
+                "        └── right: LIT(3)",
+            ],
+        ),
+        (
+            lambda x: x.udf(None)(_added)(x.col("a"), second=x.lit(1)),
+            ["UDF(_added)", "    ├── arg[0]: COL('a')", "    └── kwarg['second']: LIT(1)"],
+        ),
+        (lambda x: x.download("uri"), ["DOWNLOAD('uri')"]),
+        (lambda x: x.random(), ["RANDOM()"]),
+        (lambda x: x.random(seed=1), ["RANDOM(seed=1, reseed_after_execution=True)"]),
+        (lambda x: x.uuid(), ["UUID()"]),
+        (lambda x: x.monotonically_increasing_id(), ["MONOTONICALLY_INCREASING_ID()"]),
+    ],
+)
+def test_the_text_of_an_expression_is_its_tree(expressions, make, lines):
+    assert repr(make(expressions)).splitlines() == lines
+
+
+def _added(first, second):
+    return first + second
+
+
+def test_values_to_be_among_may_be_a_constant(evaluate, expressions):
+    made = evaluate({"a": [1, 2, 3]}, lambda col: col("a").is_in(expressions.lit([1, 3])))
+    assert made.values == [True, False, True]
