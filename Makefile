@@ -7,9 +7,9 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
-# Three processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Two leave a
-# seventh of the time of two cores unused, because tests wait for limits of time.
-PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 3 || echo 0)
+# Four processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Three leave a
+# fifth of the time of two cores unused, because tests wait for limits of time.
+PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 4 || echo 0)
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
@@ -39,11 +39,11 @@ NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-core test-data test-train test-tune test-rllib test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly replay chaos fault-walk soak bench clean
 
 help:  ## show this help
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
+	@grep -hE '^[a-z% :-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 20
 
 setup: $(STAMP)  ## make .venv with raycompat and all tools
 
@@ -76,6 +76,22 @@ test: setup lint  ## check the code and run all tests but long ones
 	$(COMPILE)
 	$(PYTEST) -m "not nightly"
 
+# The tests of a library are named after it; the core's are all others. Each has an environment with its own extras only:
+# who works on the core needs no TensorFlow.
+LIBRARIES := data train tune rllib
+EXTRAS-core :=
+EXTRAS-data := [data]
+EXTRAS-train := [data,tensorflow]
+EXTRAS-tune := [tune]
+EXTRAS-rllib := [rl]
+TESTS-core := $(foreach library,$(LIBRARIES),--ignore-glob='*/test_$(library)*') --ignore tests/docs --ignore tests/eras tests
+
+test-core test-data test-train test-tune test-rllib: test-%:  ## run the tests of the core, or of one library, without what the others need
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
+	.venv-$*/bin/python -m pip install --disable-pip-version-check --quiet --editable '.$(EXTRAS-$*)' --group test
+	$(subst .venv/,.venv-$*/,$(PYTEST)) -m "not nightly" $(or $(TESTS-$*),$(wildcard tests/*/test_$**.py))
+
 # Without leases, because `make test` runs the same tests with them.
 test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, without leases, outside of this folder
 	rm -rf dist _build/wheel
@@ -84,7 +100,7 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	_build/wheel/venv/bin/python -m pip install --disable-pip-version-check --quiet \
 		dist/*.whl pytest pytest-timeout pytest-xdist
 	mkdir -p _build/wheel/tests
-	cp -r tests/conftest.py tests/_left_over.py tests/_python_path.py tests/conformance _build/wheel/tests
+	cp -r tests/conftest.py tests/nightly.toml tests/_left_over.py tests/_python_path.py tests/conformance _build/wheel/tests
 	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 

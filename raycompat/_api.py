@@ -378,7 +378,7 @@ def wait(
         given = forms.by_position("ray.wait", ("num_returns", "timeout"), old)
         num_returns, timeout = given["num_returns"], given.get("timeout", timeout)
     session = sessions.connected_or_not()
-    _check_waitables(ray_waitables, session)
+    _check_waitables(ray_waitables)
     if timeout is not None and forms.is_meant("ray.wait with a timeout in milliseconds"):
         timeout /= 1000
     if timeout is not None and not timeout >= 0:  # also for NaN
@@ -387,8 +387,10 @@ def wait(
         )
     if not ray_waitables:
         return [], []
-    if len(ray_waitables) != len({ref._key for ref in ray_waitables}):
-        raise ValueError("Wait requires a list of unique references; one is in it twice.")
+    # One loop for both checks, because programs wait in loops.
+    keys = {ref._key for ref in ray_waitables if ref._session is session}
+    if len(keys) != len(ray_waitables):
+        raise _of_wrong_references(ray_waitables, session)
     if num_returns <= 0:
         raise ValueError(
             f"Invalid number of objects to return: num_returns={num_returns}; expected at least 1."
@@ -401,7 +403,7 @@ def wait(
     return resolve.wait(session, ray_waitables, num_returns, timeout)
 
 
-def _check_waitables(waitables: Any, session: Any) -> None:
+def _check_waitables(waitables: Any) -> None:
     """Raise for anything but a list of references. It is fast, because programs wait in loops."""
     if isinstance(waitables, ObjectRef):
         raise TypeError(
@@ -414,9 +416,14 @@ def _check_waitables(waitables: Any, session: Any) -> None:
             raise TypeError(
                 f"wait() expected a list of ray.ObjectRef (generators are allowed); it has a {kind}"
             )
-    for ref in waitables:
+
+
+def _of_wrong_references(refs: list[Any], session: object) -> ValueError:
+    """Return the error of references of which some are of another session, or in the list twice."""
+    for ref in refs:
         if ref._session is not session:
-            raise _of_another_session(ref)
+            return _of_another_session(ref)
+    return ValueError("Wait requires a list of unique references; one is in it twice.")
 
 
 @forms.shown_without_positions

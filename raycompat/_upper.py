@@ -23,8 +23,6 @@ Upper: TypeAlias = Literal[
     "rllib.models.catalog",
     # The command ``raycompat rllib evaluate``.
     "rllib.rollout",
-    # What writes the steps that runners play.
-    "rllib.step_writer",
     # The device of the worker of Train in which a data set is read.
     "train.torch",
     # The former names of errors.

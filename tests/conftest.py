@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that nightly.toml names."""
+    here = Path(__file__).parent
+    later = tomllib.loads((here / "nightly.toml").read_text())
+    for item in items:
+        names = (
+            later.get(item.path.relative_to(here).as_posix(), {})
+            if here in item.path.parents
+            else {}
+        )
+        if item.name in names or item.name.partition("[")[0] in names:
+            item.add_marker(pytest.mark.nightly)
 
 
 def pytest_collection_finish() -> None:

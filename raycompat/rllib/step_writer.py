@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.callbacks.callbacks import RLlibCallback
+
+if TYPE_CHECKING:
+    from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 
 class StepWriter(RLlibCallback):
@@ -89,3 +92,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return np.asarray(value).tolist()
+
+
+def with_writer(config: AlgorithmConfig) -> list[RLlibCallback]:
+    """Return the callbacks of a configuration, and what writes its steps where it asks for that."""
+    return [*config.hooks(), *([StepWriter(config.output)] if config.output else [])]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
-from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.old_keys import (
     IN_DICTS,
@@ -516,7 +515,7 @@ class AlgorithmConfig:
 
     def watches_episodes(self) -> bool:
         """Return whether a callback sees the episodes that runners play."""
-        return any(overridden(hook, RUNNER_HOOKS) for hook in self.hooks())
+        return bool(self.output) or any(overridden(hook, RUNNER_HOOKS) for hook in self.hooks())
 
     def rl_module(
         self, model_config: Any = None, rl_module_spec: Any = None, **options: Any
@@ -1007,14 +1006,13 @@ class AlgorithmConfig:
 
     def hooks(self) -> list[RLlibCallback]:
         """Return the callbacks, one object for each class, and one for the functions."""
-        writers = [upper("rllib.step_writer").StepWriter(self.output)] if self.output else []
         given = self.callbacks_class
         if isinstance(given, Mapping):
-            return [RLlibCallback(legacy_callbacks_dict=given), *writers]
+            return [RLlibCallback(legacy_callbacks_dict=given)]
         classes = given if isinstance(given, list | tuple) else [given] if given else []
         functions = {name: getattr(self, f"callbacks_{name}", None) or [] for name in HOOKS}
         functions = {n: f if isinstance(f, list) else [f] for n, f in functions.items()}
-        return [*(cls() for cls in classes), RLlibCallback.of_functions(functions), *writers]
+        return [*(cls() for cls in classes), RLlibCallback.of_functions(functions)]
 
     def get_multi_agent_setup(
         self,
