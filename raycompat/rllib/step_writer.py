@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,6 @@ from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.callbacks.callbacks import RLlibCallback
-
-if TYPE_CHECKING:
-    from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 
 class StepWriter(RLlibCallback):
@@ -94,6 +92,8 @@ def _plain(value: Any) -> Any:
     return np.asarray(value).tolist()
 
 
-def with_writer(config: AlgorithmConfig) -> list[RLlibCallback]:
-    """Return the callbacks of a configuration, and what writes its steps where it asks for that."""
-    return [*config.hooks(), *([StepWriter(config.output)] if config.output else [])]
+def with_writer(
+    make_hooks: Callable[[], list[RLlibCallback]], output: str | None
+) -> list[RLlibCallback]:
+    """Return new callbacks, and what writes the steps into the folder `output`, if one is given."""
+    return [*make_hooks(), *([StepWriter(output)] if output else [])]

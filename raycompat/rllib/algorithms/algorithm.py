@@ -182,7 +182,7 @@ class Algorithm(Trainable):
         self._evaluation = Evaluation(self)
         #: What the dashboard shows; made by the first `train` outside of Tune.
         self._shown: Experiment | None = None
-        self._hooks = with_writer(settings)
+        self._hooks = with_writer(settings.hooks, settings.output)
         self._shows_batches = any(overridden(each, ("on_learn_on_batch",)) for each in self._hooks)
         #: Metrics that callbacks leave for batches, by policy.
         self._of_batches: dict[str, dict[str, Any]] = {}
@@ -423,7 +423,9 @@ class Algorithm(Trainable):
             seed=self._seed,
             clip_rewards=settings.clip_rewards or False,
             restarts_environments=settings.restart_failed_sub_environments,
-            make_hooks=partial(with_writer, settings) if is_watched else None,
+            make_hooks=partial(with_writer, settings.hooks, settings.output)
+            if is_watched
+            else None,
             config=settings if is_watched else None,
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
