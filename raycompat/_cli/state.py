@@ -300,28 +300,38 @@ def memory(connect: Connect) -> click.Command:
         """
         options = ListApiOptions(_MANY_ROWS, timeout, detail=True)
         found = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
-        groups: dict[str, list[Any]] = defaultdict(list)
-        for each in found:
-            place = f"{each.type.lower()} {each.pid} on {each.ip or 'a host without a node'}"
-            names = {"process": place, "type": each.reference_type, "call-site": each.call_site}
-            groups[names[group_by]].append(each)
-        by_size = sorted(groups.items(), key=lambda item: -_sum(item[1]))
-        described = [_describe_group(*each, num_entries) for each in by_size]
+        described = groups_of(found, group_by, num_entries)
         if form != "default":
             totals = {"num_objects": len(found), "num_bytes": _sum(found)}
             click.echo(tables.document({"groups": described, **totals}, form))
             return
-        width = tables.window_width()
-        for group in described:
-            in_all = f"{group['num_objects']} objects, {tables.size(group['num_bytes'])}"
-            click.echo(tables.folded(f"{group['group']}: {in_all}", width))
-            click.echo(tables.table(group["largest"], width) + "\n")
-        click.echo(f"In total: {len(found)} objects, {tables.size(_sum(found))}")
+        click.echo(memory_text(found, described, tables.window_width()))
 
     return command
 
 
-def _describe_group(name: str, objects: list[Any], num_entries: int) -> dict[str, Any]:
+def memory_text(objects: list[Any], groups: list[dict[str, Any]], width: int | None) -> str:
+    """Return what `memory` shows, without a line end."""
+    lines = []
+    for group in groups:
+        in_all = f"{group['num_objects']} objects, {tables.size(group['num_bytes'])}"
+        lines.append(tables.folded(f"{group['group']}: {in_all}", width))
+        lines.append(tables.table(group["largest"], width) + "\n")
+    return "\n".join([*lines, f"In total: {len(objects)} objects, {tables.size(_sum(objects))}"])
+
+
+def groups_of(objects: list[Any], group_by: str, num_entries: int | None) -> list[dict[str, Any]]:
+    """Return the groups of `memory`, the largest first, each with its largest objects."""
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for each in objects:
+        place = f"{each.type.lower()} {each.pid} on {each.ip or 'a host without a node'}"
+        names = {"process": place, "type": each.reference_type, "call-site": each.call_site}
+        groups[names[group_by]].append(each)
+    by_size = sorted(groups.items(), key=lambda item: -_sum(item[1]))
+    return [_describe_group(*each, num_entries) for each in by_size]
+
+
+def _describe_group(name: str, objects: list[Any], num_entries: int | None) -> dict[str, Any]:
     largest = sorted(objects, key=lambda each: -each.object_size)[:num_entries]
     fields = ("object_id", "object_size", "call_site", "reference_type", "task_status")
     return {

@@ -70,7 +70,6 @@ REFUSED = [
     "ray.data.collate_fn.DefaultCollateFn",
     "ray.experimental.shuffle.build_cluster",
     "ray.tune.search.UNRESOLVED_SEARCH_SPACE",
-    "ray.util.connect",
     "ray.util.placement_group.check_placement_group_index",
 ]
 

@@ -58,6 +58,21 @@ EXPECTED = {
         Package: True
         Boosting: True
         """,
+    "places_of_2021": """
+        No proxy: True
+        Versions: ['python_version', 'ray_version']
+        Namespace: True own
+        Memory: True True
+        Numbers: 1
+        Groups: True
+        Twice: [[8, 10], [12, 14]] [[2, 3], [4, 5]]
+        Rows: (2, 2) (2, 2, 2)
+        Network: torch.Size([2, 10]) [10] 11173962
+        Network: torch.Size([2, 10]) [10] 23520842
+        Point: [[3.0], [11.0]]
+        Line: True True
+        Left: False
+        """,
     "algorithms_of_2025": """
         One agent: True
         Steps: True

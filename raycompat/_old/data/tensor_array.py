@@ -1,4 +1,4 @@
-"""`ray.data.extensions.TensorArray`: a column of arrays for a table of pandas."""
+"""`ray.data.extensions.TensorArray` and `TensorDtype`: a column of arrays for a table of pandas."""
 
 from __future__ import annotations
 
@@ -29,3 +29,22 @@ class TensorArray(list[np.ndarray[Any, Any]]):
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """Return the rows as one array, whose first axis are the rows."""
         return np.array(list(self))
+
+
+class TensorDtype:
+    """The type of a column of arrays, for `pandas.Series.astype`: pandas' ``object``.
+
+    Operators of columns work on each row; ``mean()`` and others need numbers, so call them on
+    ``column.to_numpy()``.
+
+    Parameters
+    ----------
+    shape : tuple of int, optional
+        Shape of an array. Of no effect: each array has its own.
+    dtype : numpy.dtype, optional
+        Type of the arrays' items. Of no effect.
+    """
+
+    def __new__(cls, shape: Any = None, dtype: Any = None) -> Any:
+        """Return the type of pandas."""
+        return np.dtype(object)
