@@ -181,7 +181,14 @@ def _node_for_most(
             counts[alike] = len(_fill(bundles, node.copy()))
         return counts[alike]
 
-    return max(candidates, key=number_taken, default=None)
+    best, most = None, -1
+    for node in candidates:
+        number = number_taken(node)
+        if number > most:
+            best, most = node, number
+            if most == len(bundles):
+                break  # no node takes more; large clusters are not looked through
+    return best
 
 
 def _strict_spread(

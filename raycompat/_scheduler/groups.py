@@ -16,7 +16,6 @@ from raycompat._protocol.call_spec import GroupSpec
 from raycompat._protocol.resource_set import ResourceSet
 from raycompat._protocol.strategy import InGroup
 from raycompat._scheduler.affinity import admitted
-from raycompat._scheduler.arrangement import Room
 from raycompat._scheduler.group_row import Group, Wish
 from raycompat._scheduler.keeping import Keeper
 
@@ -151,15 +150,17 @@ class Groups:
         """Reserve nodes for the waiting groups that fit."""
         waiting = self.waiting()
         running = self._ground.drains.accepting() if waiting else set()
-        room = self._ground.ledger.room(running) if waiting else Room({}, {})
+        # The room tells soon that a group fits nowhere. One that has just come is tried at once.
+        looks = len(waiting) > 1 or any(row.num_attempts for row in waiting)
+        room = self._ground.ledger.room(running) if looks else None
         in_vain: set[Wish] = set()
         for row in waiting:
             wish = row.wish()
             row.num_attempts += 1
-            if not room.may_take(wish.bundles) or wish in in_vain:
+            if (room is not None and not room.may_take(wish.bundles)) or wish in in_vain:
                 continue
             if self._try(row, wish, running):
-                room = room.without(wish.bundles)
+                room = room and room.without(wish.bundles)
             else:
                 in_vain.add(wish)
         self.keeper.update_turn([row for row in waiting if row.is_waiting], running)
