@@ -100,6 +100,10 @@ WITHOUT = {
         "raycompat.util.scheduling_strategies.NodeLabelSchedulingStrategy.to_strategy",
     ),
     "they are other names of entries with one": ("raycompat.data.expressions.pyarrow_udf",),
+    "they are old forms of `init` and `shutdown`": (
+        "raycompat.util.connect",
+        "raycompat.util.disconnect",
+    ),
     "they are never raised here": (
         "raycompat.train.NCCLHangError",
         "raycompat.train.PreemptionError",
