@@ -8,8 +8,10 @@ client's event loop handles the answers.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +22,7 @@ from raycompat._caller import call_sites
 from raycompat._caller.object_table import Entry, ObjectTable
 from raycompat._caller.sharing import Announcer, Sharing
 from raycompat._caller.unhandled import Unhandled
-from raycompat._host import interrupts, open_files
+from raycompat._host import clock, interrupts, open_files
 from raycompat._messages import direct
 from raycompat._messages.calls import Cancel, Submit
 from raycompat._messages.objects import ReleaseKeys
@@ -48,6 +50,9 @@ _A = TypeVar("_A")
 
 #: Seconds between two collections of references to small values.
 _TICK_S = 0.5
+
+#: Seconds that a full store is waited for after the last release of a value, as Ray waits.
+_ROOM_S = 2.0
 
 
 class Gathering(Protocol):
@@ -102,6 +107,8 @@ class Membership:
         self.num_restored = 0
         #: References that were pickled by another pickler; they are kept until the end.
         self.leaked: dict[str, Any] = {}
+        #: When values were released last.
+        self._released_s = -math.inf
         self.closed = False
         #: The error text and its class, after the scheduler or the last node was lost.
         self.lost: str | None = None
@@ -348,9 +355,20 @@ class Membership:
 
     def _release(self, keys: list[str]) -> None:
         if not self.closed:
+            self._released_s = clock.monotonic()
             self.send(ReleaseKeys(keys))
             if self.sharing.lingering:
                 self.sharing.unload(keys)
+
+    def wait_for_room(self) -> bool:
+        """Wait a moment if the store may soon have room again; return whether that was so.
+
+        A node removes what was released here a little later, and tells nobody.
+        """
+        if clock.monotonic() > self._released_s + _ROOM_S:
+            return False
+        time.sleep(0.005)  # polling with a deadline
+        return True
 
     def _remove_segment(self, link: SegmentLink) -> None:
         self.home.place.remove(link.path)

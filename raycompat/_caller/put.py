@@ -53,8 +53,13 @@ def put_block(session: Membership, block: Block, holds: tuple[object, ...]) -> O
     if block.size <= INLINE_LIMIT_BYTES:
         return _put_block(session, block, holds)
     session.table.collect_dropped()  # the memory of a value that was just dropped is used again
-    with interrupts.deferred():  # so that a segment always has an owner to remove it
-        return _put_block(session, block, holds)
+    while True:
+        try:
+            with interrupts.deferred():  # so that a segment always has an owner to remove it
+                return _put_block(session, block, holds)
+        except exceptions.OutOfDiskError:
+            if not session.wait_for_room():
+                raise
 
 
 def _put_block(session: Membership, block: Block, holds: tuple[object, ...]) -> ObjectRef[Any]:
