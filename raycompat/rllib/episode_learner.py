@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2, key_of
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2, WholeItems, key_of
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.modules_by_name import Modules
@@ -144,7 +144,12 @@ class EpisodeLearner(ModuleLearner):
         for name, by_key in added.items():
             if key not in by_key:
                 continue
-            column = np.asarray([each for items in by_key[key] for each in np.atleast_1d(items)])
+            column = np.concatenate(
+                [
+                    items if isinstance(items, WholeItems) else np.asarray(items)[None]
+                    for items in by_key[key]
+                ]
+            ).view(np.ndarray)
             if len(column) != count:
                 raise ValueError(
                     f"A connector has added {len(column)} items of the column {name!r} for an episode "
@@ -156,6 +161,14 @@ class EpisodeLearner(ModuleLearner):
 
     def tensors(self, parts: Sequence[Columns]) -> dict[str, Any]:
         """Return the columns of episodes as one batch."""
+        names = {name for each in parts for name in each}
+        for name in sorted(names):
+            count = sum(name in each for each in parts)
+            if count != len(parts):
+                raise ValueError(
+                    f"Connectors have added the column {name!r} for {count} of {len(parts)} episodes: "
+                    "expected items for each step of all, or of none."
+                )
         joined = {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
         return self._tensors(joined)
 
@@ -234,8 +247,16 @@ class JoinedLearner:
             shared_data={},
             metrics=learner.metrics,
         )
+        singles = list(ConnectorV2.single_agent_episode_iterator(episodes, False))
+        keys = {key_of(each) for each in singles}
+        for name, by_key in added.items():
+            if not isinstance(by_key, Mapping) or not set(by_key) <= keys:
+                raise ValueError(
+                    f"A connector has added items to the column {name!r} without an episode: expected "
+                    "single_agent_episode in add_batch_item() and add_n_batch_items()."
+                )
         parts: dict[str, list[Columns]] = {}
-        for each in ConnectorV2.single_agent_episode_iterator(episodes, False):
+        for each in singles:
             name = each.module_id or POLICY_ID
             if name in self._learners and len(each):
                 columns = self._learners[name].columns_of(each, self._acting[name], added)

@@ -10,6 +10,13 @@ from raycompat.rllib.networks import Weights
 
 _RL_MODULE, _LEARNER = "rl_module", "learner"
 
+#: Options of an update that are only taken with their defaults: why, and what to do.
+_WHY_NOT = {
+    "async_update": ("The learner is in the algorithm's process", "leave it out"),
+    "return_state": ("An update returns what it has logged", "call learner_group.get_state()"),
+    "num_total_minibatches": ("Each epoch learns from all steps", "give num_epochs"),
+}
+
 
 class _Networks(Mapping[str, Any]):
     """The networks of all policies that learn, by name."""
@@ -120,7 +127,10 @@ class LearnerGroup:
         *,
         episodes: Any = None,
         timesteps: Mapping[str, Any] | None = None,
+        async_update: bool = False,
+        return_state: bool = False,
         num_epochs: int = 1,
+        num_total_minibatches: int = 0,
         minibatch_size: int | None = None,
         shuffle_batch_per_epoch: bool = False,
         **refused: Any,
@@ -133,8 +143,12 @@ class LearnerGroup:
             With ``sample`` of env runners. A policy learns from the steps of its agents.
         timesteps : dict, optional
             ``num_env_steps_sampled_lifetime``, for schedules. Default: what runners have played.
+        async_update, return_state : bool, default False
+            Only False: the update ends before the call does, and ``get_state`` returns the state.
         num_epochs : int, default 1
             How often each step is learned from.
+        num_total_minibatches : int, default 0
+            Only 0: `num_epochs` says how much is learned.
         minibatch_size : int, optional
             Default: all steps of a policy.
         shuffle_batch_per_epoch : bool, default False
@@ -163,6 +177,15 @@ class LearnerGroup:
                 "call super().training_step(), or derive the algorithm from Algorithm and its config "
                 "from AlgorithmConfig, with get_default_learner_class",
             )
+        options = {
+            "async_update": async_update,
+            "return_state": return_state,
+            "num_total_minibatches": num_total_minibatches,
+        }
+        for name, value in options.items():
+            if value:
+                call = f"learner_group.update({name}={value!r})"
+                raise UnsupportedRayFeatureError(call, *_WHY_NOT[name])
         if given or episodes is None:
             raise UnsupportedRayFeatureError(
                 f"learner_group.update({', '.join(given) or 'episodes=None'})",

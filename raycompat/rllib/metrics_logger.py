@@ -281,6 +281,10 @@ class MetricsLogger:
             found = found[part]
         return found
 
+    def has(self, name: str) -> bool:
+        """Return whether something was logged whose path begins with the name."""
+        return self._kept.has(name)
+
     def put_back(self, logged: list[Logged]) -> None:
         """Take values that `take` returned, and that no result has had."""
         self._logged[:0] = logged
@@ -312,6 +316,10 @@ class LoggedMetrics:
         """Return the newest value of a key; None without one."""
         kept = self._kept.get(path)
         return None if kept is None else kept.last
+
+    def has(self, name: str) -> bool:
+        """Return whether a key begins with the name."""
+        return any(path[0] == name for path in self._kept)
 
     def add(self, logged: Iterable[Logged]) -> None:
         """Add values."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 
 from raycompat._storage import Folder
 from raycompat._surface import era
-from raycompat._upper import upper
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.callbacks.callbacks import RLlibCallback
 
@@ -69,16 +69,16 @@ class StepWriter(RLlibCallback):
             return
         place = f"{self._name}-{self._num_files:06d}"
         self._num_files += 1
+        target = self._folder.create()
         if era.is_within("2.9"):
-            json_writer = upper("_old.rllib.sample_batch").JsonWriter(self._folder.path)
-            for batch in batches:
-                json_writer.write(batch)
+            lines = [json.dumps({"type": "SampleBatch", **batch}) + "\n" for batch in batches]
+            with target.filesystem.open(target.at(f"output-{place}.json"), "w") as file:
+                file.writelines(lines)
             return
         import pyarrow
         import pyarrow.parquet
 
         joined = {name: [v for batch in batches for v in batch[name]] for name in batches[0]}
-        target = self._folder.create()
         with target.filesystem.open(target.at(f"steps-{place}.parquet"), "wb") as file:
             pyarrow.parquet.write_table(pyarrow.table(joined), file)
 

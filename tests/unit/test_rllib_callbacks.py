@@ -404,3 +404,45 @@ def test_the_memory_of_a_runner_is_reported_with_each_episode():
     assert 1 <= len(lines) <= 10
     assert all(".py:" in name and found[name] >= 0 for name in lines)
     assert {name.removesuffix("size") + "count" for name in lines} < set(found)
+
+
+class Changes(Count):
+    """Has something that programs change."""
+
+    level = 0
+
+    def set_level(self, level):
+        self.level = level
+
+
+def wrapped(config):
+    import gymnasium
+
+    class Own(Changes, gymnasium.Env):
+        pass
+
+    return gymnasium.Wrapper(Own(config))
+
+
+@pytest.mark.parametrize("env_class", [Changes, wrapped])
+def test_programs_change_all_environments_of_a_runner_and_never_a_copy(env_class):
+    runner, _ = runner_with(num_envs=2, env_class=env_class)
+    env = runner.env
+    assert env is runner.env
+    env.set_attr("level", 3)
+    assert env.get_attr("level") == (3, 3)
+    env.set_attr("level", [4, 5])
+    assert env.get_attr("level") == (4, 5)
+    assert env.call("set_level", 6) == (None, None)
+    assert env.get_attr("level") == (6, 6)
+    with pytest.raises(ValueError, match="3 values, and 2 environments"):
+        env.set_attr("level", [1, 2, 3])
+    with pytest.raises(AttributeError, match=r"env\.set_attr\('level', 7\)"):
+        env.level = 7
+    if env_class is Changes:  # a Wrapper hides the methods of what it wraps
+        with pytest.raises(AttributeError, match=r"first of 2 .*env\.call\('set_level', \.\.\.\)"):
+            env.set_level(7)
+    for play in (env.reset, lambda: env.step([0, 1])):
+        with pytest.raises(UnsupportedRayFeatureError, match="The runner resets and steps them"):
+            play()
+    assert env.get_attr("level") == (6, 6)

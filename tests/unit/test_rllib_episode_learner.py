@@ -154,6 +154,53 @@ def test_episodes_become_batches_as_the_module_acts():
 
 
 @needs_torch
+def test_items_of_columns_may_be_vectors():
+    class Vectors(ConnectorV2):
+        def __call__(self, *, batch, episodes, **given):
+            for each in episodes:
+                seen = each.get_observations(slice(0, len(each)))
+                self.add_n_batch_items(batch, "list", list(seen), len(each), each)
+                self.add_n_batch_items(batch, "whole", np.array(seen), len(each), each)
+                for item in seen:
+                    self.add_batch_item(batch, "item", item, each)
+                    self.add_batch_item(batch, "short", item[:1], each)
+            self.foreach_batch_item_change_in_place(batch, "whole", lambda items, *ids: items + 1)
+            return batch
+
+    algorithm, learner = algorithm_of(Vectors())
+    algorithm.learner_group.update(episodes=[episode([1.0, 1.0, 1.0]), episode([1.0])])
+    (batch,) = learner.seen
+    for name in ("list", "item"):
+        assert batch[name].tolist() == [[0.0, 0.0]] * 4
+    assert batch["whole"].tolist() == [[1.0, 1.0]] * 4
+    assert batch["short"].shape == (4, 1)
+
+
+@needs_torch
+def test_columns_without_all_episodes_are_named():
+    class Adds(ConnectorV2):
+        column = "first"
+
+        def __call__(self, *, batch, episodes, **given):
+            if self.column == "flat":
+                batch["flat"] = [1.0] * 4
+                return batch
+            each = episodes[0 if self.column == "first" else -1]
+            self.add_n_batch_items(batch, self.column, [1.0] * len(each), len(each), each)
+            return batch
+
+    connector = Adds()
+    algorithm, _ = algorithm_of(connector)
+    episodes = [episode([1.0, 1.0]), episode([1.0])]
+    for connector.column in ("first", "last"):
+        with pytest.raises(ValueError, match=f"'{connector.column}' for 1 of 2 episodes"):
+            algorithm.learner_group.update(episodes=episodes)
+    connector.column = "flat"
+    with pytest.raises(ValueError, match="'flat' without an episode.*single_agent_episode"):
+        algorithm.learner_group.update(episodes=episodes)
+
+
+@needs_torch
 def test_what_cannot_be_learned_from_says_so():
     class OneItem(ConnectorV2):
         def __call__(self, *, batch, episodes, **given):
@@ -168,6 +215,18 @@ def test_what_cannot_be_learned_from_says_so():
         algorithm.learner_group.update(episodes=[episode([1.0, 1.0])])
     with pytest.raises(UnsupportedRayFeatureError, match=r"update\(batch\).*episodes="):
         algorithm.learner_group.update(batch={})
+    defaults = {"async_update": False, "return_state": False, "num_total_minibatches": 0}
+    algorithm, _ = algorithm_of()
+    update = algorithm.learner_group.update
+    assert set(*update(episodes=[episode([1.0])], **defaults)) == {"default_policy"}
+    whys = {
+        "async_update": r"update\(async_update=1\).*leave it out",
+        "return_state": "get_state",
+        "num_total_minibatches": "num_epochs",
+    }
+    for name, why in whys.items():
+        with pytest.raises(UnsupportedRayFeatureError, match=f"(?i){why}"):
+            update(episodes=[episode([1.0])], **{name: 1})
 
 
 @needs_torch

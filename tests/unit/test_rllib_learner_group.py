@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from raycompat.rllib.core.rl_module.rl_module import RLModuleSpec
 
+from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import DQNConfig, PPOConfig
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
@@ -113,6 +114,33 @@ def test_metrics_of_an_algorithm_show_its_results(ppo):
     steps = "num_env_steps_sampled_lifetime"
     assert peek(("env_runners", "episode_return_mean")) == 3
     assert peek(steps) == result[steps]
+
+
+def test_what_a_training_step_returns_is_in_results_or_refused(monkeypatch):
+    class Own(PPOConfig().algo_class):
+        found = None
+
+        def training_step(self):
+            learned = super().training_step()
+            self.metrics.log_value("logged", 1)
+            return learned if self.found is None else self.found
+
+    algorithm = small(PPOConfig(Own)).training(minibatch_size=4, num_epochs=1).build_algo()
+    try:
+        algorithm.found = {"logged": 1}
+        assert algorithm.train()["logged"] == 1
+        for algorithm.found in ({"my_metric": 5, "default_policy": {}}, 5):
+            with pytest.raises(
+                ValueError,
+                match=r"returned (\['my_metric'\]|5), .*log_value\('my_\w+', \.\.\.\), and return None",
+            ):
+                algorithm.train()
+        monkeypatch.setenv(era.VARIABLE, "2.9")
+        algorithm.found = {"my_metric": 5, "default_policy": {"loss": 2.0}}
+        learned = algorithm.train()["info"]["learner"]
+        assert (learned["my_metric"], learned["default_policy"]["loss"]) == (5, 2.0)
+    finally:
+        algorithm.stop()
 
 
 def test_results_have_at_their_top_what_the_algorithm_logs():

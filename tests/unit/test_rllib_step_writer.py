@@ -104,7 +104,31 @@ def test_programs_of_earlier_years_get_lines(tmp_path, monkeypatch):
     assert {each["type"] for each in batches} == {"SampleBatch"}
 
 
+def test_lines_are_written_where_the_uri_says(tmp_path, monkeypatch):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    monkeypatch.setattr(era, "is_within", lambda last: float(last) >= 2)
+    algorithm = recorder(f"memory:/{tmp_path}/lines").build_algo()
+    algorithm.train()
+    algorithm.train()
+    memory = MemoryFileSystem()
+    files = memory.ls(f"{tmp_path}/lines", detail=False)
+    # Each flush has a file of its own, also two within a second.
+    assert len(set(files)) == 2
+    lines = [line for file in files for line in memory.read_text(file).splitlines()]
+    assert [len(json.loads(line)["rewards"]) for line in lines] == [2] * 22
+    assert not any(tmp_path.iterdir())
+
+
+class Parts(Nearest):
+    """An action of two parts."""
+
+    action_space = gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(2), Nearest.action_space))
+
+
 def test_what_has_no_rows_says_so(tmp_path):
+    with pytest.raises(UnsupportedRayFeatureError, match="Tuple.*Discrete and Box"):
+        recorder(tmp_path, env=Parts).build_algo()
     agents = make_multi_agent("CartPole-v1")
     with pytest.raises(UnsupportedRayFeatureError, match="several agents"):
         recorder(tmp_path, env=agents, env_config={"num_agents": 2}).build_algo()

@@ -22,6 +22,7 @@ import numpy as np
 import raycompat as ray
 from raycompat._old_forms.gym.adapters import of_today
 from raycompat._storage import Folder
+from raycompat._surface import era
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -251,6 +252,16 @@ class Algorithm(Trainable):
                 probe.observation_space,
                 probe.action_space,
             )
+            is_read = isinstance(
+                self.action_space, gymnasium.spaces.Discrete | gymnasium.spaces.Box
+            )
+            if settings.output and not is_read:
+                raise UnsupportedRayFeatureError(
+                    f"output={settings.output!r} with actions of {self.action_space!r}",
+                    "BC, CQL and MARWIL read actions of Discrete and Box spaces",
+                    "write what env_runner.sample(num_episodes=...) returns, in a callback or in a "
+                    "training_step",
+                )
             self._filter = _filter_of(probe, settings.observation_filter)
             self._learner_connectors = self._made_learner_connectors()
             specs = specs_of(settings.policies)
@@ -521,7 +532,7 @@ class Algorithm(Trainable):
         self._episodes.begin_iteration()
         self._timers, self._records = {}, []
         while True:
-            statistics = self._by_policy(self.training_step())
+            statistics, others = self._parts_of(self.training_step())
             seconds = time.perf_counter() - begin
             if (
                 seconds >= (settings.min_time_s_per_iteration or 0)
@@ -552,17 +563,35 @@ class Algorithm(Trainable):
         self._tell_of_recreated()
         self._own.add(self.metrics.take())
         found = self._last_result = with_old_names(merge_dicts(self._own.described(), result))
+        found["info"]["learner"] |= others
         if settings.env_task_fn is not None:
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
 
-    def _by_policy(self, found: Any) -> dict[str, dict[str, Any]]:
-        """Return what each policy's learning has to say, of what a `training_step` returned.
+    def _parts_of(self, found: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+        """Return what each policy's learning has to say, and what else a `training_step` returned.
 
-        One of a program may return nothing, or all results: these it has logged.
+        One of a program may return nothing, or results that it has logged, too. Others were among
+        those of learning until new programs only logged them.
+
+        Raises
+        ------
+        ValueError
+            When a program of today returned results that it has not logged.
         """
-        known = self.learners if self.joined_learner is None else ()
-        return dict(found) if found and set(found) <= set(known) else {}
+        known = self.learners if self.joined_learner is None else {}
+        given = {} if found is None else found
+        if isinstance(given, Mapping):
+            others = {n: v for n, v in given.items() if n not in known and not self.metrics.has(n)}
+            if not others or era.is_within("2.39"):
+                return {name: given[name] for name in known if name in given}, others
+            shown, name = list(others), next(iter(others))
+        else:
+            shown, name = given, "my_result"
+        raise ValueError(
+            f"training_step() of {type(self).__name__} has returned {shown!r}, which no result would "
+            f"have. Log it: self.metrics.log_value({name!r}, ...), and return None."
+        )
 
     def _tell_of_recreated(self) -> None:
         """Let callbacks know of runners that were replaced."""

@@ -6,8 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from raycompat._surface.modules import names_of
 from raycompat.rllib.connectors.past import Past
+
+
+class WholeItems(np.ndarray[Any, Any]):
+    """An array of several items of a column: its first axis is theirs."""
 
 
 class ConnectorV2:
@@ -189,7 +195,8 @@ class ConnectorV2:
         """
         items = _items_of(batch, column, single_agent_episode)
         if not isinstance(items_to_add, list):
-            items.append(items_to_add)
+            is_array = hasattr(items_to_add, "__array__")
+            items.append(np.asarray(items_to_add).view(WholeItems) if is_array else items_to_add)
             return
         if len(items_to_add) != num_items:
             raise ValueError(
@@ -231,7 +238,8 @@ class ConnectorV2:
                 made = func(given, *_ids_of(key))
                 changed = (made,) if isinstance(column, str) else tuple(made)
                 for items_of, value in zip(lists, changed, strict=True):
-                    items_of[index] = value
+                    is_whole = isinstance(items_of[index], WholeItems)
+                    items_of[index] = np.asarray(value).view(WholeItems) if is_whole else value
 
     @staticmethod
     def switch_batch_from_column_to_module_ids(batch: Mapping[str, Any]) -> dict[str, Any]:

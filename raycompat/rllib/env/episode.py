@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from raycompat._upper import upper
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.single_agent_episode import LookbackBuffer, SingleAgentEpisode
 from raycompat.rllib.metrics_logger import REDUCTIONS
 
@@ -185,7 +186,83 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return an attribute of the first environment, or of its spaces."""
         if name.startswith("_") or not self.__dict__.get("envs"):
             raise AttributeError(name)
-        return getattr(self.envs[0], name.removeprefix("single_"))
+        found = getattr(self.envs[0], name.removeprefix("single_"))
+        if callable(found) and self.num_envs > 1:
+            raise AttributeError(
+                f"env.{name}() would be of the first of {self.num_envs} environments: call all by "
+                f"env.call({name!r}, ...), or one by env.envs[0].{name}(...)."
+            )
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("envs", "num_envs", "closed") and not name.startswith("_"):
+            raise AttributeError(
+                f"env.{name} = {value!r} would not reach the environments: set it in all by "
+                f"env.set_attr({name!r}, {value!r}), or in one by env.envs[0].unwrapped.{name} = ..."
+            )
+        super().__setattr__(name, value)
+
+    def reset(self, **options: Any) -> Any:
+        """Refuse: the runner resets them."""
+        raise self._refused("reset")
+
+    def step(self, actions: Any) -> Any:
+        """Refuse: the runner steps them."""
+        raise self._refused("step")
+
+    def _refused(self, name: str) -> UnsupportedRayFeatureError:
+        return UnsupportedRayFeatureError(
+            f"env.{name}() of a runner's environments",
+            "The runner resets and steps them for its episodes",
+            "call env_runner.sample(num_episodes=1), or make an environment of your own",
+        )
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Return an attribute of each environment, or what their method returns.
+
+        Parameters
+        ----------
+        name : str
+        *args, **kwargs
+            Of the method.
+        """
+        found = [_attribute_of(env, name) for env in self.envs]
+        return tuple(each(*args, **kwargs) if callable(each) else each for each in found)
+
+    def get_attr(self, name: str) -> tuple[Any, ...]:
+        """Return an attribute of each environment.
+
+        Parameters
+        ----------
+        name : str
+        """
+        return self.call(name)
+
+    def set_attr(self, name: str, values: Any) -> None:
+        """Set an attribute of each environment.
+
+        Parameters
+        ----------
+        name : str
+        values : object, or list or tuple of objects
+            A list or a tuple has one for each.
+
+        Raises
+        ------
+        ValueError
+            When it has another number of them.
+        """
+        given = list(values) if isinstance(values, list | tuple) else [values] * self.num_envs
+        if len(given) != self.num_envs:
+            raise ValueError(
+                f"set_attr({name!r}): {len(given)} values, and {self.num_envs} environments: expected "
+                "one for each. A list that all get is given as [value] * env.num_envs."
+            )
+        for env, value in zip(self.envs, given, strict=True):
+            if isinstance(env, gymnasium.Env):
+                env.set_wrapper_attr(name, value)
+            else:
+                setattr(env, name, value)
 
     def render(self) -> tuple[Any, ...]:
         """Return the picture of each environment."""
@@ -201,6 +278,12 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return self.envs
 
     get_unwrapped = get_sub_environments
+
+
+def _attribute_of(env: Any, name: str) -> Any:
+    """Return an attribute of an environment, or of one that it wraps."""
+    is_of_gymnasium = isinstance(env, gymnasium.Env)
+    return env.get_wrapper_attr(name) if is_of_gymnasium else getattr(env, name)
 
 
 @dataclass(frozen=True)

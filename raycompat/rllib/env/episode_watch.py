@@ -73,10 +73,10 @@ class EpisodeWatch:
 
         self._writers = [each for each in hooks if isinstance(each, StepWriter)]
 
-    def made(self, envs: list[Any]) -> None:
+    def made(self, envs: Environments) -> None:
         """Note that the environments have been made."""
-        self._envs = Environments(envs)
-        for index, env in enumerate(envs):
+        self._envs = envs
+        for index, env in enumerate(envs.envs):
             self._call("on_sub_environment_created", index, sub_environment=env, env_context=None)
         self._call("on_environment_created", 0, env_context=None)
 

@@ -187,6 +187,7 @@ class Runner:
         self._watch = EpisodeWatch(self, hooks) if hooks else None
         self._rng = np.random.default_rng([spec.seed, index])
         self._envs = [self._make(place) for place in range(spec.num_envs)]
+        self._together = Environments(self._envs)
         self.policies: dict[str, ActingPolicy | ActingRule] = {
             name: plan.make() for name, plan in spec.policies.items()
         }
@@ -196,7 +197,7 @@ class Runner:
         #: Episodes that ended in samples of programs, which collect them.
         self.metrics = PlayedEpisodes()
         if self._watch is not None:
-            self._watch.made(self._envs)
+            self._watch.made(self._together)
 
     @property
     def config(self) -> Any:
@@ -216,7 +217,7 @@ class Runner:
     @property
     def env(self) -> Any:
         """The environments together; for a program of Ray 2.39 or less, the first one."""
-        return self._envs[0] if era.is_within("2.39") else Environments(self._envs)
+        return self._envs[0] if era.is_within("2.39") else self._together
 
     def _make(self, place: int) -> Any:
         return make_env(self.spec.create, self._context(place), self.spec.described)
