@@ -225,10 +225,12 @@ def get(
 def get(
     object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False
 ) -> Any: ...
-@forms.shown_without_positions
-def get(
-    object_refs: Any, *old: Any, timeout: float | None = None, _use_object_store: bool = False
-) -> Any:
+@forms.takes_positions(
+    "ray.get",
+    {"timeout": forms.SECONDS_OR_NONE},
+    "Give several references as a list: ray.get([first, second], timeout=5).",
+)
+def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
     Parameters
@@ -268,8 +270,6 @@ def get(
     -----
     Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
-    if old:
-        timeout = forms.by_position("ray.get", ("timeout",), old)["timeout"]
     session = sessions.connected_or_not()
     if _has_compiled(object_refs):
         return _get_compiled(object_refs, timeout)
@@ -327,10 +327,14 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]: ...
-@forms.shown_without_positions
+@forms.takes_positions(
+    "ray.wait",
+    {"num_returns": forms.COUNT, "timeout": forms.SECONDS_OR_NONE},
+    "Give one list of references: ray.wait([first, second], num_returns=1, timeout=0.5).",
+)
 def wait(
     ray_waitables: Any,
-    *old: Any,
+    *,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
@@ -374,12 +378,13 @@ def wait(
     -----
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
-    if old:
-        given = forms.by_position("ray.wait", ("num_returns", "timeout"), old)
-        num_returns, timeout = given["num_returns"], given.get("timeout", timeout)
     session = sessions.connected_or_not()
     _check_waitables(ray_waitables)
-    if timeout is not None and forms.is_meant("ray.wait with a timeout in milliseconds"):
+    if (
+        timeout is not None
+        and forms.is_meant("ray.wait with a timeout in milliseconds")
+        and forms.is_called_by_program()
+    ):
         timeout /= 1000
     if timeout is not None and not timeout >= 0:  # also for NaN
         raise ValueError(
@@ -426,8 +431,12 @@ def _of_wrong_references(refs: list[Any], session: object) -> ValueError:
     return ValueError("Wait requires a list of unique references; one is in it twice.")
 
 
-@forms.shown_without_positions
-def cancel(ray_waitable: Any, *old: Any, force: bool = False, recursive: bool = True) -> None:
+@forms.takes_positions(
+    "ray.cancel",
+    {"force": forms.FLAG},
+    "Cancel one call at a time: ray.cancel(first); ray.cancel(second).",
+)
+def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
     """Cancel the call of a reference. A call that has ended is not changed.
 
     Parameters
@@ -466,8 +475,6 @@ def cancel(ray_waitable: Any, *old: Any, force: bool = False, recursive: bool = 
     -----
     Ray source: ``ray.cancel``, 2.60.0. ``get`` then raises `TaskCancelledError`.
     """
-    if old:
-        force = forms.by_position("ray.cancel", ("force",), old)["force"]
     ref = ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref.completed()

@@ -859,8 +859,12 @@ def exit_actor() -> None:
     executor.actor.exit()
 
 
-@forms.shown_without_positions
-def kill(actor: ActorHandle[Any], *old: Any, no_restart: bool = True) -> None:
+@forms.takes_positions(
+    "ray.kill",
+    {"no_restart": forms.FLAG},
+    "Kill one actor a call: ray.kill(first); ray.kill(second).",
+)
+def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     """Kill the process of an actor. Its waiting calls fail with `ActorDiedError`.
 
     Parameters
@@ -894,8 +898,6 @@ def kill(actor: ActorHandle[Any], *old: Any, no_restart: bool = True) -> None:
     -----
     Ray source: ``ray.kill``, 2.60.0.
     """
-    if old:
-        no_restart = forms.by_position("ray.kill", ("no_restart",), old)["no_restart"]
     if not isinstance(actor, ActorHandle):
         raise ValueError(
             f"ray.kill() only supported for actors. Got: {type(actor)}. Cancel a task with "

@@ -108,7 +108,10 @@ class _DualBody:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Fill an instance that a program makes, as ``type(error)("text")``; `of` fills others."""
-        task_error_class, cause_class = type(self).__bases__
+        dual_class = next(
+            each for each in type(self).__mro__ if vars(each).get("__init__") is _DualBody.__init__
+        )
+        task_error_class, cause_class = dual_class.__bases__
         cause = cause_class(*args, **kwargs)
         state: dict[str, Any] = object.__getattribute__(self, "__dict__")
         state.update(getattr(cause, "__dict__", {}))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import numbers
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 from raycompat._surface import era, table
 from raycompat._surface.table import Row
@@ -127,45 +128,73 @@ def used(words: str, *, refusal: type[Exception] = TypeError) -> None:
     use(row, refusal=refusal)
 
 
-def shown_without_positions(function: _F) -> _F:
-    """Give a function the signature of today: without ``*old``, the options by position.
+class Kind(NamedTuple):
+    """What an option may be, and how errors call it."""
 
-    The function itself takes them, because a function around it would make each call of it slower.
-    """
-    signature = inspect.signature(function)
-    today = [each for each in signature.parameters.values() if each.kind is not each.VAR_POSITIONAL]
-    function.__signature__ = signature.replace(parameters=today)  # type: ignore[attr-defined]
-    return function
+    types: tuple[type, ...]
+    words: str
 
 
-def by_position(
-    of: str, names: tuple[str, ...], values: tuple[Any, ...], words: str = _BY_POSITION
-) -> dict[str, Any]:
-    """Return options of a function by name, which an older Ray also took by position.
+FLAG = Kind((bool,), "True or False")
+COUNT = Kind((numbers.Integral,), "a whole number")
+COUNT_OR_NONE = Kind((numbers.Integral, type(None)), "a whole number or None")
+SECONDS_OR_NONE = Kind((numbers.Real, type(None)), "seconds or None")
+
+
+def takes_positions(
+    of: str, kinds: dict[str, Kind], today: str, words: str = _BY_POSITION
+) -> Callable[[_F], _F]:
+    """Let a function also take options by position behind its first argument, as an older Ray did.
 
     Parameters
     ----------
     of : str
-        The function.
-    names : tuple of str
-        The options in their order.
-    values : tuple
-        What the call has by position.
+        The function's dotted name in Ray.
+    kinds : dict of str to Kind
+        The options in their order, and what each may be.
+    today : str
+        The right calls, for errors.
     words : str
         The row of this use.
+    """
+
+    def decorate(function: _F) -> _F:
+        @functools.wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            if len(args) > 1:
+                named.update(_by_position(of, kinds, args[1:], named, today))
+                used(words)
+                args = args[:1]
+            return function(*args, **named)
+
+        return cast("_F", call)
+
+    return decorate
+
+
+def _by_position(
+    of: str, kinds: dict[str, Kind], values: Sequence[Any], named: dict[str, Any], today: str
+) -> dict[str, Any]:
+    """Return by name what a call has by position.
 
     Raises
     ------
     TypeError
-        When there are too many, or the chosen version of Ray does not take them.
+        When there are too many, one is also given by name, or is not of its kind.
     """
-    used(words)
-    if len(values) > len(names):
+    if len(values) > len(kinds):
         raise TypeError(
-            f"{of}() got {len(values)} options by position: expected {', '.join(names)}, as in "
-            f"{of}(..., {names[0]}=...)."
+            f"{of}() got {len(values)} options by position: expected {', '.join(kinds)}. {today}"
         )
-    return dict(zip(names, values, strict=False))
+    given = dict(zip(kinds, values, strict=False))
+    for name, value in given.items():
+        if name in named:
+            raise TypeError(f"{of}() got multiple values for argument {name!r}. {today}")
+        if not isinstance(value, kinds[name].types):
+            raise TypeError(
+                f"{of}({name}={value!r}), given by position: expected {kinds[name].words}. {today}"
+            )
+    return given
 
 
 def is_used_today(words: str) -> bool:
@@ -180,6 +209,21 @@ def is_meant(words: str) -> bool:
     row = table.use(words)
     assert row is not None, f"{words!r} has no row in raycompat/_surface/old"
     return era.is_within(row.last)
+
+
+def is_called_by_program() -> bool:
+    """Return whether the program calls the public function that asks this, or an old form of it.
+
+    An old meaning is for the program alone: Tune, Train and others call with today's meaning.
+    """
+    frame = sys._getframe(2)
+    while _is_on_the_way(frame.f_globals.get("__name__", "")) and frame.f_back is not None:
+        frame = frame.f_back
+    return not _is_ours(frame.f_globals.get("__name__", ""))
+
+
+def _is_on_the_way(module: str) -> bool:
+    return module.startswith(("raycompat._old.", "raycompat._surface."))
 
 
 def find(place: str) -> Any:

@@ -15,8 +15,6 @@ from raycompat.data.operators import MapOperator, Task
 from raycompat.data.tasks import TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
 
-_SIZES = "ray.data.ActorPoolStrategy with sizes by position"
-
 #: Default number of calls at an actor: one runs, and one waits.
 _IN_FLIGHT = 2
 
@@ -92,10 +90,17 @@ class ActorPoolStrategy:
     time.
     """
 
-    @forms.shown_without_positions
+    @forms.takes_positions(
+        "ray.data.ActorPoolStrategy",
+        dict.fromkeys(
+            ("min_size", "max_size", "max_tasks_in_flight_per_actor"), forms.COUNT_OR_NONE
+        ),
+        "Name the options: ActorPoolStrategy(min_size=2, max_size=4).",
+        "ray.data.ActorPoolStrategy with sizes by position",
+    )
     def __init__(
         self,
-        *old: int | None,
+        *,
         size: int | None = None,
         min_size: int | None = None,
         max_size: int | None = None,
@@ -104,11 +109,6 @@ class ActorPoolStrategy:
         max_concurrent_calls_per_actor: int | None = None,
         enable_true_multi_threading: bool | None = None,
     ) -> None:
-        if old:
-            given = forms.by_position(
-                "ray.data.ActorPoolStrategy", ("min_size", "max_size"), old, _SIZES
-            )
-            min_size, max_size = given["min_size"], given.get("max_size", max_size)
         if max_concurrent_calls_per_actor not in (None, 1) or enable_true_multi_threading:
             raise UnsupportedRayFeatureError(
                 "ActorPoolStrategy with max_concurrent_calls_per_actor or true multi-threading",

@@ -647,23 +647,23 @@ class Unnest:
 
 
 class _Alias(Expr):
-    def __init__(self, expression: Expr, name: str) -> None:
-        self._expression, self.name = expression, name
+    def __init__(self, expr: Expr, name: str) -> None:
+        self.expr, self.name = expr, name
 
     def _evaluate(self, table: Block) -> Any:
-        return self._expression._evaluate(table)
+        return self.expr._evaluate(table)
 
     def _parts(self) -> Iterator[Expr]:
-        yield self._expression
+        yield self.expr
 
     def _sources(self) -> set[str]:
-        return self._expression._sources()
+        return self.expr._sources()
 
     def _code(self) -> str:
-        return f"{_nested(self._expression)}.alias({self.name!r})"
+        return f"{_nested(self.expr)}.alias({self.name!r})"
 
     def _node(self) -> tuple[str, list[tuple[str, Any]]]:
-        return f"ALIAS({self.name!r})", [("", self._expression)]
+        return f"ALIAS({self.name!r})", [("", self.expr)]
 
 
 #: The numbers of the rows of a task have so many bits, those above are the number of the task.

@@ -60,7 +60,7 @@ def dataset_of(
     context = DataContext.get_current().copy()
     _connect()
     num = num_tasks(parallelism, num_blocks, source.estimate_inmemory_data_size(), context)
-    read_tasks = _read_tasks(source, num, context)
+    tasks = read_tasks(source, num, context)
     name = source.get_name()
     if not name.startswith("Read"):
         name = f"Read{name}"
@@ -68,13 +68,13 @@ def dataset_of(
     if getattr(source, "is_shuffled", False):
         in_execution = functools.partial(_read_tasks_in, source, num, context)
     steps: tuple[Step, ...] = ()
-    if read_tasks and len(read_tasks) < num and getattr(source, "splits_blocks", True):
-        steps = (SplitBlocks(-(-num // len(read_tasks))),)
-    read = Read(name, read_tasks, TaskPoolStrategy(concurrency), options, in_execution, steps)
+    if tasks and len(tasks) < num and getattr(source, "splits_blocks", True):
+        steps = (SplitBlocks(-(-num // len(tasks))),)
+    read = Read(name, tasks, TaskPoolStrategy(concurrency), options, in_execution, steps)
     return Dataset(read, context)
 
 
-def _read_tasks(source: Datasource, num: int, context: DataContext) -> list[ReadTask]:
+def read_tasks(source: Datasource, num: int, context: DataContext) -> list[ReadTask]:
     """Return the tasks of a source, whose method may take fewer arguments than ours: older ones do."""
     more: dict[str, Any] = {"per_task_row_limit": None, "data_context": context}
     parameters = inspect.signature(source.get_read_tasks).parameters
@@ -84,7 +84,7 @@ def _read_tasks(source: Datasource, num: int, context: DataContext) -> list[Read
 
 
 def _read_tasks_in(source: Any, num: int, context: DataContext, execution: int) -> list[ReadTask]:
-    return _read_tasks(source.in_execution(execution), num, context)
+    return read_tasks(source.in_execution(execution), num, context)
 
 
 def _connect() -> None:
@@ -273,7 +273,7 @@ def read_datasource(
         accelerator_type=accelerator_type,
         runtime_env=runtime_env,
     )
-    if hasattr(datasource, "create_reader") or hasattr(datasource, "prepare_read"):
+    if _has_reader(datasource):
         datasource = upper("_old.data.readers").PreparedDatasource(datasource, read_args)
     elif read_args:
         raise TypeError(f"read_datasource() takes no {sorted(read_args)}.")
@@ -282,6 +282,16 @@ def read_datasource(
     if isinstance(compute, TaskPoolStrategy):
         concurrency = compute.size
     return dataset_of(datasource, parallelism, override_num_blocks, concurrency, options)
+
+
+def _has_reader(source: object) -> bool:
+    """Return whether another object reads a source: what the source itself defines comes first."""
+    of_older_ray = hasattr(source, "create_reader") or hasattr(source, "prepare_read")
+    reads_itself = isinstance(source, Datasource) and all(
+        getattr(type(source), name) is not getattr(Datasource, name)
+        for name in ("get_read_tasks", "estimate_inmemory_data_size")
+    )
+    return of_older_ray and not reads_itself
 
 
 def read_sql(

@@ -28,6 +28,10 @@ def Worker(ray, cluster):
                 time.sleep(0.01)
             return value
 
+        def late(self, seconds):
+            time.sleep(seconds)
+            return "late"
+
         def fail(self, error):
             raise error
 
@@ -317,6 +321,15 @@ def test_a_result_that_is_there_needs_no_time(ray, pool_of, method):
     pool.submit(call, 1)
     ray.get(refs)
     assert getattr(pool, method)(timeout=0, ignore_if_timedout=True) == 2
+
+
+def test_a_timeout_is_in_seconds_where_those_of_wait_are_not(pool_of, monkeypatch):
+    monkeypatch.setenv(
+        "RAYCOMPAT_RAY_VERSION", "0.6.1"
+    )  # raycompat's `wait` takes milliseconds then
+    pool = pool_of(1)
+    pool.submit(lambda actor, seconds: actor.late.remote(seconds), 0.5)
+    assert pool.get_next(timeout=60) == "late"
 
 
 @pytest.mark.parametrize("method", ["get_next", "get_next_unordered"])

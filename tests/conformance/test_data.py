@@ -861,6 +861,60 @@ def test_a_datasource_of_ones_own(cluster, data):
     assert data.read_datasource(Two()).take_all() == [{"a": 1}, {"a": 2}]
 
 
+@pytest.mark.parametrize("version", ["", "2.60"])
+@pytest.mark.parametrize("reads_itself", [False, True])
+def test_a_datasource_with_a_reader(cluster, data, monkeypatch, version, reads_itself):
+    monkeypatch.setenv("RAYCOMPAT_RAY_VERSION", version)
+    block_module = importlib.import_module(f"{cluster.__name__}.data.block")
+    source_module = importlib.import_module(f"{cluster.__name__}.data.datasource")
+    extra = {"exec_stats": None} if cluster.__name__ == "ray" else {}
+
+    def tasks(value):
+        metadata = block_module.BlockMetadata(num_rows=1, size_bytes=8, input_files=None, **extra)
+        return [data.ReadTask(lambda: [pa.table({"a": [value]})], metadata)]
+
+    class OneReader(source_module.Reader):
+        def estimate_inmemory_data_size(self):
+            return 8
+
+        def get_read_tasks(self, parallelism, per_task_row_limit="left out", data_context=None):
+            return tasks("reader " + str(per_task_row_limit))
+
+    class WithReader(data.Datasource):
+        def create_reader(self):
+            return OneReader()
+
+    class OfBothTimes(WithReader):
+        def estimate_inmemory_data_size(self):
+            return 8
+
+        def get_read_tasks(self, parallelism, per_task_row_limit=None, data_context=None):
+            return tasks("source")
+
+    source, value = (OfBothTimes(), "source") if reads_itself else (WithReader(), "reader None")
+    assert data.read_datasource(source).take_all() == [{"a": value}]
+
+
+def test_operators_of_arrays_of_tensors_are_those_of_arrays(cluster, data):
+    extensions = importlib.import_module(f"{cluster.__name__}.data.extensions")
+    tensors = extensions.TensorArray(np.arange(6).reshape(3, 2))
+    for found, expected in [
+        (2 * tensors + tensors, [[0, 3], [6, 9], [12, 15]]),
+        (tensors == tensors, [[True, True]] * 3),
+        (tensors > 2, [[False, False], [False, True], [True, True]]),
+        (tensors[[0, 2]], [[0, 1], [4, 5]]),
+        (tensors[[False, True, False]], [[2, 3]]),
+        (tensors[1:], [[2, 3], [4, 5]]),
+    ]:
+        assert isinstance(found, extensions.TensorArray)
+        assert found.to_numpy().tolist() == expected
+    assert np.asarray(tensors[1]).tolist() == [2, 3]
+    assert np.asarray(tensors).tolist() == [[0, 1], [2, 3], [4, 5]]
+    table = pd.DataFrame({"image": tensors * 2})
+    rows = data.from_pandas(table).take_all()
+    assert [row["image"].tolist() for row in rows] == [[0, 2], [4, 6], [8, 10]]
+
+
 # Other libraries, and preprocessors.
 
 

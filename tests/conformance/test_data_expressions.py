@@ -434,3 +434,11 @@ def _added(first, second):
 def test_values_to_be_among_may_be_a_constant(evaluate, expressions):
     made = evaluate({"a": [1, 2, 3]}, lambda col: col("a").is_in(expressions.lit([1, 3])))
     assert made.values == [True, False, True]
+
+
+def test_a_program_can_walk_to_the_column_of_an_alias(expressions):
+    alias = expressions.col("x").alias("y")
+    assert isinstance(alias, expressions.AliasExpr) and isinstance(
+        alias.expr, expressions.ColumnExpr
+    )
+    assert (alias.name, alias.expr.name) == ("y", "x")

@@ -92,6 +92,19 @@ def test_an_error_of_the_same_class_can_be_made(ray):
     assert again.args == ("more text",)
 
 
+def test_a_subclass_of_the_class_of_an_error_can_be_made(ray):
+    class Sub(type(error_of(ray, _local(key_error)))):
+        pass
+
+    class SubOfSub(Sub):
+        pass
+
+    for kind in (Sub, SubOfSub):
+        again = kind("more text")
+        assert isinstance(again, KeyError) and isinstance(again, ray.exceptions.RayTaskError)
+        assert again.args == ("more text",)
+
+
 def test_a_task_error_made_by_hand_has_a_dual_instance(ray):
     made = ray.exceptions.RayTaskError(function_name="f", traceback_str="text", cause=KeyError("x"))
     assert not isinstance(made, KeyError)

@@ -607,6 +607,40 @@ def test_options_are_taken_by_keyword_only(ray, monkeypatch):
             call(ray.put(1))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ray, ref: ray.wait([ref], 1, num_returns=1),
+        lambda ray, ref: ray.wait([ref], [ref]),
+        lambda ray, ref: ray.wait([ref], 1, "soon"),
+        lambda ray, ref: ray.get(ref, 60, timeout=None),
+        lambda ray, ref: ray.get(ref, ref),
+        lambda ray, ref: ray.cancel(ref, True, force=False),
+        lambda ray, ref: ray.cancel(ref, ref),
+    ],
+)
+def test_an_option_given_twice_or_of_a_wrong_kind_is_a_type_error(ray, monkeypatch, call):
+    monkeypatch.delenv(
+        "RAYCOMPAT_RAY_VERSION", raising=False
+    )  # raycompat takes them by position then
+    with pytest.raises(TypeError):
+        call(ray, ray.put(1))
+
+
+def test_kill_takes_one_actor_a_call(ray, monkeypatch):
+    monkeypatch.delenv("RAYCOMPAT_RAY_VERSION", raising=False)
+
+    @ray.remote(num_cpus=0)
+    class Alive:
+        def answer(self):
+            return 1
+
+    first, second = Alive.remote(), Alive.remote()
+    with pytest.raises(TypeError):
+        ray.kill(first, second)
+    assert ray.get([first.answer.remote(), second.answer.remote()]) == [1, 1]
+
+
 def test_wait_for_a_bare_reference_is_a_type_error(ray):
     with pytest.raises(TypeError, match=r"wait\(\) expected a list of ray\.ObjectRef"):
         ray.wait(ray.put(1))

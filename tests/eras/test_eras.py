@@ -26,6 +26,7 @@ EXPECTED = {
     "waits_of_2018": """
         Half a second: 0 1 True
         A tenth: 1 1 True
+        Of a tuple: 0 1 True
         """,
     "places_of_2022": """
         Generator: True [0, 1, 2]

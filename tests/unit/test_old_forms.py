@@ -4,6 +4,7 @@ import importlib
 import sys
 import warnings
 
+import numpy as np
 import pytest
 
 import raycompat
@@ -29,7 +30,10 @@ ROWS = Rows(
             "gone": Row("ray.f(gone=)", last="0.8", without="There is none", say="leave it out"),
         }
     },
-    uses={"ray.f with a list": Row("ray.f with a list", last="1.13", say="pass a tuple")},
+    uses={
+        "ray.f with a list": Row("ray.f with a list", last="1.13", say="pass a tuple"),
+        "ray.stop by position": Row("ray.stop by position", last="0.8", say="name them"),
+    },
 )
 
 
@@ -174,3 +178,44 @@ def test_an_executor_asks_the_program_whether_a_use_is_the_first(monkeypatch):
         assert f(plasma=3) == (0, None)
     assert asked == ["ray.f(size=)"]
     assert forms.seen() == ["ray.f(plasma=)", "ray.f(size=)"]
+
+
+@forms.takes_positions(
+    "ray.stop",
+    {"force": forms.FLAG, "after": forms.SECONDS_OR_NONE},
+    "Stop one a call.",
+    "ray.stop by position",
+)
+def stop(first, *, force=False, after=None):
+    return first, force, after
+
+
+def test_options_by_position_warn_and_get_their_names():
+    with pytest.warns(OldFormWarning, match="ray.stop by position"):
+        assert stop("a", True, 1.5) == ("a", True, 1.5)
+    assert stop("a", True, after=np.int64(2)) == ("a", True, 2)
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "words"),
+    [
+        (("a", "b"), {}, r"ray.stop\(force='b'\), given by position: expected True or False. Stop"),
+        (("a", 1), {}, "expected True or False"),
+        (
+            ("a", True, "b"),
+            {},
+            r"ray.stop\(after='b'\), given by position: expected seconds or None",
+        ),
+        (("a", True), {"force": False}, "multiple values for argument 'force'. Stop one a call."),
+        (
+            ("a", True, 1, 2),
+            {},
+            "got 3 options by position: expected force, after. Stop one a call.",
+        ),
+    ],
+)
+def test_wrong_options_by_position_are_a_type_error_without_a_warning(args, named, words):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TypeError, match=words):
+            stop(*args, **named)

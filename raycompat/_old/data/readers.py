@@ -1,10 +1,12 @@
 """Data sources as Ray 1.5 to 2.9 had them: with the arguments of ``read_datasource``.
 
-Such a source has `create_reader`, whose reader has the read tasks, or `prepare_read` (until 1.12).
+Such a source has `create_reader`, whose reader has the read tasks and which Ray still calls, or
+`prepare_read` (until 1.12).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +16,7 @@ import pyarrow as pa
 from raycompat._surface import forms
 from raycompat.data.block import BlockMetadata
 from raycompat.data.datasource import Datasource, ReadTask
-
-_USE = "ray.data.Datasource with arguments of read_datasource()"
+from raycompat.data.sources import read_tasks
 
 
 class Reader:
@@ -42,11 +43,12 @@ class PreparedDatasource(Datasource):
     """
 
     def __init__(self, datasource: Any, read_args: Mapping[str, Any]) -> None:
-        forms.used(_USE)
         self._datasource, self._read_args = datasource, dict(read_args)
-        self._reader = (
-            datasource.create_reader(**read_args) if hasattr(datasource, "create_reader") else None
-        )
+        if hasattr(datasource, "create_reader"):
+            self._reader = datasource.create_reader(**read_args)
+        else:
+            forms.used("ray.data.Datasource with prepare_read")
+            self._reader = None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -54,7 +56,7 @@ class PreparedDatasource(Datasource):
         """Return the tasks of the source."""
         if self._reader is None:
             return list(self._datasource.prepare_read(parallelism, **self._read_args))
-        return list(self._reader.get_read_tasks(parallelism))
+        return read_tasks(self._reader, parallelism, data_context)
 
     def estimate_inmemory_data_size(self) -> int | None:
         """Return what the reader estimates."""
@@ -81,35 +83,51 @@ class RandomIntRowDatasource(Datasource):
 
     def __init__(self, n: int | None = None, num_columns: int | None = None) -> None:
         self._n, self._num_columns = n, num_columns
-        if n is None:
-            self.create_reader = RandomIntRowDatasource
 
-    def estimate_inmemory_data_size(self) -> int:
-        """Return the bytes of all rows."""
-        n, num_columns = self._sizes()
-        return n * num_columns * 8
+    def create_reader(self, n: int | None = None, num_columns: int | None = None) -> Reader:
+        """Return what reads the rows."""
+        given = {"n": (self._n, n), "num_columns": (self._num_columns, num_columns)}
+        twice = [name for name, values in given.items() if None not in values]
+        if twice:
+            raise TypeError(
+                f"read_datasource() takes no {twice}: the RandomIntRowDatasource has them already."
+            )
+        n = self._n if n is None else n
+        num_columns = self._num_columns if num_columns is None else num_columns
+        if n is None or num_columns is None:
+            raise TypeError(
+                "RandomIntRowDatasource needs n and num_columns: "
+                "RandomIntRowDatasource(n=10, num_columns=2)."
+            )
+        return _RandomIntRowReader(n, num_columns)
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
         """Return tasks that make about as many rows each."""
-        n, num_columns = self._sizes()
-        counts = [len(part) for part in np.array_split(np.arange(n), max(1, min(parallelism, n)))]
+        return self.create_reader().get_read_tasks(parallelism)
+
+
+class _RandomIntRowReader(Reader):
+    def __init__(self, n: int, num_columns: int) -> None:
+        self._n, self._num_columns = n, num_columns
+
+    def estimate_inmemory_data_size(self) -> int:
+        return self._n * self._num_columns * 8
+
+    def get_read_tasks(self, parallelism: int) -> list[ReadTask]:
+        parts = np.array_split(np.arange(self._n), max(1, min(parallelism, self._n)))
         return [
             ReadTask(
-                lambda count=count: [_random_rows(count, num_columns)],  # type: ignore[misc]
-                BlockMetadata(count, 8 * count * num_columns),
+                functools.partial(_random_tables, len(part), self._num_columns),
+                BlockMetadata(len(part), 8 * len(part) * self._num_columns),
             )
-            for count in counts
+            for part in parts
         ]
 
-    def _sizes(self) -> tuple[int, int]:
-        if self._n is None or self._num_columns is None:
-            raise TypeError(
-                "RandomIntRowDatasource needs n and num_columns: "
-                "RandomIntRowDatasource(n=10, num_columns=2)."
-            )
-        return self._n, self._num_columns
+
+def _random_tables(count: int, num_columns: int) -> list[pa.Table]:
+    return [_random_rows(count, num_columns)]
 
 
 def _random_rows(count: int, num_columns: int) -> pa.Table:

@@ -6,29 +6,58 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 
-class TensorArray(list[np.ndarray[Any, Any]]):
+class TensorArray(NDArrayOperatorsMixin, Sequence[Any]):
     """Arrays, one for each row: a column of pandas that is assigned one has them as its values.
+
+    Operators and functions of NumPy work on the arrays and return a `TensorArray`. It has no
+    ``__array__`` and no ``ndim``, because pandas takes no column with more than one axis.
 
     Parameters
     ----------
     values : numpy.ndarray or sequence of arrays
-        The first axis are the rows.
+        The first axis are the rows. Arrays of several shapes stay an array of arrays.
     """
 
     def __init__(self, values: np.ndarray[Any, Any] | Sequence[Any]) -> None:
-        super().__init__(np.asarray(value) for value in values)
+        rows = [np.asarray(value) for value in values]
+        if len({row.shape for row in rows}) > 1:
+            self._values = np.empty(len(rows), object)
+            self._values[:] = rows
+        else:
+            self._values = np.array(rows)
 
     @property
     def numpy_shape(self) -> tuple[int, ...]:
         """The shape of all rows together."""
-        shape: tuple[int, ...] = self.to_numpy().shape
+        shape: tuple[int, ...] = self._values.shape
         return shape
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """Return the rows as one array, whose first axis are the rows."""
-        return np.array(list(self))
+        return self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, int | np.integer):
+            return self._values[index]
+        return TensorArray(self._values[np.asarray(index) if isinstance(index, list) else index])
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if "out" in options:
+            return NotImplemented
+        plain = [each._values if isinstance(each, TensorArray) else each for each in inputs]
+        value = getattr(ufunc, method)(*plain, **options)
+        return (
+            TensorArray(value) if method == "__call__" and isinstance(value, np.ndarray) else value
+        )
+
+    def __repr__(self) -> str:
+        return f"TensorArray({self._values!r})"
 
 
 class TensorDtype:
