@@ -23,6 +23,12 @@ from raycompat._surface import forms
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.remote_function import RemoteFunction
 
+#: What older Rays also took by position, and the right calls.
+_OLD_OF_GET = {"timeout": forms.SECONDS_OR_NONE}
+_SEVERAL = "Give several references as a list: ray.get([first, second], timeout=5)."
+_OLD_OF_WAIT = {"num_returns": forms.COUNT, "timeout": forms.SECONDS_OR_NONE}
+_ONE_LIST = "Give one list of references: ray.wait([first, second], num_returns=1, timeout=0.5)."
+
 
 class RemoteDecorator(Protocol):
     """The type of ``@ray.remote(...)`` with options."""
@@ -225,12 +231,10 @@ def get(
 def get(
     object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False
 ) -> Any: ...
-@forms.takes_positions(
-    "ray.get",
-    {"timeout": forms.SECONDS_OR_NONE},
-    "Give several references as a list: ray.get([first, second], timeout=5).",
-)
-def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
+@forms.shown_without_positions
+def get(
+    object_refs: Any, *old: Any, timeout: float | None = None, _use_object_store: bool = False
+) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
     Parameters
@@ -270,6 +274,9 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     -----
     Ray source: ``ray.get``, 2.60.0. Each call of `get` returns a new copy; its arrays are read-only.
     """
+    if old:
+        named = {} if timeout is None else {"timeout": timeout}
+        timeout = forms.by_position("ray.get", _OLD_OF_GET, old, named, _SEVERAL)["timeout"]
     session = sessions.connected_or_not()
     if _has_compiled(object_refs):
         return _get_compiled(object_refs, timeout)
@@ -327,14 +334,10 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]: ...
-@forms.takes_positions(
-    "ray.wait",
-    {"num_returns": forms.COUNT, "timeout": forms.SECONDS_OR_NONE},
-    "Give one list of references: ray.wait([first, second], num_returns=1, timeout=0.5).",
-)
+@forms.shown_without_positions
 def wait(
     ray_waitables: Any,
-    *,
+    *old: Any,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
@@ -378,6 +381,12 @@ def wait(
     -----
     Ray source: ``ray.wait``, 2.60.0. A reference whose task failed is ready.
     """
+    if old:
+        defaults = {"num_returns": 1, "timeout": None}
+        given: dict[str, Any] = {"num_returns": num_returns, "timeout": timeout}
+        named = {name: value for name, value in given.items() if value != defaults[name]}
+        given |= forms.by_position("ray.wait", _OLD_OF_WAIT, old, named, _ONE_LIST)
+        num_returns, timeout = given["num_returns"], given["timeout"]
     session = sessions.connected_or_not()
     _check_waitables(ray_waitables)
     if (

@@ -12,7 +12,7 @@ import inspect
 import numbers
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from raycompat._surface import era, table
@@ -162,8 +162,7 @@ def takes_positions(
         @functools.wraps(function)
         def call(*args: Any, **named: Any) -> Any:
             if len(args) > 1:
-                named.update(_by_position(of, kinds, args[1:], named, today))
-                used(words)
+                named.update(by_position(of, kinds, args[1:], named, today, words))
                 args = args[:1]
             return function(*args, **named)
 
@@ -172,10 +171,26 @@ def takes_positions(
     return decorate
 
 
-def _by_position(
-    of: str, kinds: dict[str, Kind], values: Sequence[Any], named: dict[str, Any], today: str
+def shown_without_positions(function: _F) -> _F:
+    """Give a function the signature of today: without ``*old``, the options by position.
+
+    It asks `by_position` itself, because a function around it would make each call of it slower.
+    """
+    signature = inspect.signature(function)
+    today = [each for each in signature.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    function.__signature__ = signature.replace(parameters=today)  # type: ignore[attr-defined]
+    return function
+
+
+def by_position(
+    of: str,
+    kinds: dict[str, Kind],
+    values: Sequence[Any],
+    named: Mapping[str, Any],
+    today: str,
+    words: str = _BY_POSITION,
 ) -> dict[str, Any]:
-    """Return by name what a call has by position.
+    """Return by name what a call has by position, and take note of that; see `takes_positions`.
 
     Raises
     ------
@@ -194,6 +209,7 @@ def _by_position(
             raise TypeError(
                 f"{of}({name}={value!r}), given by position: expected {kinds[name].words}. {today}"
             )
+    used(words)
     return given
 
 

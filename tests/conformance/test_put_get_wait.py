@@ -610,10 +610,10 @@ def test_options_are_taken_by_keyword_only(ray, monkeypatch):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda ray, ref: ray.wait([ref], 1, num_returns=1),
+        lambda ray, ref: ray.wait([ref], 1, num_returns=2),
         lambda ray, ref: ray.wait([ref], [ref]),
         lambda ray, ref: ray.wait([ref], 1, "soon"),
-        lambda ray, ref: ray.get(ref, 60, timeout=None),
+        lambda ray, ref: ray.get(ref, 60, timeout=5),
         lambda ray, ref: ray.get(ref, ref),
         lambda ray, ref: ray.cancel(ref, True, force=False),
         lambda ray, ref: ray.cancel(ref, ref),
