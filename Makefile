@@ -7,9 +7,9 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 RUN := .venv/bin/python -m
 STAMP := .venv/.set-up
-# Four processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Three leave a
-# fifth of the time of two cores unused, because tests wait for limits of time.
-PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 4 || echo 0)
+# Three processes, each with a separate /dev/shm (see tests/conftest.py), where the system allows that. Two leave a
+# seventh of the time of two cores unused, because tests wait for limits of time.
+PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && echo 3 || echo 0)
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder

@@ -94,9 +94,10 @@ class DaskScheduler:
         self._scheduler.plugins.pop(name, None)
 
     async def unregister_from_workers(self, plugin: str) -> None:
-        """Remove a plugin from all workers."""
+        """Remove a plugin from all workers but those that leave meanwhile, which Dask logs."""
         if self._scheduler.worker_plugins.pop(plugin, None) is not None:
-            await self._scheduler.broadcast(msg={"op": "plugin-remove", "name": plugin})
+            message = {"op": "plugin-remove", "name": plugin}
+            await self._scheduler.broadcast(msg=message, on_error="ignore")
 
     # --- tasks and values: questions --------------------------------------------------------------
 

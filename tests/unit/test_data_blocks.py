@@ -654,7 +654,7 @@ def test_a_source_may_take_fewer_arguments(arguments):
         f"class Source:\n    def get_read_tasks(self, parallelism{arguments}): return [parallelism]",
         names,
     )
-    assert sources._read_tasks(names["Source"](), 5, DataContext()) == [5]
+    assert sources.read_tasks(names["Source"](), 5, DataContext()) == [5]
 
 
 def test_settings_that_would_change_results_are_refused():
