@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import cloudpickle
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
@@ -65,8 +68,63 @@ def folder_of_state(path: Any) -> Path:
     )
 
 
+#: The file of a folder with one module.
+MODULE_FILE = "module_state.pkl"
+
+
+@dataclass(frozen=True)
+class SavedModule:
+    """The network of one policy in the folder of a checkpoint.
+
+    Parameters
+    ----------
+    module_class : subclass of TorchRLModule, or None
+        None for a network of Keras.
+    config : RLModuleConfig, or None
+    state : dict of arrays, or list of arrays
+        Weights by name; of a network of Keras, in the order of its layers.
+    """
+
+    module_class: Any
+    config: Any
+    state: Any
+
+    def build(self) -> Any:
+        """Return the module."""
+        made = self.module_class(
+            self.config.observation_space,
+            self.config.action_space,
+            model_config=self.config.model_config_dict,
+            catalog_class=self.config.catalog_class,
+        )
+        made.set_state(self.state)
+        return made
+
+
+def write_module(folder: Path, saved: SavedModule) -> None:
+    """Write a module into a folder, which is made where it does not exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MODULE_FILE).write_bytes(cloudpickle.dumps(saved))
+
+
+def read_module(path: Any) -> SavedModule | None:
+    """Return the module in a folder, which must come from a trusted source; None without one.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder; or the one above it, of a single policy.
+    """
+    folders = [Path(path), *sorted(Path(path).glob("*/"))]
+    found = [each / MODULE_FILE for each in folders if (each / MODULE_FILE).exists()]
+    if len(found) != 1:
+        return None
+    saved: SavedModule = pickle.loads(found[0].read_bytes())
+    return saved
+
+
 #: The path of the networks in checkpoints of Ray; the name of a policy may follow.
-_NETWORKS = ("learner_group", "learner", "rl_module")
+NETWORKS = ("learner_group", "learner", "rl_module")
 
 
 def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
@@ -77,10 +135,10 @@ def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
     ValueError
         When the path leads to something else than networks.
     """
-    is_above = parts == _NETWORKS[: len(parts)]
-    if not is_above and (parts[:3] != _NETWORKS or len(parts) != 4):
+    is_above = parts == NETWORKS[: len(parts)]
+    if not is_above and (parts[:3] != NETWORKS or len(parts) != 4):
         raise ValueError(
-            f"{described!r}: expected {'/'.join(_NETWORKS)!r}, or this with the name of a policy after "
+            f"{described!r}: expected {'/'.join(NETWORKS)!r}, or this with the name of a policy after "
             "it: other parts of a checkpoint are restored with the whole."
         )
     return None if is_above else parts[3]

@@ -6,6 +6,7 @@ weights to the runners. All its policies learn by one `TorchLearner`, so that th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -40,7 +41,7 @@ class PartOfModules(TorchRLModule):
         self.layers = nn.ModuleList(modules.values())
         own = modules[name]
         self.observation_space, self.action_space = own.observation_space, own.action_space
-        self.model_config = own.model_config
+        self.model_config, self.config, self.catalog = own.model_config, own.config, own.catalog
 
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> Any:
         return self.all.forward_inference({self.name: batch}, **kwargs)[self.name]
@@ -62,7 +63,7 @@ class PartNetwork(ModuleNetwork):
 
     def build(self, seed: int | None = None) -> Any:
         """Return the part."""
-        whole, name = self.model_config
+        whole, name = self.spec.part_of
         with torch.random.fork_rng(devices=[]):
             if seed is not None:
                 torch.manual_seed(seed)
@@ -88,13 +89,16 @@ class EpisodeLearner(ModuleLearner):
     @classmethod
     def network_of(cls, setup: PolicySetup) -> Any:
         """Return what makes the module, or the modules among which it is."""
-        whole = getattr(setup.config.rl_module_spec, "part_of", None)
-        if whole is not None:
-            return PartNetwork(None, setup.observation_space, setup.action_space, whole)
+        spec = setup.config.rl_module_spec
+        if getattr(spec, "part_of", None) is not None:
+            part = copy.copy(spec)
+            part.observation_space, part.action_space = setup.observation_space, setup.action_space
+            return PartNetwork(part)
         network = super().network_of(setup)
         if network.memory is not None:
+            name = network.spec.module_class.__name__
             raise UnsupportedRayFeatureError(
-                f"{network.module_class.__name__}.get_initial_state() in a training_step of a program",
+                f"{name}.get_initial_state() in a training_step of a program",
                 "Episodes do not have the states of their steps",
                 "use PPO",
             )

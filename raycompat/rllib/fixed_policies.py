@@ -7,15 +7,16 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.checkpoint_state import folder_of_state, read_state
+from raycompat.rllib.checkpoint_state import folder_of_state, read_module, read_state
 from raycompat.rllib.modules_by_name import Modules, MultiRLModule
 
 _NO_LEARNING = "A policy that learns is one of the algorithm"
@@ -76,17 +77,56 @@ class Policy:
         """Do nothing: the rule says how it explores."""
 
 
+@dataclass
+class RLModuleConfig:
+    """What a module is made with; its constructor took it until 2024.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+    model_config_dict : dict, optional
+    inference_only : bool
+    catalog_class : subclass of Catalog, optional
+    """
+
+    observation_space: Any = None
+    action_space: Any = None
+    model_config_dict: Any = None
+    inference_only: bool = False
+    catalog_class: Any = None
+
+    @property
+    def model_config(self) -> Any:
+        """The same as ``model_config_dict``."""
+        return self.model_config_dict
+
+    def get_catalog(self) -> Any:
+        """Return what makes the parts of the module; None without a class."""
+        if self.catalog_class is None or self.observation_space is None:
+            return None
+        return self.catalog_class(
+            self.observation_space, self.action_space, self.model_config_dict or {}
+        )
+
+
 class RLModule:
     """A policy that acts by a rule. Subclass it, and write ``_forward`` or ``_forward_inference``.
 
     Parameters
     ----------
-    observation_space, action_space : gymnasium.Space
-        Of its agents.
-    inference_only : bool
-        Has no effect.
-    model_config : dict, optional
+    observation_space : gymnasium.Space or RLModuleConfig
+        Of its agents. The second holds all parameters, the form until 2024.
+    action_space : gymnasium.Space
+    inference_only, learner_only : bool
+        They have no effect.
+    model_config : dict or DefaultModelConfig, optional
         The options of its `RLModuleSpec`.
+    catalog_class : subclass of Catalog, optional
+        Makes ``catalog``, which the module may ask for its parts.
+    config : RLModuleConfig, optional
+        As `observation_space`.
+    **kwargs
+        They have no effect.
 
     Notes
     -----
@@ -94,18 +134,34 @@ class RLModule:
     learn.
     """
 
+    #: Makes the parts of a class whose spec names no other one.
+    default_catalog: Any = None
+
     def __init__(
         self,
         observation_space: Any = None,
         action_space: Any = None,
         *,
         inference_only: bool = False,
+        learner_only: bool = False,
         model_config: Any = None,
+        catalog_class: Any = None,
+        config: Any = None,
         **kwargs: Any,
     ) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.model_config = model_config or {}
-        self.inference_only = inference_only
+        given = observation_space if isinstance(observation_space, RLModuleConfig) else config
+        if given is None:
+            options = model_config_of(model_config)
+            cls = catalog_class or self.default_catalog
+            given = RLModuleConfig(observation_space, action_space, options, inference_only, cls)
+        #: The parameters in one, the form until 2024.
+        self.config = given
+        self.observation_space, self.action_space = given.observation_space, given.action_space
+        self.model_config = given.model_config_dict or {}
+        self.inference_only = given.inference_only
+        self.catalog: Any = given.get_catalog()
+        if self.catalog is not None:
+            self.action_dist_cls = self.catalog.get_action_dist_cls(framework="torch")
         self.setup()
 
     def setup(self) -> None:
@@ -113,14 +169,14 @@ class RLModule:
 
     @staticmethod
     def from_checkpoint(path: Any, **kwargs: Any) -> Any:
-        """Return the network of a policy from an algorithm's checkpoint.
+        """Return the network of a policy from a checkpoint.
 
         Parameters
         ----------
         path : str or path-like
-            The checkpoint's folder, or one below it as Ray has them:
-            ``learner_group/learner/rl_module/default_policy``; without the last part, modules by name.
-            It is unpickled: it must come from a trusted source.
+            What a module's ``save_to_path`` returned; or the checkpoint of an algorithm, or a folder
+            within it: ``learner_group/learner/rl_module/default_policy``; without the last part,
+            modules by name. It is unpickled: it must come from a trusted source.
         **kwargs
             They have no effect.
 
@@ -132,8 +188,11 @@ class RLModule:
         Raises
         ------
         ValueError
-            When there is no checkpoint of an algorithm.
+            When there is no checkpoint.
         """
+        saved = read_module(path)
+        if saved is not None and saved.module_class is not None:
+            return saved.build()
         folder, name = folder_of_state(path), Path(path).name
         algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
         try:
@@ -159,6 +218,7 @@ class RLModule:
         return self._forward(batch, **kwargs)
 
 
+@dataclass
 class RLModuleSpec:
     """The network of a policy, for ``config.rl_module(rl_module_spec=...)``.
 
@@ -169,10 +229,17 @@ class RLModuleSpec:
         of the algorithm.
     observation_space, action_space : gymnasium.Space, optional
         Default: those of the agents that are mapped to the policy.
+    inference_only, learner_only : bool
+        They have no effect.
     model_config : dict or DefaultModelConfig, optional
         As ``training(model=...)``, or what the class is made with.
-    inference_only, learner_only, catalog_class, load_state_path : optional
-        Only the values that ask for nothing are taken.
+    catalog_class : subclass of Catalog, optional
+        Makes the parts of a module in PyTorch. Without `module_class`, the module is the default one.
+    load_state_path : str or path-like, optional
+        The weights that a module in PyTorch begins with: a folder as `RLModule.from_checkpoint` takes
+        it. Layers that it does not have begin as ever.
+    model_config_dict : dict, optional
+        The name of `model_config` until 2024.
 
     Notes
     -----
@@ -180,35 +247,21 @@ class RLModuleSpec:
     a `TorchRLModule` learns in PPO.
     """
 
-    def __init__(
-        self,
-        module_class: Any = None,
-        *,
-        observation_space: Any = None,
-        action_space: Any = None,
-        inference_only: bool = False,
-        learner_only: bool = False,
-        model_config: Any = None,
-        model_config_dict: Any = None,
-        catalog_class: Any = None,
-        load_state_path: Any = None,
-    ) -> None:
-        refused = {
-            "learner_only": learner_only,
-            "catalog_class": catalog_class,
-            "load_state_path": load_state_path,
-        }
-        for name, value in refused.items():
-            if value:
-                raise UnsupportedRayFeatureError(
-                    f"RLModuleSpec({name}={value!r})",
-                    "A network is a registered function or class",
-                    "use ModelCatalog.register_custom_model, and Algorithm.set_weights",
-                )
-        self.module_class, self.inference_only = module_class, inference_only
-        self.part_of: Any = None
-        self.observation_space, self.action_space = observation_space, action_space
-        self.model_config = model_config if model_config_dict is None else model_config_dict
+    module_class: Any = None
+    observation_space: Any = None
+    action_space: Any = None
+    inference_only: bool = False
+    learner_only: bool = False
+    model_config: Any = None
+    catalog_class: Any = None
+    load_state_path: Any = None
+    model_config_dict: Any = None
+    #: Of a module among others that share layers: the spec of all, and its name.
+    part_of: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.model_config_dict is not None:
+            self.model_config = self.model_config_dict
 
     def build(self) -> Any:
         """Return the module.
@@ -216,7 +269,7 @@ class RLModuleSpec:
         Raises
         ------
         ValueError
-            When the spec lacks a class or a space.
+            When the spec lacks a class or a space, or its weights do not fit.
         """
         missing = [
             name
@@ -228,16 +281,43 @@ class RLModuleSpec:
                 f"RLModuleSpec.build(): {', '.join(missing)} is None: expected a value for each of "
                 "module_class, observation_space and action_space."
             )
-        spaces = self.observation_space, self.action_space
-        if is_torch_module(self):
-            return self.module_class.of_spaces(*spaces, self.model_config)
-        return self.module_class(*spaces, model_config=self.model_config)
+        made = self._made()
+        if self.load_state_path is not None:
+            made.restore_from_path(self.load_state_path)
+        return made
+
+    def _made(self) -> Any:
+        """Return the module, by the constructor that its class has."""
+        cls, spaces = self.module_class, (self.observation_space, self.action_space)
+        parameters = inspect.signature(cls.__init__).parameters
+        if [*parameters][1:2] == ["config"]:  # until 2024
+            options = model_config_of(self.model_config)
+            return cls(RLModuleConfig(*spaces, options, self.inference_only, self.catalog_class))
+        if not is_torch_module(self):
+            return cls(*spaces, model_config=self.model_config)
+        given = {
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "inference_only": self.inference_only,
+            "learner_only": self.learner_only,
+            "model_config": model_config_of(self.model_config),
+            "catalog_class": self.catalog_class,
+        }
+        takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        return cls(**{name: v for name, v in given.items() if takes_all or name in parameters})
+
+
+def model_config_of(given: Any) -> Any:
+    """Return the options of a model as a dict; a `DefaultModelConfig` is an object."""
+    return given if isinstance(given, dict | None) else dict(vars(given))
 
 
 def is_torch_module(spec: Any) -> bool:
     """Return whether a spec names a network of a program in PyTorch."""
     cls = getattr(spec, "module_class", None)
-    return cls is not None and getattr(cls, "framework", None) == "torch"
+    if cls is None:
+        return any(getattr(spec, each, None) for each in ("catalog_class", "load_state_path"))
+    return getattr(cls, "framework", None) == "torch"
 
 
 class MultiRLModuleSpec:

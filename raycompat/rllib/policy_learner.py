@@ -16,6 +16,7 @@ import numpy as np
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
+from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
@@ -380,6 +381,10 @@ class PolicyLearner(ABC):
     def model(self) -> Any:
         """The network as a Keras model; None where it is none."""
         return None
+
+    def saved_module(self) -> SavedModule:
+        """Return what a checkpoint has of the network beside the state of the algorithm."""
+        return SavedModule(None, None, self.get_weights())
 
 
 class KerasLearner(PolicyLearner):

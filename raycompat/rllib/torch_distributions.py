@@ -8,6 +8,7 @@ import torch
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from raycompat.rllib.distributions import LOG_STD_RANGE, Layout
+from raycompat.rllib.spaces import ActionDecoder
 
 
 class TorchDistribution:
@@ -37,6 +38,21 @@ class TorchDistribution:
             They have no effect.
         """
         raise NotImplementedError(f"{cls.__name__}.from_logits is not written.")
+
+    @staticmethod
+    def required_input_dim(space: Any, model_config: Any = None, as_list: bool = False) -> Any:
+        """Return how many numbers describe the distribution of an action.
+
+        Parameters
+        ----------
+        space : gymnasium.Space
+        model_config : dict, optional
+            Has no effect.
+        as_list : bool, default False
+            Return those of each part of the action.
+        """
+        counts = [part.num_parameters for part in ActionDecoder(space).layout]
+        return counts if as_list else sum(counts)
 
     def sample(self, *, sample_shape: Any = ()) -> Any:
         """Return random actions."""
@@ -70,6 +86,8 @@ class TorchDeterministic(TorchDistribution):
 
     def __init__(self, loc: Any) -> None:
         self._dist = loc
+        #: Of an action of several parts, those of each.
+        self._flat_child_distributions: list[TorchDeterministic] = []
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
@@ -132,7 +150,7 @@ class _Parts(TorchDistribution):
     layout: ClassVar[Layout]
 
     def __init__(self, parts: list[TorchDistribution]) -> None:
-        self._of_parts = parts
+        self._flat_child_distributions = parts
 
     @classmethod
     def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
@@ -143,31 +161,38 @@ class _Parts(TorchDistribution):
 
     def sample(self, *, sample_shape: Any = ()) -> Any:
         """Return random actions, of shape (rows, columns of all parts)."""
-        return _joined([each.sample(sample_shape=sample_shape) for each in self._of_parts], self)
+        return _joined(
+            [each.sample(sample_shape=sample_shape) for each in self._flat_child_distributions],
+            self,
+        )
 
     def _columns(self, value: Any) -> list[Any]:
+        if isinstance(value, tuple | list):  # an action of each part
+            value = torch.cat([own.reshape(len(own), -1).float() for own in value], -1)
         each = value.split([part.width for part in self.layout], -1)
         pairs = zip(self.layout, each, strict=True)
         return [own[..., 0].long() if part.is_discrete else own for part, own in pairs]
 
     def logp(self, value: Any, **kwargs: Any) -> Any:
         """Return the sums of the parts' logarithms, of shape (rows,)."""
-        pairs = zip(self._of_parts, self._columns(value), strict=True)
+        pairs = zip(self._flat_child_distributions, self._columns(value), strict=True)
         return sum(each.logp(own) for each, own in pairs)
 
     def entropy(self) -> Any:
         """Return the sums of the parts' entropies, in nats, of shape (rows,)."""
-        return sum(each.entropy() for each in self._of_parts)
+        return sum(each.entropy() for each in self._flat_child_distributions)
 
     def kl(self, other: Any, **kwargs: Any) -> Any:
         """Return the sums of how far the parts are apart, of shape (rows,)."""
-        pairs = zip(self._of_parts, other._of_parts, strict=True)
+        pairs = zip(self._flat_child_distributions, other._flat_child_distributions, strict=True)
         return sum(ours.kl(theirs) for ours, theirs in pairs)
 
     def to_deterministic(self) -> TorchDeterministic:
         """Return what always gives the likeliest actions."""
-        likeliest = [each.to_deterministic().sample() for each in self._of_parts]
-        return TorchDeterministic(_joined(likeliest, self))
+        parts = [each.to_deterministic() for each in self._flat_child_distributions]
+        made = TorchDeterministic(_joined([each.sample() for each in parts], self))
+        made._flat_child_distributions = parts
+        return made
 
 
 def _joined(actions: list[Any], of: _Parts) -> Any:

@@ -6,6 +6,7 @@ A class of a program gives ``compute_loss_for_module``, or adds to that of `PPOT
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -15,8 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.env.runner import POLICY_ID, Columns
+from raycompat.rllib.fixed_policies import RLModuleSpec
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.memory import learned_batch
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
@@ -33,6 +36,7 @@ from raycompat.rllib.torch_module import (
     DefaultPPOTorchRLModule,
     ModuleNetwork,
     ModulePolicy,
+    TorchRLModule,
     at_most_threads,
     get_weights,
     mapped,
@@ -430,8 +434,9 @@ class ModuleLearner(PolicyLearner):
     """
 
     policy_class: ClassVar[Any] = ModulePolicy
-    #: What learns, without a class of the program.
+    #: What learns, without a class of the program; and its network.
     default_class: ClassVar[type[TorchLearner]] = PPOTorchLearner
+    default_module: ClassVar[type[TorchRLModule]] = DefaultPPOTorchRLModule
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         super().__init__(setup, network, seed)
@@ -482,11 +487,11 @@ class ModuleLearner(PolicyLearner):
                 "derive the algorithm from Algorithm, with a training_step that calls "
                 "learner_group.update(episodes=...), or leave it out",
             )
-        module_class = getattr(spec, "module_class", None) or DefaultPPOTorchRLModule
-        given = getattr(spec, "model_config", None)
-        model = config.model if given is None else given
-        spaces = setup.observation_space, setup.action_space
-        return ModuleNetwork(module_class, *spaces, model).with_memory()
+        spec = copy.copy(spec or RLModuleSpec())
+        spec.module_class = spec.module_class or cls.default_module
+        spec.model_config = config.model if spec.model_config is None else spec.model_config
+        spec.observation_space, spec.action_space = setup.observation_space, setup.action_space
+        return ModuleNetwork(spec).with_memory()
 
     def learn(
         self, parts: list[Columns], num_steps: int, rng: np.random.Generator
@@ -566,6 +571,10 @@ class ModuleLearner(PolicyLearner):
         """The module."""
         return self._module
 
+    def saved_module(self) -> SavedModule:
+        """Return the module, as a checkpoint has it beside the state of the algorithm."""
+        return SavedModule(type(self._module), self._module.config, self._module.get_state())
+
     def get_weights(self) -> Weights:
         """Return the weights of the module."""
         return get_weights(self._module)
@@ -607,7 +616,7 @@ class ImitatingModuleLearner(ModuleLearner):
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         if network.memory is not None:
             raise UnsupportedRayFeatureError(
-                f"{network.module_class.__name__}.get_initial_state() in BC",
+                f"{network.spec.module_class.__name__}.get_initial_state() in BC",
                 "BC draws single steps from its buffer",
                 "use PPO, or the connector FrameStackingEnvToModule",
             )

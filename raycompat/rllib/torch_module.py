@@ -8,10 +8,10 @@ their space. `TorchLearner` of `raycompat.rllib.torch_learner` changes it.
 from __future__ import annotations
 
 import contextlib
-import inspect
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from pathlib import Path
 from typing import Any, Self
 
 import gymnasium
@@ -20,14 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.distributions import Layout, distribution_of, num_parameters
-from raycompat.rllib.fixed_policies import RLModule
+from raycompat.rllib.checkpoint_state import SavedModule, read_module, write_module
+from raycompat.rllib.distributions import Layout, distribution_of
+from raycompat.rllib.fixed_policies import RLModule, RLModuleSpec, model_config_of
 from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
-from raycompat.rllib.networks import Initializer, Weights
+from raycompat.rllib.networks import Weights
 from raycompat.rllib.policies import Extras
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
+from raycompat.rllib.torch_catalog import ACTOR, CRITIC, ENCODER_OUT, BCCatalog, PPOCatalog
 from raycompat.rllib.torch_distributions import class_for
 
 #: The names of columns that modules give and see.
@@ -35,45 +36,13 @@ OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embe
 LOG_PROBABILITIES, STATE_IN, STATE_OUT = "action_logp", "state_in", "state_out"
 
 
-@dataclass
-class RLModuleConfig:
-    """What the constructor of a module took until 2024.
-
-    Parameters
-    ----------
-    observation_space, action_space : gymnasium.Space
-    model_config_dict : dict, optional
-    inference_only : bool
-    catalog_class : optional
-        None.
-    """
-
-    observation_space: Any = None
-    action_space: Any = None
-    model_config_dict: Any = None
-    inference_only: bool = False
-    catalog_class: Any = None
-
-    @property
-    def model_config(self) -> Any:
-        """The same as ``model_config_dict``."""
-        return self.model_config_dict
-
-
 class TorchRLModule(nn.Module, RLModule):
     """A network of a program in PyTorch. Subclass it, and write ``setup`` and ``_forward``.
 
     Parameters
     ----------
-    observation_space : gymnasium.Space or RLModuleConfig
-        The second holds all parameters, the form until 2024.
-    action_space : gymnasium.Space
-    inference_only, learner_only : bool
-        They have no effect.
-    model_config : dict or DefaultModelConfig, optional
-        The options of its `RLModuleSpec`.
-    **kwargs
-        They have no effect.
+    *args, **kwargs
+        As of `RLModule`.
 
     Notes
     -----
@@ -83,50 +52,9 @@ class TorchRLModule(nn.Module, RLModule):
 
     framework = "torch"
 
-    def __init__(
-        self,
-        observation_space: Any = None,
-        action_space: Any = None,
-        *,
-        inference_only: bool = False,
-        learner_only: bool = False,
-        model_config: Any = None,
-        config: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         nn.Module.__init__(self)
-        given = observation_space if isinstance(observation_space, RLModuleConfig) else config
-        if given is None:
-            options = _as_dict(model_config)
-            given = RLModuleConfig(observation_space, action_space, options, inference_only)
-        #: The parameters in one, the form until 2024.
-        self.config = given
-        RLModule.__init__(
-            self,
-            given.observation_space,
-            given.action_space,
-            inference_only=given.inference_only,
-            model_config=given.model_config_dict,
-        )
-
-    @classmethod
-    def of_spaces(cls, observation_space: Any, action_space: Any, model_config: Any) -> Self:
-        """Return a module, by the constructor that the class has.
-
-        Parameters
-        ----------
-        observation_space, action_space : gymnasium.Space
-        model_config : dict or DefaultModelConfig, optional
-        """
-        model_config = _as_dict(model_config)
-        names = list(inspect.signature(cls.__init__).parameters)[1:]
-        if names[:1] == ["config"]:  # until 2024
-            return cls(RLModuleConfig(observation_space, action_space, model_config))
-        return cls(
-            observation_space=observation_space,
-            action_space=action_space,
-            model_config=model_config,
-        )
+        RLModule.__init__(self, *args, **kwargs)
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self._forward(batch, **kwargs)
@@ -173,83 +101,66 @@ class TorchRLModule(nn.Module, RLModule):
         return {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_state` returned."""
-        self.load_state_dict({name: torch.as_tensor(each) for name, each in state.items()})
+        """Take what `get_state` returned; what the state does not have stays as it is."""
+        tensors = {name: torch.as_tensor(each) for name, each in state.items()}
+        self.load_state_dict(tensors, strict=False)
 
-    def _layout(self) -> Layout:
-        return ActionDecoder(self.action_space).layout
+    def save_to_path(self, path: Any = None) -> str:
+        """Save the module as a folder, by default a new temporary one; return its path."""
+        folder = Path(tempfile.mkdtemp(prefix="module-") if path is None else path)
+        write_module(folder, SavedModule(type(self), self.config, self.get_state()))
+        return str(folder)
 
-    def get_inference_action_dist_cls(self) -> Any:
-        """Return the class of the actions' distribution."""
-        return class_for(self._layout())
+    def restore_from_path(self, path: Any, **kwargs: Any) -> None:
+        """Take the weights of a folder; those of other layers stay as they are.
 
-    def get_exploration_action_dist_cls(self) -> Any:
-        """Return the class of the actions' distribution."""
-        return class_for(self._layout())
+        Parameters
+        ----------
+        path : str or path-like
+            What `save_to_path` returned, or a folder within the checkpoint of an algorithm.
+        **kwargs
+            They have no effect.
+
+        Raises
+        ------
+        ValueError
+            When there are no weights, or they do not fit.
+        """
+        saved = read_module(path)
+        if saved is None:
+            raise ValueError(
+                f"{path} has no weights of a module: expected what save_to_path() returned, or "
+                "learner_group/learner/rl_module/default_policy in the checkpoint of an algorithm."
+            )
+        try:
+            self.set_state(saved.state)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"The weights in {path} do not fit {type(self).__name__}: {error}. Give the module the "
+                "model_config with which they were saved."
+            ) from error
 
     def get_train_action_dist_cls(self) -> Any:
         """Return the class of the actions' distribution."""
-        return class_for(self._layout())
+        if self.catalog is not None:
+            return self.catalog.get_action_dist_cls(framework="torch")
+        return class_for(ActionDecoder(self.action_space).layout)
 
-
-def _dense(sizes: list[int], activation: str, model_config: Any = None) -> list[nn.Module]:
-    layers: list[nn.Module] = []
-    first = Initializer.of(model_config or {}, "fcnet_kernel_initializer")
-    bias = Initializer.of(model_config or {}, "fcnet_bias_initializer")
-    kind = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "swish": nn.SiLU}.get(activation)
-    for before, width in pairwise(sizes):
-        layer = nn.Linear(before, width)
-        if first is None:
-            nn.init.orthogonal_(layer.weight, float(np.sqrt(2)))
-        else:
-            first.fill(layer.weight)
-        nn.init.zeros_(layer.bias)
-        if bias is not None:
-            bias.fill(layer.bias)
-        layers += [layer] if kind is None else [layer, kind()]
-    return layers
-
-
-def _last(before: int, width: int, gain: float) -> nn.Linear:
-    layer = nn.Linear(before, width)
-    nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-class _Encoders(nn.Module):
-    """The layers below the two heads; one for both where they share."""
-
-    def __init__(self, actor: nn.Module, critic: nn.Module | None) -> None:
-        super().__init__()
-        self.actor_encoder = actor
-        if critic is not None:
-            self.critic_encoder = critic
-
-    def of_critic(self) -> nn.Module:
-        return getattr(self, "critic_encoder", self.actor_encoder)
-
-
-#: Options of a model that dense layers do not carry out.
-_NOT_DENSE = (
-    "conv_filters",
-    "custom_model",
-    "free_log_std",
-    "use_attention",
-    "use_lstm",
-)
+    get_inference_action_dist_cls = get_exploration_action_dist_cls = get_train_action_dist_cls
 
 
 class DefaultBCTorchRLModule(TorchRLModule):
-    """A policy of dense layers, ``encoder`` and ``pi``.
+    """A policy of dense layers, ``encoder`` and ``pi``, which its catalog makes.
 
     ``model_config`` has ``fcnet_hiddens``, ``head_fcnet_hiddens`` and ``fcnet_activation``.
 
     Notes
     -----
     Ray source: ``ray.rllib.algorithms.bc.torch.default_bc_torch_rl_module.DefaultBCTorchRLModule``,
-    2.60.0. Differs from Ray: layers are dense.
+    2.60.0. Differs from Ray: layers of `Catalog` are dense.
     """
+
+    default_catalog = BCCatalog
 
     def setup(self) -> None:
         """Make the layers.
@@ -259,37 +170,28 @@ class DefaultBCTorchRLModule(TorchRLModule):
         UnsupportedRayFeatureError
             When ``model_config`` asks for other layers.
         """
-        asked = [name for name in _NOT_DENSE if self.model_config.get(name)]
-        if asked:
-            raise UnsupportedRayFeatureError(
-                f"{', '.join(asked)} in a network of PyTorch",
-                "Its layers are dense",
-                "leave out learner_class and _torch_lr_scheduler_classes, or give a TorchRLModule "
-                "with these layers as module_class of an RLModuleSpec",
-            )
         #: That of what the layers see: a subclass may take a mask out of its observations.
         self._seen_space = self.observation_space
-        self.encoder = _Encoders(nn.Sequential(*self._hidden()), None)
-        self.pi = self._head(num_parameters(self._layout()), 0.01)
+        self.encoder = self._made_encoder()
+        self.pi = self.catalog.build_pi_head(framework="torch")
 
-    def _sizes(self) -> list[int]:
-        hiddens = list(self.model_config.get("fcnet_hiddens") or [256, 256])
-        return [gymnasium.spaces.flatdim(self.observation_space), *hiddens]
+    def _made_encoder(self) -> nn.Module:
+        made: nn.Module = self.catalog.build_encoder(framework="torch")
+        return made
 
-    def _head(self, width: int, gain: float) -> nn.Module:
-        """Return the layers of one output: ``head_fcnet_hiddens``, and a last one."""
-        sizes = [self._sizes()[-1], *(self.model_config.get("head_fcnet_hiddens") or [])]
-        last = _last(sizes[-1], width, gain)
-        activation = self.model_config.get("fcnet_activation") or "tanh"
-        return nn.Sequential(*_dense(sizes, activation), last) if len(sizes) > 1 else last
+    def _encoded(self, batch: dict[str, Any]) -> Any:
+        """Return what the encoder gives; observations that are not images are vectors for it."""
+        seen = batch[OBS]
+        if len(getattr(self._seen_space, "shape", None) or ()) != 3 or self._is_default:
+            seen = flattened(self._seen_space, seen)
+        return self.encoder({**batch, OBS: seen})[ENCODER_OUT]
 
-    def _hidden(self) -> list[nn.Module]:
-        activation = self.model_config.get("fcnet_activation") or "tanh"
-        return _dense(self._sizes(), activation, self.model_config)
+    @property
+    def _is_default(self) -> bool:
+        return type(self.catalog) is self.default_catalog
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        observations = flattened(self._seen_space, batch[OBS])
-        return {INPUTS: self.pi(self.encoder.actor_encoder(observations))}
+        return {INPUTS: self.pi(self._encoded(batch))}
 
 
 class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
@@ -301,15 +203,41 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
     Notes
     -----
     Ray source: ``ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module.DefaultPPOTorchRLModule``,
-    2.60.0. Differs from Ray: layers are dense.
+    2.60.0. Differs from Ray: layers of `Catalog` are dense.
     """
+
+    default_catalog = PPOCatalog
 
     def setup(self) -> None:
         """Make the layers."""
         super().setup()
-        if not self.model_config.get("vf_share_layers"):
-            self.encoder.critic_encoder = nn.Sequential(*self._hidden())
-        self.vf = self._head(1, 1.0)
+        self.vf = self.catalog.build_vf_head(framework="torch")
+
+    def _made_encoder(self) -> nn.Module:
+        made: nn.Module = self.catalog.build_actor_critic_encoder(framework="torch")
+        return made
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        encoded = self._encoded(batch)
+        return {INPUTS: self.pi(encoded[ACTOR]), EMBEDDINGS: encoded[CRITIC]}
+
+    def set_state(self, state: Any) -> None:
+        """Take what `get_state` returned, or the weights of an algorithm's own network, a list."""
+        if isinstance(state, list):
+            state = self._named(state)
+        super().set_state(state)
+
+    def _named(self, weights: Weights) -> dict[str, Any]:
+        """Return the weights of a network of Keras by the names of these layers."""
+        names = list(self.state_dict())
+        if "critic" in str(names):  # there, the layers of the policy precede those of the critic
+
+            def rank(name: str) -> bool:
+                return "critic" in name or name.startswith("vf.")
+
+            names.sort(key=rank)
+        pairs = zip(names, weights, strict=True)
+        return {name: np.asarray(each).T for name, each in pairs}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
         """Return the critic's values, a tensor of shape (rows,).
@@ -317,11 +245,11 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         Parameters
         ----------
         batch : dict of tensors
-        embeddings : optional
-            Has no effect.
+        embeddings : torch.Tensor, optional
+            What the critic's encoder gave.
         """
-        observations = flattened(self._seen_space, batch[OBS])
-        return self.vf(self.encoder.of_critic()(observations)).squeeze(-1)
+        embeddings = self._encoded(batch)[CRITIC] if embeddings is None else embeddings
+        return self.vf(embeddings).squeeze(-1)
 
 
 def unflattened(space: Any, rows: Any) -> Any:
@@ -397,33 +325,28 @@ class ModuleNetwork:
 
     Parameters
     ----------
-    module_class : subclass of TorchRLModule
-    observation_space, action_space : gymnasium.Space
-        Those that the module sees.
-    model_config : object
+    spec : RLModuleSpec
+        With class, spaces and options.
     memory : Memory, optional
         Of a recurrent module.
     initial_state : dict
         What its ``get_initial_state`` returned.
     """
 
-    module_class: Any
-    observation_space: Any
-    action_space: Any
-    model_config: Any
+    spec: RLModuleSpec
     memory: Memory | None = None
     initial_state: Any = None
     distribution: None = None
 
     def with_memory(self) -> Self:
         """Return the same network with what its module remembers; it makes a module to ask it."""
-        if self.module_class.get_initial_state is TorchRLModule.get_initial_state:
+        if self.spec.module_class.get_initial_state is TorchRLModule.get_initial_state:
             return self
         state = self.build().get_initial_state()
         initial = tuple(np.asarray(each, np.float32) for each in _flat(state, state))
         if not initial:
             return self
-        length = (_as_dict(self.model_config) or {}).get("max_seq_len", 20)
+        length = (model_config_of(self.spec.model_config) or {}).get("max_seq_len", 20)
         return replace(self, memory=Memory(initial, length), initial_state=state)
 
     def build(self, seed: int | None = None) -> Any:
@@ -431,9 +354,7 @@ class ModuleNetwork:
         with torch.random.fork_rng(devices=[]):
             if seed is not None:
                 torch.manual_seed(seed)
-            return self.module_class.of_spaces(
-                self.observation_space, self.action_space, self.model_config
-            )
+            return self.spec.build()
 
     def batch(self, rows: Any) -> dict[str, Any]:
         """Return the columns that the module sees.
@@ -450,11 +371,13 @@ class ModuleNetwork:
             (sequences, ...). Rows are sequences of one step then.
         """
         if self.memory is None:
-            return {OBS: unflattened(self.observation_space, rows)}
+            return {OBS: unflattened(self.spec.observation_space, rows)}
         sequences = rows if rows.ndim == 3 else rows[:, None]
         num, length = sequences.shape[:2]
         count = sequences.shape[-1] - self.memory.num_states
-        observations = unflattened(self.observation_space, sequences[..., :count].flatten(0, 1))
+        observations = unflattened(
+            self.spec.observation_space, sequences[..., :count].flatten(0, 1)
+        )
         sizes = [each.size for each in self.memory.initial]
         parts = sequences[:, 0, count:].split(sizes, -1)
         pairs = zip(parts, self.memory.initial, strict=True)
@@ -471,11 +394,6 @@ class ModuleNetwork:
         return joined
 
 
-def _as_dict(model_config: Any) -> Any:
-    """Return the options of a model as a dict; a `DefaultModelConfig` is an object."""
-    return model_config if isinstance(model_config, dict | None) else dict(vars(model_config))
-
-
 class ModulePolicy:
     """Acts by a module of a program.
 
@@ -489,7 +407,7 @@ class ModulePolicy:
     def __init__(self, network: ModuleNetwork, layout: Layout) -> None:
         self._network, self._layout = network, layout
         self._module = network.build().eval()
-        self._decode = ActionDecoder(network.action_space)
+        self._decode = ActionDecoder(network.spec.action_space)
         self._has_critic = isinstance(self._module, ValueFunctionAPI)
 
     def _batch(self, observations: NDArray[Any]) -> dict[str, Any]:
@@ -512,7 +430,7 @@ class ModulePolicy:
             known = mapped(lambda each: each[:, 0], known)
         actions, extras = self._chosen(known, rng, explore)
         if extras and self._has_critic:
-            values = self.values(observations)
+            values = self.values(observations, found.get(EMBEDDINGS))
             assert values is not None, "it has a critic"
             extras["values"] = values
         if memory is not None:
@@ -524,12 +442,11 @@ class ModulePolicy:
     ) -> tuple[NDArray[Any], Extras]:
         """Return actions for outputs of the module, and what to remember of their distributions."""
         if INPUTS not in found:
-            actions = self._decode.learned(list(np.asarray(found[ACTIONS])), is_normalized=True)
-            return actions, {}
+            return self._given(found[ACTIONS]), {}
         parameters = found[INPUTS].numpy()
         distribution = distribution_of(self._layout, parameters)
         if ACTIONS in found:
-            actions = self._decode.learned(list(found[ACTIONS].numpy()), is_normalized=True)
+            actions = self._given(found[ACTIONS])
         else:
             actions = distribution.sample(rng) if explore else distribution.mode()
         if ACTIONS in found and LOG_PROBABILITIES in found:
@@ -538,12 +455,20 @@ class ModulePolicy:
             logs = distribution.log_probability(actions)
         return actions, {"parameters": parameters, "log_probabilities": logs}
 
-    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+    def _given(self, actions: Any) -> NDArray[Any]:
+        """Return the actions that a module has chosen; of several parts, it gives a tuple."""
+        if not isinstance(actions, tuple):
+            return self._decode.learned(list(np.asarray(actions)), is_normalized=True)
+        parts = [np.asarray(each).reshape(len(each), -1) for each in actions]
+        return np.concatenate(parts, -1).astype(np.float32)
+
+    def values(self, observations: NDArray[Any], embeddings: Any = None) -> NDArray[Any] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
         if not self._has_critic:
             return None
         with torch.no_grad(), at_most_threads(1):
-            found: NDArray[Any] = self._module.compute_values(self._batch(observations)).numpy()
+            batch = self._batch(observations)
+            found: NDArray[Any] = self._module.compute_values(batch, embeddings).numpy()
         return found.reshape(len(observations))
 
     def set_weights(self, weights: Weights) -> None:

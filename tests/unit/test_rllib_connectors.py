@@ -29,6 +29,7 @@ from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.filters import FilterOfUser, make_filter
 from raycompat.rllib.filters import MeanStdFilter as Filter
+from raycompat.rllib.fixed_policies import RLModuleSpec
 
 
 class Count(gymnasium.Env):
@@ -413,7 +414,7 @@ def test_actions_of_modules_are_stretched_in_one_way(more):
 
     box = spaces.Box(-2, 2, (1,), np.float32)
     decode = ActionDecoder(box)
-    policy = ModulePolicy(ModuleNetwork(Module, box, box, {}), decode.layout)
+    policy = ModulePolicy(ModuleNetwork(RLModuleSpec(Module, box, box)), decode.layout)
     actions, extras = policy.act(np.zeros((1, 1), np.float32), np.random.default_rng(0), True)
     assert decode(actions)[0].tolist() == [1.0]
     assert not more or extras["log_probabilities"].tolist() == [-7.0]

@@ -249,7 +249,7 @@ def test_the_spec_of_the_network():
     spec = PPOConfig().training(model={"fcnet_hiddens": [7]}).get_rl_module_spec(env=Counting())
     assert spec.observation_space == Counting.observation_space
     module = spec.build()
-    assert module.encoder.actor_encoder[0].out_features == 7
+    assert module.encoder.actor_encoder.net[0].out_features == 7
     assert DQNConfig().get_default_rl_module_spec().module_class is None
 
     class OwnConfig(PPOConfig):
@@ -258,7 +258,7 @@ def test_the_spec_of_the_network():
 
     algorithm = small(OwnConfig()).training(minibatch_size=4, num_epochs=1).build_algo()
     try:
-        assert algorithm.get_module().encoder.actor_encoder[0].out_features == 5
+        assert algorithm.get_module().encoder.actor_encoder.net[0].out_features == 5
     finally:
         algorithm.stop()
 

@@ -86,7 +86,7 @@ def test_specs_build_modules():
     )
     modules = MultiRLModuleSpec(rl_module_specs={"a": spec}).build()
     assert list(modules) == ["a"]
-    assert modules["a"].encoder.actor_encoder[0].out_features == 5
+    assert modules["a"].encoder.net[0].out_features == 5
     assert not any("vf" in name for name in modules["a"].state_dict())
     with pytest.raises(ValueError, match="expected a dict of RLModuleSpec"):
         MultiRLModuleSpec(rl_module_specs=spec).build()

@@ -297,9 +297,9 @@ def test_a_default_module_is_made_of_the_options_as_an_object():
         model_config=DefaultModelConfig(fcnet_hiddens=[8], head_fcnet_hiddens=[6, 5]),
     )
     for head, width in ((deeper.pi, 2), (deeper.vf, 1)):
-        widths = [each.out_features for each in head if isinstance(each, torch.nn.Linear)]
+        widths = [each.out_features for each in head.net if isinstance(each, torch.nn.Linear)]
         assert widths == [6, 5, width]
-    for option in ({"use_lstm": True}, {"free_log_std": True}):
+    for option in ({"use_lstm": True}, {"conv_filters": [[4, 2, 1]]}):
         config = ppo(learner_class=learner_class()).training(model=option)
         with pytest.raises(
             UnsupportedRayFeatureError, match=f"{next(iter(option))}.*layers are dense"

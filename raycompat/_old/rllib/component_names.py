@@ -16,8 +16,3 @@ ENTROPY_KEY = "entropy"
 LR_KEY = "learning_rate"
 POLICY_LOSS_KEY = "policy_loss"
 VF_LOSS_KEY = "vf_loss"
-
-#: Of ``ray.rllib.core.models.base``: outputs of an encoder.
-ENCODER_OUT = "encoder_out"
-ACTOR = "actor"
-CRITIC = "critic"

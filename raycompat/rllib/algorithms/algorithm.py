@@ -31,7 +31,13 @@ from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
 from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.callbacks.callbacks import overridden
-from raycompat.rllib.checkpoint_state import STATE_FILE, read_state, weights_of_component
+from raycompat.rllib.checkpoint_state import (
+    NETWORKS,
+    STATE_FILE,
+    read_state,
+    weights_of_component,
+    write_module,
+)
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
@@ -814,6 +820,8 @@ class Algorithm(Trainable):
         """Write the state into a folder."""
         state = self._whole_state()
         Path(checkpoint_dir, STATE_FILE).write_bytes(cloudpickle.dumps(state))
+        for name, learner in self.learners.items():
+            write_module(Path(checkpoint_dir, *NETWORKS, name), learner.saved_module())
 
     def _whole_state(self) -> dict[str, Any]:
         return {

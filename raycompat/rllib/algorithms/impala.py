@@ -164,6 +164,8 @@ class IMPALA(Algorithm):
 
     config_class: ClassVar[type[AlgorithmConfig]] = IMPALAConfig
     learner_class: ClassVar[Any] = IMPALALearner
+    #: Programs ask for it: the algorithm's process joins samples itself.
+    _aggregator_actor_manager: ClassVar[None] = None
 
     def training_step(self) -> dict[str, Any]:
         """Take samples as they come, and let each policy learn from its part of them."""

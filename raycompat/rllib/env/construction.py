@@ -152,14 +152,30 @@ def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
     """
     try:
         env = create(context)
-    except UnsupportedRayFeatureError:
+    except (UnsupportedRayFeatureError, EnvError):
         raise
     except Exception as error:
+        missing = _missing_package(error)
+        if missing is not None:
+            raise EnvError(
+                f"The environment {described!r} needs the package {missing!r}, which is not installed: "
+                f"pip install {missing}."
+            ) from error
         raise EnvError(
             f"The environment {described!r} cannot be made with env_config={dict(context)}: "
             f"{type(error).__name__}: {error}. Correct env_config, or the environment's constructor."
         ) from error
     return env if is_multi_agent(env) else checked(of_today(env), described)
+
+
+def _missing_package(error: BaseException | None) -> str | None:
+    """Return the package that an error, or what caused it, asks for; None for other errors."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            name = error.name.partition(".")[0]
+            return "opencv-python-headless" if name == "cv2" else name.replace("_", "-")
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def checked(env: Any, described: Any) -> Any:

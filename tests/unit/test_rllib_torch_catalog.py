@@ -1,0 +1,180 @@
+"""Catalogs make the parts of modules in PyTorch, and checkpoints have a folder for each module."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import gymnasium
+import numpy as np
+import pytest
+from raycompat.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+
+from raycompat.rllib.algorithms import PPOConfig
+
+pytestmark = pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("keras") is None, reason="PyTorch is not installed"
+)
+
+BOX, TWO = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
+BELOW = ("learner_group", "learner", "rl_module", "default_policy")
+
+
+class Short(gymnasium.Env):
+    """Episodes of four steps, whose actions have two parts."""
+
+    observation_space = BOX
+    action_space = gymnasium.spaces.Tuple([TWO, gymnasium.spaces.Discrete(3)])
+
+    def __init__(self, config=None):
+        self.left = 4
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 4
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.left -= 1
+        return np.zeros(3, np.float32), float(action[0]), self.left == 0, False, {}
+
+
+def ppo(env, **model):
+    return (
+        PPOConfig()
+        .environment(env)
+        .env_runners(num_env_runners=0)
+        .training(train_batch_size=16, minibatch_size=16, num_epochs=1, model=model)
+        .debugging(seed=1)
+    )
+
+
+def test_a_catalog_of_a_program_makes_the_head_of_the_default_module():
+    import torch
+    from raycompat.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
+    from raycompat.rllib.core.models.configs import MLPHeadConfig
+
+    class Wide(PPOCatalog):
+        def build_vf_head(self, framework):
+            config = MLPHeadConfig(
+                input_dims=self.latent_dims,
+                hidden_layer_dims=[7],
+                hidden_layer_activation="silu",
+                hidden_layer_use_layernorm=True,
+                output_layer_dim=1,
+                output_layer_weights_initializer=torch.nn.init.zeros_,
+            )
+            return config.build(framework=framework)
+
+    spec = RLModuleSpec(catalog_class=Wide, model_config={"fcnet_hiddens": [6, 5]})
+    algorithm = ppo(Short).rl_module(rl_module_spec=spec).build_algo()
+    module = algorithm.get_module()
+    assert isinstance(module.catalog, Wide)
+    assert module.catalog.latent_dims == (5,)
+    names = [type(each).__name__ for each in module.vf.net]
+    assert names == ["Linear", "LayerNorm", "SiLU", "Linear"]
+    assert not module.vf.net[-1].weight.any()
+    algorithm.train()
+    assert module.vf.net[-1].weight.any()
+
+
+def test_deviations_that_observations_do_not_change():
+    import torch
+
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    module = DefaultPPOTorchRLModule(
+        BOX, BOX, model_config={"free_log_std": True, "fcnet_hiddens": [4]}
+    )
+    found = module.forward_train({"obs": torch.randn(5, 3)})["action_dist_inputs"]
+    assert found.shape == (5, 6)
+    assert not found[:, 3:].any()
+    assert module.pi.log_std.requires_grad
+
+
+def test_a_module_asks_its_catalog_for_parts_and_chooses_one_action_after_the_other():
+    import torch
+    from raycompat.rllib.core.models.base import ENCODER_OUT
+    from raycompat.rllib.core.models.catalog import Catalog
+    from raycompat.rllib.core.models.configs import MLPHeadConfig
+    from raycompat.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+    from raycompat.rllib.core.rl_module.torch import TorchRLModule
+
+    class InTurn(TorchRLModule, ValueFunctionAPI):
+        def setup(self):
+            self.encoder = self.catalog.build_encoder(framework=self.framework)
+            (width,) = self.catalog.latent_dims
+            first, second = self.action_dist_cls.required_input_dim(
+                space=self.action_space, as_list=True
+            )
+            made = [
+                MLPHeadConfig(input_dims=[n], hidden_layer_dims=[4], output_layer_dim=out).build()
+                for n, out in ((width, first), (width + 1, second), (width, 1))
+            ]
+            self.first, self.second, self.vf = made
+
+        def _forward(self, batch, **kwargs):
+            features = self.encoder(batch)[ENCODER_OUT]
+            before = self.first(features)
+            unknown = torch.zeros(len(before), 3)
+            begun = self.action_dist_cls.from_logits(torch.cat([before, unknown], -1))
+            first = begun._flat_child_distributions[0].sample().view(-1, 1)
+            after = self.second(torch.cat([features, first], -1))
+            inputs = torch.cat([before, after], -1)
+            whole = self.action_dist_cls.from_logits(inputs)
+            actions = (first, whole._flat_child_distributions[1].sample())
+            return {
+                "actions": actions,
+                "action_logp": whole.logp(actions),
+                "action_dist_inputs": inputs,
+            }
+
+        def compute_values(self, batch, embeddings=None):
+            return self.vf(self.encoder(batch)[ENCODER_OUT]).squeeze(-1)
+
+    spec = RLModuleSpec(InTurn, catalog_class=Catalog, model_config={"fcnet_hiddens": [8]})
+    learned = ppo(Short).rl_module(rl_module_spec=spec).build_algo().train()["learners"]
+    assert np.isfinite(learned["default_policy"]["total_loss"])
+
+
+def test_a_module_is_saved_and_another_one_begins_with_its_weights(tmp_path):
+    import torch
+    from raycompat.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
+
+    def spec(**options):
+        model = {"fcnet_hiddens": [4], "vf_share_layers": False}
+        return RLModuleSpec(PPOTorchRLModule, BOX, TWO, model_config=model, **options)
+
+    saved = spec().build()
+    path = saved.save_to_path(tmp_path / "saved")
+    for again in (RLModule.from_checkpoint(path), spec(load_state_path=path).build()):
+        for mine, theirs in zip(saved.parameters(), again.parameters(), strict=True):
+            assert torch.equal(mine, theirs)
+    with pytest.raises(ValueError, match="has no weights of a module"):
+        spec(load_state_path=tmp_path / "nothing").build()
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_the_algorithms_own_network_goes_on_in_pytorch(tmp_path, shares):
+    import torch
+    from raycompat.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
+
+    model = {"fcnet_hiddens": [6, 5], "head_fcnet_hiddens": [4], "vf_share_layers": shares}
+    algorithm = ppo("CartPole-v1", **model).build_algo()
+    folder = tmp_path.joinpath("saved", *BELOW)
+    algorithm.save_to_path(tmp_path / "saved")
+    assert folder.is_dir()
+    spaces = algorithm.observation_space, algorithm.action_space
+    module = RLModuleSpec(
+        PPOTorchRLModule, *spaces, model_config=model, load_state_path=folder
+    ).build()
+    observations = torch.randn(3, 4)
+    found, expected = (
+        each.forward_inference({"obs": observations}) for each in (module, algorithm.get_module())
+    )
+    np.testing.assert_allclose(
+        found["action_dist_inputs"].detach(), expected["action_dist_inputs"], atol=1e-5
+    )
+    values = module.compute_values({"obs": observations}).detach()
+    np.testing.assert_allclose(values, expected["vf_preds"], atol=1e-5)
+    with pytest.raises(ValueError, match="do not fit PPOTorchRLModule|do not fit DefaultPPO"):
+        RLModuleSpec(PPOTorchRLModule, *spaces, load_state_path=folder).build()
