@@ -542,10 +542,6 @@ def cluster_resources() -> dict[str, float]:
     --------
     >>> ray.cluster_resources()["CPU"]
     2.0
-
-    Notes
-    -----
-    Ray source: ``ray.cluster_resources``, 2.60.0. No known difference.
     """
     session = sessions.connected("cluster_resources")
     return session.rpc(Resources())["total"]
@@ -560,10 +556,6 @@ def available_resources() -> dict[str, float]:
     --------
     >>> ray.available_resources()["CPU"] <= ray.cluster_resources()["CPU"]
     True
-
-    Notes
-    -----
-    Ray source: ``ray.available_resources``, 2.60.0. No known difference.
     """
     session = sessions.connected("available_resources")
     return session.rpc(Resources())["available"]

@@ -844,10 +844,6 @@ def exit_actor() -> None:
     ... except ray.exceptions.RayActorError as error:
     ...     print(type(error).__name__)
     ActorDiedError
-
-    Notes
-    -----
-    Ray source: ``ray.actor.exit_actor``, 2.60.0. No known difference.
     """
     from raycompat._caller import this_process
 
@@ -893,10 +889,6 @@ def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None:
     ------
     ValueError
         When `actor` is not an actor handle.
-
-    Notes
-    -----
-    Ray source: ``ray.kill``, 2.60.0.
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(

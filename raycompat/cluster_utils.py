@@ -310,10 +310,6 @@ class Cluster:
         ------
         AssertionError
             When there is no head yet, or this process is already connected.
-
-        Notes
-        -----
-        Ray source: ``ray.cluster_utils.Cluster.connect``, 2.60.0. No known difference.
         """
         assert self.address is not None, "The cluster has no head yet: call add_node() first."
         assert not self.connected, "connect() was called already."
@@ -474,10 +470,6 @@ class Cluster:
         ------
         TimeoutError
             When there are more or fewer nodes by then: for example, when one has died.
-
-        Notes
-        -----
-        Ray source: ``ray.cluster_utils.Cluster.wait_for_nodes``, 2.60.0. No known difference.
         """
         count = len(self.list_all_nodes())
         if self._local is None:

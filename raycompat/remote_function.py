@@ -40,10 +40,6 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
     ...     return left + right
     >>> type(add).__name__
     'RemoteFunction'
-
-    Notes
-    -----
-    Ray source: ``ray.remote_function.RemoteFunction``, 2.60.0. No known difference.
     """
 
     def __init__(self, function: Callable[..., Any], options: TaskOptions) -> None:

@@ -32,10 +32,6 @@ class RuntimeContext:
     ... class Probe:
     ...     def in_actor(self, name):
     ...         return getattr(ray.get_runtime_context(), name)()
-
-    Notes
-    -----
-    Ray source: ``ray.runtime_context.RuntimeContext``, 2.60.0.
     """
 
     def __init__(self) -> None:
@@ -443,9 +439,5 @@ def get_runtime_context() -> RuntimeContext:
     --------
     >>> ray.get_runtime_context().get_actor_id() is None
     True
-
-    Notes
-    -----
-    Ray source: ``ray.get_runtime_context``, 2.60.0.
     """
     return RuntimeContext()

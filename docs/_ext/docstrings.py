@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
+import generated
 from docutils import nodes
 from sphinx.application import Sphinx
+
+from raycompat._surface import era
 
 #: A parameter and its type, as napoleon writes them, up to the description.
 _PARAMETER = re.compile(r"^(.*\*\*(?:\\\*|[^*])+\*\*(?: \(\*.*?\*\))?) -- ")
 #: The type of a result, up to the description.
 _RESULT = re.compile(r"^(\s*(?::(?:returns|Yields):)?\s*(?:\* )?\*[^*]+\*) -- ")
+
+#: The names that are as in Ray, under their place here.
+_SUPPORTED = {
+    name.replace("ray", "raycompat", 1)
+    for name, entry in tomllib.loads(generated.NAMES.read_text(encoding="utf-8")).items()
+    if entry.get("status") == "supported"
+}
+#: Kinds of entries that say it.
+_CALLABLE = ("class", "exception", "function", "method")
+_AS_IN_RAY = f"No known difference from Ray {era.TODAY}."
+
+
+def as_in_ray(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Say of a name that the table calls supported that it works as in Ray.
+
+    Docstrings have the differences only; one that names its source in Ray says itself what differs.
+    """
+    if what not in _CALLABLE or _SUPPORTED.isdisjoint(_places(name, obj)):
+        return
+    if any("Ray source:" in line for line in lines):
+        return
+    if "Notes" in lines:
+        first = lines.index("Notes") + 2
+        lines[first:first] = [_AS_IN_RAY, ""]
+    else:
+        lines += ["", "Notes", "-----", _AS_IN_RAY, ""]
+
+
+def _places(name: str, obj: Any) -> set[str]:
+    """Return where the table may have an entry: as documented, as defined, and in the package above."""
+    module, qualname = getattr(obj, "__module__", None) or "", getattr(obj, "__qualname__", "")
+    return {name, f"{module}.{qualname}", f"{module.rpartition('.')[0]}.{qualname}"}
 
 
 def examples_are_tests(
@@ -45,7 +81,9 @@ def dash_of_errors(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    # After napoleon, which runs at 500.
+    # Before napoleon, which runs at 500.
+    app.connect("autodoc-process-docstring", as_in_ray, priority=400)
+    # After napoleon.
     app.connect("autodoc-process-docstring", examples_are_tests, priority=600)
     app.connect("autodoc-process-docstring", dashes, priority=600)
     app.connect("doctree-resolved", dash_of_errors)

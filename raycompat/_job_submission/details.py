@@ -13,12 +13,7 @@ from raycompat._protocol.submission import FINAL
 
 
 class JobStatus(StrEnum):
-    """The state of a job.
-
-    Notes
-    -----
-    Ray source: ``ray.job_submission.JobStatus``, 2.60.0. No known difference.
-    """
+    """The state of a job."""
 
     #: The job waits for its resources, its environment, or the start of its process.
     PENDING = "PENDING"
@@ -56,12 +51,7 @@ class JobErrorType(StrEnum):
 
 
 class JobType(StrEnum):
-    """How a job came to the cluster.
-
-    Notes
-    -----
-    Ray source: ``ray.job_submission.JobType``, 2.60.0. No known difference.
-    """
+    """How a job came to the cluster."""
 
     #: It was submitted.
     SUBMISSION = "SUBMISSION"

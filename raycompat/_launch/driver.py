@@ -685,10 +685,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     >>> ray.shutdown()
     >>> ray.is_initialized()
     False
-
-    Notes
-    -----
-    Ray source: ``ray.shutdown``, 2.60.0. No known difference.
     """
     session = sessions.current()
     if session is None or not session.setup.is_driver:
@@ -727,10 +723,6 @@ def is_initialized() -> bool:
     ...     )
     >>> ray.is_initialized()
     True
-
-    Notes
-    -----
-    Ray source: ``ray.is_initialized``, 2.60.0. No known difference.
     """
     return sessions.current() is not None
 

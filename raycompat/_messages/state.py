@@ -161,12 +161,7 @@ class NodeState(StateSchema):
 
 @dataclass
 class DriverInfo:
-    """The driver of a job: id of the job, address and process.
-
-    Notes
-    -----
-    Ray source: ``ray.dashboard.modules.job.pydantic_models.DriverInfo``, 2.60.0.
-    """
+    """The driver of a job: id of the job, address and process."""
 
     id: str
     node_ip_address: str

@@ -973,10 +973,6 @@ class MissingValuePercentage(_Share):
     ...     MissingValuePercentage("x")
     ... )
     {'missing_pct(x)': 50.0}
-
-    Notes
-    -----
-    Ray source: ``ray.data.aggregate.MissingValuePercentage``, 2.60.0. No known difference.
     """
 
     def __init__(self, on: str, alias_name: str | None = None) -> None:

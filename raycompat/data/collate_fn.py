@@ -25,10 +25,6 @@ class CollateFn(abc.ABC, Generic[DataBatchType]):
 
         for x, y in rows.iter_torch_batches(batch_size=32, collate_fn=Pair()):
             loss = compute_loss(model(x), y)
-
-    Notes
-    -----
-    Ray source: ``ray.data.collate_fn.CollateFn``, 2.60.0. No known difference.
     """
 
     @abc.abstractmethod
@@ -46,10 +42,6 @@ class ArrowBatchCollateFn(CollateFn[Any]):
         class Ids(ArrowBatchCollateFn):
             def __call__(self, batch):
                 return torch.as_tensor(batch["id"].to_pylist())
-
-    Notes
-    -----
-    Ray source: ``ray.data.collate_fn.ArrowBatchCollateFn``, 2.60.0. No known difference.
     """
 
 
@@ -63,10 +55,6 @@ class NumpyBatchCollateFn(CollateFn[Any]):
         class Scaled(NumpyBatchCollateFn):
             def __call__(self, batch):
                 return torch.as_tensor(batch["image"] / 255)
-
-    Notes
-    -----
-    Ray source: ``ray.data.collate_fn.NumpyBatchCollateFn``, 2.60.0. No known difference.
     """
 
 
@@ -80,10 +68,6 @@ class PandasBatchCollateFn(CollateFn[Any]):
         class Features(PandasBatchCollateFn):
             def __call__(self, batch):
                 return torch.as_tensor(batch.drop(columns="y").to_numpy())
-
-    Notes
-    -----
-    Ray source: ``ray.data.collate_fn.PandasBatchCollateFn``, 2.60.0. No known difference.
     """
 
 

@@ -65,10 +65,6 @@ class Columns(Generic[DatasetT]):
         >>> from raycompat.data.expressions import col
         >>> ray.data.range(2).with_column("double", col("id") * 2).take_all()
         [{'id': 0, 'double': 0}, {'id': 1, 'double': 2}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.with_column``, 2.60.0. No known difference.
         """
         return self.with_columns(
             {column_name: expr},
@@ -129,10 +125,6 @@ class Columns(Generic[DatasetT]):
         ------
         TypeError
             When something is not a dictionary of expressions.
-
-        Notes
-        -----
-        Ray source: ``Dataset.with_columns``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,

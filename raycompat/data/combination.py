@@ -47,10 +47,6 @@ class Combination(Generic[DatasetT]):
         --------
         >>> ray.data.range(2).union(ray.data.range(1)).count()
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.union``, 2.60.0. No known difference.
         """
         return self._derived(Union((self._plan, *(each._plan for each in other))))
 
@@ -71,10 +67,6 @@ class Combination(Generic[DatasetT]):
         ------
         ValueError
             When no other data set is given; when executed, if the numbers of rows differ.
-
-        Notes
-        -----
-        Ray source: ``Dataset.zip``, 2.60.0. No known difference.
         """
         if not other:
             raise ValueError("zip() has no data set: give one or more, as in left.zip(right).")
@@ -110,10 +102,6 @@ class Combination(Generic[DatasetT]):
         >>> twos = ray.data.from_items([2, 2, 2], override_num_blocks=3)
         >>> [row["item"] for row in ones.mix(twos).take_all()]
         [1, 2, 1, 2, 1, 2]
-
-        Notes
-        -----
-        Ray source: ``Dataset.mix``, 2.60.0. No known difference.
         """
         plans = (self._plan, *(each._plan for each in other))
         shares = [1.0] * len(plans) if weights is None else list(weights)

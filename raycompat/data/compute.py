@@ -36,10 +36,6 @@ class TaskPoolStrategy:
     >>> one_at_a_time = ray.data.TaskPoolStrategy(size=1)
     >>> ray.data.range(4).map(lambda row: row, compute=one_at_a_time).count()
     4
-
-    Notes
-    -----
-    Ray source: ``ray.data.TaskPoolStrategy``, 2.60.0. No known difference.
     """
 
     size: int | None = None

@@ -48,10 +48,6 @@ class Consumption:
         --------
         >>> ray.data.range(100).take(2)
         [{'id': 0}, {'id': 1}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.take``, 2.60.0. No known difference.
         """
         return list(self.limit(limit).iterator().iter_rows())
 
@@ -72,10 +68,6 @@ class Consumption:
         ------
         ValueError
             When there are more than `limit`.
-
-        Notes
-        -----
-        Ray source: ``Dataset.take_all``, 2.60.0. No known difference.
         """
         rows = []
         for row in self.iter_rows():
@@ -105,10 +97,6 @@ class Consumption:
         ------
         ValueError
             When the data set has no rows.
-
-        Notes
-        -----
-        Ray source: ``Dataset.take_batch``, 2.60.0. No known difference.
         """
         batch.check_size(batch_size)
         batches = (
@@ -128,10 +116,6 @@ class Consumption:
         >>> ray.data.range(2).show()
         {'id': 0}
         {'id': 1}
-
-        Notes
-        -----
-        Ray source: ``Dataset.show``, 2.60.0. No known difference.
         """
         for row in self.take(limit):
             print(row)
@@ -143,10 +127,6 @@ class Consumption:
         --------
         >>> ray.data.range(10).count()
         10
-
-        Notes
-        -----
-        Ray source: ``Dataset.count``, 2.60.0. No known difference.
         """
         known = self._plan.num_rows()
         return known if known is not None else sum(bundle.num_rows for bundle in self._bundles())
@@ -158,10 +138,6 @@ class Consumption:
         --------
         >>> ray.data.range(10).materialize().size_bytes()
         80
-
-        Notes
-        -----
-        Ray source: ``Dataset.size_bytes``, 2.60.0. No known difference.
         """
         return sum(bundle.size_bytes for bundle in self._bundles())
 
@@ -172,10 +148,6 @@ class Consumption:
         --------
         >>> ray.data.range(3).input_files()
         []
-
-        Notes
-        -----
-        Ray source: ``Dataset.input_files``, 2.60.0. No known difference.
         """
         from raycompat.data import plan
 
@@ -219,10 +191,6 @@ class Consumption:
         >>> iterator = ray.data.range(5).iterator()
         >>> [len(batch["id"]) for batch in iterator.iter_batches(batch_size=5)]
         [5]
-
-        Notes
-        -----
-        Ray source: ``Dataset.iterator``, 2.60.0. No known difference.
         """
         return DatasetIterator(self)
 
@@ -233,10 +201,6 @@ class Consumption:
         --------
         >>> sum(row["id"] for row in ray.data.range(5).iter_rows())
         10
-
-        Notes
-        -----
-        Ray source: ``Dataset.iter_rows``, 2.60.0. No known difference.
         """
         return self.iterator().iter_rows()
 
@@ -260,10 +224,6 @@ class Consumption:
         ...     for batch in ray.data.range(10).iter_batches(batch_size=4)
         ... ]
         [4, 4, 2]
-
-        Notes
-        -----
-        Ray source: ``Dataset.iter_batches``, 2.60.0. No known difference.
         """
         return self.iterator().iter_batches(
             prefetch_batches=prefetch_batches,
@@ -291,10 +251,6 @@ class Consumption:
         >>> for batch in ray.data.range(4).iter_tf_batches(batch_size=4):
         ...     print(batch["id"].numpy())
         [0 1 2 3]
-
-        Notes
-        -----
-        Ray source: ``Dataset.iter_tf_batches``, 2.60.0. No known difference.
         """
         return self.iterator().iter_tf_batches(
             prefetch_batches=prefetch_batches,
@@ -367,10 +323,6 @@ class Consumption:
         >>> for x, y in rows.to_tf("x", "y", batch_size=4):
         ...     print(x.numpy(), y.numpy())
         [0 1 2 3] [0 2 4 6]
-
-        Notes
-        -----
-        Ray source: ``Dataset.to_tf``, 2.60.0. No known difference.
         """
         return self.iterator().to_tf(
             feature_columns,
@@ -408,10 +360,6 @@ class Consumption:
         ...     return sum(1 for row in part.iter_rows())
         >>> ray.get([count.remote(first), count.remote(second)])
         [2, 2]
-
-        Notes
-        -----
-        Ray source: ``Dataset.streaming_split``, 2.60.0. No known difference.
         """
         if not isinstance(n, int) or n < 1:
             raise ValueError(f"n={n!r} is not a number of iterators: give 1 or more.")
@@ -473,10 +421,6 @@ class Consumption:
         --------
         >>> ray.data.range(5).min("id")
         0
-
-        Notes
-        -----
-        Ray source: ``Dataset.min``, 2.60.0. No known difference.
         """
         return self._of_columns(aggregate.Min, on, ignore_nulls)
 
@@ -487,10 +431,6 @@ class Consumption:
         --------
         >>> ray.data.range(5).max("id")
         4
-
-        Notes
-        -----
-        Ray source: ``Dataset.max``, 2.60.0. No known difference.
         """
         return self._of_columns(aggregate.Max, on, ignore_nulls)
 
@@ -591,10 +531,6 @@ class Consumption:
         >>> frames = ray.get(ray.data.range(3).to_pandas_refs())
         >>> sum(len(frame) for frame in frames)
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.to_pandas_refs``, 2.60.0. No known difference.
         """
         arrow_backed = DataContext.get_current().enable_arrow_backed_pandas_conversion
         return self._converted(
@@ -609,10 +545,6 @@ class Consumption:
         >>> batches = ray.get(ray.data.range(3).to_numpy_refs())
         >>> sum(len(batch["id"]) for batch in batches)
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.to_numpy_refs``, 2.60.0. No known difference.
         """
         if column is None:
             return self._converted(block.to_numpy)
@@ -634,10 +566,6 @@ class Consumption:
         >>> tables = ray.get(ray.data.range(3).to_arrow_refs())
         >>> sum(table.num_rows for table in tables)
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.to_arrow_refs``, 2.60.0. No known difference.
         """
         remove_record = ray.remote(frames.unrecorded)
         return [
@@ -680,10 +608,6 @@ class Consumption:
         >>> numbers = ray.data.range(4, override_num_blocks=2)
         >>> [ray.get(block).num_rows for block in numbers.get_internal_block_refs()]
         [2, 2]
-
-        Notes
-        -----
-        Ray source: ``Dataset.get_internal_block_refs``, 2.60.0. No known difference.
         """
         return self.to_arrow_refs()
 

@@ -149,10 +149,6 @@ class Dataset(
         >>> dataset.set_name("numbers")
         >>> dataset.name
         'numbers'
-
-        Notes
-        -----
-        Ray source: ``Dataset.set_name``, 2.60.0. No known difference.
         """
         self._name = name
 
@@ -177,10 +173,6 @@ class Dataset(
         --------
         >>> ray.data.Dataset.copy(ray.data.range(2)).take_all()
         [{'id': 0}, {'id': 1}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.copy``, 2.60.0. No known difference.
         """
         return copy.copy(ds)
 
@@ -318,10 +310,6 @@ class Dataset(
         True
         >>> ray.data.from_items([1]).has_serializable_lineage()
         False
-
-        Notes
-        -----
-        Ray source: ``Dataset.has_serializable_lineage``, 2.60.0. No known difference.
         """
         return not plan.has_input(self._plan)
 
@@ -342,10 +330,6 @@ class Dataset(
         ... )
         >>> ray.data.Dataset.deserialize_lineage(made).take_all()
         [{'x': 1}, {'x': 2}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.serialize_lineage``, 2.60.0. No known difference.
         """
         if not self.has_serializable_lineage():
             raise ValueError(
@@ -371,10 +355,6 @@ class Dataset(
         ...     ray.data.range(3).serialize_lineage()
         ... ).count()
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.deserialize_lineage``, 2.60.0. No known difference.
         """
         return Dataset(*cloudpickle.loads(serialized_ds))
 
@@ -436,10 +416,6 @@ class Dataset(
         >>> rows = ray.data.range(100).random_shuffle(seed=1).take_all()
         >>> sorted(row["id"] for row in rows) == list(range(100))
         True
-
-        Notes
-        -----
-        Ray source: ``Dataset.random_shuffle``, 2.60.0. No known difference.
         """
         refuse_options("Dataset.random_shuffle", **ray_remote_args)
         seeds.check(seed, "random_shuffle")
@@ -461,10 +437,6 @@ class Dataset(
         ...     seed=1
         ... ).count()
         6
-
-        Notes
-        -----
-        Ray source: ``Dataset.randomize_block_order``, 2.60.0. No known difference.
         """
         seeds.check(seed, "randomize_block_order")
         stages = functools.partial(exchange.reorder_blocks, seed)
@@ -509,10 +481,6 @@ class Dataset(
         ------
         ValueError
             For numbers that are not 1 or more, and for `shuffle` with `target_num_rows_per_block`.
-
-        Notes
-        -----
-        Ray source: ``Dataset.repartition``, 2.60.0. No known difference.
         """
         if (num_blocks is None) == (target_num_rows_per_block is None):
             raise ValueError("repartition() takes one of num_blocks and target_num_rows_per_block.")
@@ -609,10 +577,6 @@ class Dataset(
         ...     "odd"
         ... ).count().take_all()
         [{'odd': 0, 'count()': 2}, {'odd': 1, 'count()': 2}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.groupby``, 2.60.0. No known difference.
         """
         names = _names_of_keys("groupby", key)
         _check_count("num_partitions", num_partitions)
@@ -637,10 +601,6 @@ class Dataset(
         >>> from raycompat.data.aggregate import Max, Mean
         >>> ray.data.range(5).aggregate(Max("id"), Mean("id"))
         {'max(id)': 4, 'mean(id)': 2.0}
-
-        Notes
-        -----
-        Ray source: ``Dataset.aggregate``, 2.60.0. No known difference.
         """
         check(aggs)
         target = self._context.target_max_block_size
@@ -656,10 +616,6 @@ class Dataset(
         --------
         >>> ray.data.range(100).limit(2).take_all()
         [{'id': 0}, {'id': 1}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.limit``, 2.60.0. No known difference.
         """
         if not isinstance(limit, int) or limit < 0:
             raise ValueError(f"limit={limit!r} is not a number of rows.")
@@ -672,10 +628,6 @@ class Dataset(
         --------
         >>> ray.data.range(10, override_num_blocks=2).materialize().num_blocks()
         2
-
-        Notes
-        -----
-        Ray source: ``Dataset.num_blocks``, 2.60.0. No known difference.
         """
         raise NotImplementedError(
             "The number of blocks is known when they have been made: call materialize().num_blocks()."
@@ -726,10 +678,6 @@ class Dataset(
         --------
         >>> [part.count() for part in ray.data.range(10).split_at_indices([2, 5])]
         [2, 3, 5]
-
-        Notes
-        -----
-        Ray source: ``Dataset.split_at_indices``, 2.60.0. No known difference.
         """
         if not indices:
             raise ValueError("indices is empty: give at least one number of a row.")
@@ -763,10 +711,6 @@ class Dataset(
         ------
         ValueError
             For shares whose sum is not below 1, and when a part would have no row.
-
-        Notes
-        -----
-        Ray source: ``Dataset.split_proportionately``, 2.60.0. No known difference.
         """
         if not proportions:
             raise ValueError("proportions is empty: give at least one share.")
@@ -816,10 +760,6 @@ class Dataset(
         ValueError
             When `test_size` is not a share or a smaller number than that of the rows, or `stratify` is
             given with `shuffle`.
-
-        Notes
-        -----
-        Ray source: ``Dataset.train_test_split``, 2.60.0. No known difference.
         """
         if stratify is not None:
             if shuffle:
@@ -886,10 +826,6 @@ class Dataset(
         ... )
         >>> dataset.sum("square"), dataset.max("square")
         (5, 4)
-
-        Notes
-        -----
-        Ray source: ``Dataset.materialize``, 2.60.0. No known difference.
         """
         made = MaterializedDataset(Input(list(self._bundles(keeps_output=True))), self._context)
         made._stats = self._stats
@@ -908,10 +844,6 @@ class Dataset(
         --------
         >>> ray.data.from_items([{"name": "a", "size": 1}]).columns()
         ['name', 'size']
-
-        Notes
-        -----
-        Ray source: ``Dataset.columns``, 2.60.0. No known difference.
         """
         schema = self.schema(fetch_if_missing)
         return schema.names if schema is not None else None
@@ -933,10 +865,6 @@ class Dataset(
         --------
         >>> ray.data.range(3).schema().names
         ['id']
-
-        Notes
-        -----
-        Ray source: ``Dataset.schema``, 2.60.0. No known difference.
         """
         known = self._schema if self._schema is not None else self._plan.columns()
         if known is None and fetch_if_missing:

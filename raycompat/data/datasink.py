@@ -144,10 +144,6 @@ class Datasink(Generic[T]):
     begins
     cleans up
     True
-
-    Notes
-    -----
-    Ray source: ``ray.data.Datasink``, 2.60.0. No known difference.
     """
 
     def on_write_start(self, schema: Any = None) -> None:
@@ -296,10 +292,6 @@ class BlockBasedFileDatasink(_FileDatasink):
     >>> sink = Reports(folder, file_format="txt", min_rows_per_file=100)
     >>> sink.min_rows_per_write, sink.supports_distributed_writes
     (100, True)
-
-    Notes
-    -----
-    Ray source: ``ray.data.BlockBasedFileDatasink``, 2.60.0. No known difference.
     """
 
     def __init__(
@@ -354,10 +346,6 @@ class RowBasedFileDatasink(_FileDatasink):
     >>> sink = Letters(folder, file_format="txt")
     >>> sink.min_rows_per_write, sink.supports_distributed_writes
     (None, True)
-
-    Notes
-    -----
-    Ray source: ``ray.data.RowBasedFileDatasink``, 2.60.0. No known difference.
     """
 
     def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:

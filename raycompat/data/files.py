@@ -43,10 +43,6 @@ class FileShuffleConfig:
     ... )
     >>> sorted(row["id"] for row in shuffled.take_all())
     [0, 1, 2, 3]
-
-    Notes
-    -----
-    Ray source: ``ray.data.FileShuffleConfig``, 2.60.0. No known difference.
     """
 
     seed: int | None = None

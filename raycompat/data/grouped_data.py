@@ -64,10 +64,6 @@ class GroupedData:
         >>> from raycompat.data.aggregate import Max
         >>> groups.aggregate(Max("price")).take_all()
         [{'shop': 'a', 'max(price)': 3}, {'shop': 'b', 'max(price)': 5}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.aggregate``, 2.60.0. No known difference.
         """
         check(aggs)
         target = self._dataset.context.target_max_block_size
@@ -82,10 +78,6 @@ class GroupedData:
         --------
         >>> groups.count().take_all()
         [{'shop': 'a', 'count()': 2}, {'shop': 'b', 'count()': 1}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.count``, 2.60.0. No known difference.
         """
         return self.aggregate(aggregate.Count())
 
@@ -118,10 +110,6 @@ class GroupedData:
         --------
         >>> groups.min("price").take_all()
         [{'shop': 'a', 'min(price)': 1}, {'shop': 'b', 'min(price)': 5}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.min``, 2.60.0. No known difference.
         """
         return self._of_columns(aggregate.Min, on, ignore_nulls)
 
@@ -132,10 +120,6 @@ class GroupedData:
         --------
         >>> groups.max("price").take_all()
         [{'shop': 'a', 'max(price)': 3}, {'shop': 'b', 'max(price)': 5}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.max``, 2.60.0. No known difference.
         """
         return self._of_columns(aggregate.Max, on, ignore_nulls)
 
@@ -246,10 +230,6 @@ class GroupedData:
         --------
         >>> groups.map_groups(lambda batch: {"most": [batch["price"].max()]}).take_all()
         [{'most': 3}, {'most': 5}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.map_groups``, 2.60.0. No known difference.
         """
         batch.check_format(batch_format)
         options = remote_args(
@@ -293,10 +273,6 @@ class GroupedData:
         >>> rows = ray.data.from_items([{"shop": "a", "price": 2.0}])
         >>> rows.groupby("shop").with_column("half", col("price") / 2).take_all()
         [{'shop': 'a', 'price': 2.0, 'half': 1.0}]
-
-        Notes
-        -----
-        Ray source: ``GroupedData.with_column``, 2.60.0. No known difference.
         """
         columns.check(column_name, expr)
         refuse_options("GroupedData.with_column", **ray_remote_args)

@@ -139,10 +139,6 @@ class DataIterator(abc.ABC):
             Draw rows at random from at least this number.
         local_shuffle_seed : int, optional
             Seed of the random numbers.
-
-        Notes
-        -----
-        Ray source: ``DataIterator.iter_batches``, 2.60.0. No known difference.
         """
         return self._batches(
             lambda table: batch.formatted(table, batch_format),
@@ -184,12 +180,7 @@ class DataIterator(abc.ABC):
         return Again(batches)
 
     def iter_rows(self) -> Iterable[dict[str, Any]]:
-        """Return an iterable of rows, dictionaries of Python values.
-
-        Notes
-        -----
-        Ray source: ``DataIterator.iter_rows``, 2.60.0. No known difference.
-        """
+        """Return an iterable of rows, dictionaries of Python values."""
 
         def rows() -> Iterator[dict[str, Any]]:
             for table in fetched(self._pieces(), 1):
@@ -223,10 +214,6 @@ class DataIterator(abc.ABC):
         ...     print(batch["id"].numpy())
         [0 1]
         [2 3]
-
-        Notes
-        -----
-        Ray source: ``DataIterator.iter_tf_batches``, 2.60.0. No known difference.
         """
         from raycompat.data import tensorflow
 
@@ -445,10 +432,6 @@ class DataIterator(abc.ABC):
         >>> pairs = rows.iterator().to_tf("x", "y", batch_size=2)
         >>> [(x.numpy().tolist(), y.numpy().tolist()) for x, y in pairs]
         [([0, 1], [0, 2]), ([2, 3], [4, 6])]
-
-        Notes
-        -----
-        Ray source: ``DataIterator.to_tf``, 2.60.0. No known difference.
         """
         from raycompat.data import tensorflow
 
@@ -466,12 +449,7 @@ class DataIterator(abc.ABC):
         return tensorflow.to_dataset(self.schema(), batches, elements)
 
     def materialize(self) -> MaterializedDataset:
-        """Read the rows, and keep them in the object store.
-
-        Notes
-        -----
-        Ray source: ``DataIterator.materialize``, 2.60.0. No known difference.
-        """
+        """Read the rows, and keep them in the object store."""
         from raycompat.data.dataset import from_bundles, put_blocks
 
         whole, pieces = [], []

@@ -102,10 +102,6 @@ class Maps(Generic[DatasetT]):
         --------
         >>> ray.data.range(2).map(lambda row: {"square": row["id"] ** 2}).take_all()
         [{'square': 0}, {'square': 1}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.map``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -199,10 +195,6 @@ class Maps(Generic[DatasetT]):
         ...     lambda batch: {"sum": [batch["id"].sum()]}, batch_size=3
         ... ).take_all()
         [{'sum': 3}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.map_batches``, 2.60.0. No known difference.
         """
         if batch_size == "default":
             batch_size = 1024
@@ -285,10 +277,6 @@ class Maps(Generic[DatasetT]):
         --------
         >>> ray.data.range(2).flat_map(lambda row: [row, {"id": -row["id"]}]).take_all()
         [{'id': 0}, {'id': 0}, {'id': 1}, {'id': -1}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.flat_map``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -369,10 +357,6 @@ class Maps(Generic[DatasetT]):
         --------
         >>> ray.data.range(10).filter(lambda row: row["id"] > 7).take_all()
         [{'id': 8}, {'id': 9}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.filter``, 2.60.0. No known difference.
         """
         if (fn is None) == (expr is None):
             raise ValueError("filter() takes a function or expr, one of both.")
@@ -460,10 +444,6 @@ class Maps(Generic[DatasetT]):
         ...     "half", lambda batch: batch["id"] / 2
         ... ).take_all()
         [{'id': 0, 'half': 0.0}, {'id': 1, 'half': 0.5}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.add_column``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -523,10 +503,6 @@ class Maps(Generic[DatasetT]):
         ...     ["size"]
         ... ).take_all()
         [{'name': 'a'}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.drop_columns``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -582,10 +558,6 @@ class Maps(Generic[DatasetT]):
         ...     ["name"]
         ... ).take_all()
         [{'name': 'a'}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.select_columns``, 2.60.0. No known difference.
         """
         options = remote_args(
             ray_remote_args,
@@ -690,10 +662,6 @@ class Maps(Generic[DatasetT]):
         ------
         ValueError
             For a number that is not a probability, and for a source without blocks: ``range(0)``.
-
-        Notes
-        -----
-        Ray source: ``Dataset.random_sample``, 2.60.0. No known difference.
         """
         if not 0 <= fraction <= 1:
             raise ValueError(

@@ -22,10 +22,6 @@ class MixStoppingCondition(enum.Enum):
     >>> shortest = MixStoppingCondition.STOP_ON_SHORTEST
     >>> ones.mix(twos, stopping_condition=shortest).count() < 4
     True
-
-    Notes
-    -----
-    Ray source: ``ray.data.MixStoppingCondition``, 2.60.0. No known difference.
     """
 
     STOP_ON_SHORTEST = "stop_on_shortest"

@@ -67,10 +67,6 @@ class Preprocessor(abc.ABC):
     >>> rows = ray.data.from_items([{"x": 1.0}, {"x": 3.0}])
     >>> Centre("x").fit_transform(rows).take_all()
     [{'x': -1.0}, {'x': 1.0}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.Preprocessor``, 2.60.0. No known difference.
     """
 
     class FitStatus(enum.StrEnum):

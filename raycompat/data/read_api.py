@@ -104,10 +104,6 @@ def read_csv(
     ... )
     >>> ray.data.read_csv(folder).take_all()
     [{'station': 'coast', 'celsius': 10.5}, {'station': 'peak', 'celsius': -3.0}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_csv``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -214,10 +210,6 @@ def read_json(
     ... )
     >>> ray.data.read_json(folder, lines=True).take_all()
     [{'station': 'coast'}, {'station': 'peak'}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_json``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -327,10 +319,6 @@ def read_text(
     >>> _ = file.write_text("first line\n\nlast line\n")
     >>> ray.data.read_text(str(file)).take_all()
     [{'text': 'first line'}, {'text': 'last line'}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_text``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -432,10 +420,6 @@ def read_binary_files(
     ... ).take_all()
     >>> row["bytes"], pathlib.Path(row["path"]).name
     (b'\x00\x01', 'a.bin')
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_binary_files``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -530,10 +514,6 @@ def read_numpy(
     {'data': array([[0, 1],
            [2, 3],
            [4, 5]])}
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_numpy``, 2.60.0. No known difference.
     """
     options: dict[str, Any] = {}
     source = FileDatasource(
@@ -630,10 +610,6 @@ def read_images(
     >>> batch = ray.data.read_images(str(folder), size=(4, 6)).take_batch()
     >>> batch["image"].shape
     (1, 4, 6, 3)
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_images``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -732,10 +708,6 @@ def read_tfrecords(
     >>> ray.data.range(3).write_tfrecords(folder)
     >>> ray.data.read_tfrecords(folder).sum("id")
     3
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_tfrecords``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -966,10 +938,6 @@ def read_orc(
     >>> pyarrow.orc.write_table(pa.table({"id": [1, 2]}), path)
     >>> ray.data.read_orc(path).take_all()
     [{'id': 1}, {'id': 2}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_orc``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -1085,10 +1053,6 @@ def read_parquet(
     ... ).write_parquet(folder)
     >>> ray.data.read_parquet(folder, columns=["y"]).take_all()
     [{'y': 0}, {'y': -1}, {'y': -2}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_parquet``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -1197,10 +1161,6 @@ def read_avro(
 
         stations = ray.data.read_avro("/data/stations")
         stations.take(1)
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_avro``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -1307,10 +1267,6 @@ def read_audio(
         songs.map(
             lambda row: {"seconds": row["amplitude"].shape[1] / row["sample_rate"]}
         )
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_audio``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,

@@ -178,10 +178,6 @@ def range(
     --------
     >>> ray.data.range(3).take_all()
     [{'id': 0}, {'id': 1}, {'id': 2}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.range``, 2.60.0. No known difference.
     """
     return dataset_of(_Range(n, None), parallelism, override_num_blocks, concurrency, {})
 
@@ -209,10 +205,6 @@ def range_tensor(
     --------
     >>> ray.data.range_tensor(3, shape=(2, 2)).take_batch(3)["data"].shape
     (3, 2, 2)
-
-    Notes
-    -----
-    Ray source: ``ray.data.range_tensor``, 2.60.0. No known difference.
     """
     source = _Range(n, tuple(shape))
     return dataset_of(source, parallelism, override_num_blocks, concurrency, {})
@@ -256,10 +248,6 @@ def read_datasource(
     --------
     >>> ray.data.read_datasource(Words(["abc"])).count()
     3
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_datasource``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -350,10 +338,6 @@ def read_sql(
     ...     "SELECT 1 AS one", lambda: sqlite3.connect(":memory:")
     ... ).take_all()
     [{'one': 1}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.read_sql``, 2.60.0. No known difference.
     """
     options = remote_args(
         ray_remote_args,
@@ -387,10 +371,6 @@ def from_items(
     --------
     >>> ray.data.from_items([{"name": "a"}, {"name": "b"}]).take_all()
     [{'name': 'a'}, {'name': 'b'}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_items``, 2.60.0. No known difference.
     """
     _connect()
     column = plain_rows.column(block.ITEM_COLUMN)
@@ -437,10 +417,6 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     >>> import pandas as pd
     >>> ray.data.from_pandas(pd.DataFrame({"x": [1, 2]})).take_all()
     [{'x': 1}, {'x': 2}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_pandas``, 2.60.0. No known difference.
     """
     given = _listed(dfs)
     _require(given, pd.DataFrame, "from_pandas", "a pandas.DataFrame")
@@ -463,10 +439,6 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
     >>> import pyarrow as pa
     >>> ray.data.from_arrow(pa.table({"x": [1, 2]})).take_all()
     [{'x': 1}, {'x': 2}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_arrow``, 2.60.0. No known difference.
     """
     given = _listed(tables)
     _require(given, (pa.Table, bytes), "from_arrow", "a pyarrow.Table, or bytes of one")
@@ -490,10 +462,6 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     >>> import numpy as np
     >>> ray.data.from_numpy(np.arange(3)).take_batch(3)["data"].tolist()
     [0, 1, 2]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_numpy``, 2.60.0. No known difference.
     """
     _connect()
     column = plain_rows.column(block.TENSOR_COLUMN)
@@ -508,10 +476,6 @@ def from_blocks(blocks: list[Any]) -> MaterializedDataset:
     >>> import pyarrow as pa
     >>> ray.data.from_blocks([pa.table({"x": [1]})]).take_all()
     [{'x': 1}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_blocks``, 2.60.0. No known difference.
     """
     _connect()
     return put_blocks(map(block.of_source, blocks))
@@ -538,10 +502,6 @@ def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     >>> import pandas as pd
     >>> ray.data.from_pandas_refs([ray.put(pd.DataFrame({"x": [1]}))]).take_all()
     [{'x': 1}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_pandas_refs``, 2.60.0. No known difference.
     """
     return _from_refs(dfs)
 
@@ -554,10 +514,6 @@ def from_arrow_refs(tables: Any) -> MaterializedDataset:
     >>> import pyarrow as pa
     >>> ray.data.from_arrow_refs([ray.put(pa.table({"x": [1]}))]).take_all()
     [{'x': 1}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_arrow_refs``, 2.60.0. No known difference.
     """
     return _from_refs(tables)
 
@@ -570,10 +526,6 @@ def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     >>> import numpy as np
     >>> ray.data.from_numpy_refs([ray.put(np.arange(2))]).count()
     2
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_numpy_refs``, 2.60.0. No known difference.
     """
     return _from_refs(ndarrays, plain_rows.column(block.TENSOR_COLUMN))
 
@@ -593,10 +545,6 @@ def from_dask(df: Any) -> MaterializedDataset:
     >>> frame = dd.from_pandas(pd.DataFrame({"x": [1, 2]}), npartitions=2)
     >>> ray.data.from_dask(frame).sum("x")
     3
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_dask``, 2.60.0. No known difference.
     """
     import dask
 
@@ -618,10 +566,6 @@ def from_tf(dataset: Any) -> MaterializedDataset:
     >>> squares = tf.data.Dataset.range(4).map(lambda x: {"x": x, "square": x * x})
     >>> ray.data.from_tf(squares).take(2)
     [{'x': 0, 'square': 0}, {'x': 1, 'square': 1}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_tf``, 2.60.0. No known difference.
     """
     return from_items(list(dataset.as_numpy_iterator()))
 

@@ -101,10 +101,6 @@ class DatasetSummary:
     >>> stats = summary.get_column_stats("id")
     >>> stats.set_index(summary.STATISTIC_COLUMN).loc["max", "value"]
     4
-
-    Notes
-    -----
-    Ray source: ``ray.data.DatasetSummary``, 2.60.0. No known difference.
     """
 
     dataset_schema: pa.Schema

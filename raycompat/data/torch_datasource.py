@@ -74,10 +74,6 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
 
         digits = torchvision.datasets.MNIST("digits", download=True)
         ray.data.from_torch(digits).map(lambda row: {"digit": row["item"][1]})
-
-    Notes
-    -----
-    Ray source: ``ray.data.from_torch``, 2.60.0. No known difference.
     """
     options: dict[str, Any] = {}
     if local_read:

@@ -69,10 +69,6 @@ class Writing:
         >>> ray.data.range(4).write_sql("INSERT INTO numbers VALUES (?)", connect)
         >>> connect().execute("SELECT sum(id) FROM numbers").fetchone()
         (6,)
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_sql``, 2.60.0. No known difference.
         """
         sink = SqlDatasink(sql, connection_factory)
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
@@ -105,10 +101,6 @@ class Writing:
         ...         print("rows:", sum(write_result.write_returns))
         >>> ray.data.range(3).write_datasink(Counted())
         rows: 3
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_datasink``, 2.60.0. No known difference.
         """
         try:
             datasink.on_write_start(self._plan.columns())
@@ -169,10 +161,6 @@ class Writing:
         >>> ray.data.range(3).write_csv(folder)
         >>> ray.data.read_csv(folder).sum("id")
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_csv``, 2.60.0. No known difference.
         """
         sink = TableSink(
             path,
@@ -235,10 +223,6 @@ class Writing:
         >>> ray.data.range(3).write_json(folder)
         >>> ray.data.read_json(folder).sum("id")
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_json``, 2.60.0. No known difference.
         """
         sink = TableSink(
             path,
@@ -387,10 +371,6 @@ class Writing:
         >>> ray.data.range(3).write_orc(folder)
         >>> ray.data.read_orc(folder).sum("id")
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_orc``, 2.60.0. No known difference.
         """
         sink = TableSink(
             path,
@@ -450,10 +430,6 @@ class Writing:
         >>> ray.data.range(3).write_numpy(folder, column="id")
         >>> ray.data.read_numpy(folder).count()
         3
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_numpy``, 2.60.0. No known difference.
         """
         sink = TableSink(
             path,
@@ -590,10 +566,6 @@ class Writing:
         >>> ray.data.from_items([row]).write_webdataset(folder)
         >>> ray.data.read_webdataset(folder).select_columns(["cls", "json"]).take_all()
         [{'cls': 3, 'json': {'author': 'Ada'}}]
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_webdataset``, 2.60.0. No known difference.
         """
         sink = TableSink(
             path,
@@ -653,10 +625,6 @@ class Writing:
         >>> ray.data.from_items([{"image": image}]).write_images(folder, "image")
         >>> ray.data.read_images(folder).take(1)[0]["image"].shape
         (4, 6, 3)
-
-        Notes
-        -----
-        Ray source: ``Dataset.write_images``, 2.60.0. No known difference.
         """
         sink = RowSink(
             path,

@@ -39,10 +39,6 @@ class ObjectStoreWriter:
     """Puts the items for one output partition into the object store, each as one object.
 
     Your own class can put many small items into one object.
-
-    Notes
-    -----
-    Ray source: ``ray.experimental.shuffle.ObjectStoreWriter``, 2.60.0.
     """
 
     def __init__(self) -> None:
@@ -58,12 +54,7 @@ class ObjectStoreWriter:
 
 
 class ObjectStoreWriterNonStreaming(ObjectStoreWriter):
-    """Collects the items for one output partition, which gets the items instead of references.
-
-    Notes
-    -----
-    Ray source: ``ray.experimental.shuffle.ObjectStoreWriterNonStreaming``, 2.60.0.
-    """
+    """Collects the items for one output partition, which gets the items instead of references."""
 
     def add(self, item: InType) -> None:
         """Keep one item."""
@@ -86,10 +77,6 @@ def round_robin_partitioner(
     ------
     tuple of int and item
         An output partition, and an item for it.
-
-    Notes
-    -----
-    Ray source: ``ray.experimental.shuffle.round_robin_partitioner``, 2.60.0.
     """
     yield from zip(cycle(range(num_partitions)), input_stream, strict=False)
 

@@ -24,10 +24,6 @@ def wait_tensor_freed(tensor: Any, timeout: float | None = None) -> None:
     ------
     TimeoutError
         When a reference to the tensor exists after that time.
-
-    Notes
-    -----
-    Ray source: ``ray.experimental.wait_tensor_freed``, 2.60.0. No known difference.
     """
     if not kept_tensors.wait_until_freed(tensor, timeout):
         raise TimeoutError(

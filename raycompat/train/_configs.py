@@ -242,10 +242,6 @@ class CheckpointConfig(ShownAsTable):
     >>> train.CheckpointConfig(num_to_keep=0)
     Traceback (most recent call last):
     ValueError: ...
-
-    Notes
-    -----
-    Ray source: ``ray.train.CheckpointConfig``, 2.60.0. No known difference.
     """
 
     num_to_keep: int | None = None
@@ -317,10 +313,6 @@ class LoggingConfig(ShownAsTable):
     >>> from raycompat import train
     >>> train.LoggingConfig("warning").log_level
     'WARNING'
-
-    Notes
-    -----
-    Ray source: ``ray.train.LoggingConfig``, 2.60.0. No known difference.
     """
 
     log_level: str = "INFO"

@@ -109,10 +109,6 @@ class TrainContext:
     >>> trainer.fit().return_value
     {'run': 'digits', 'rank': 0, 'workers': 2, 'on this node': 2,
      'folder': 'digits'}
-
-    Notes
-    -----
-    Ray source: ``ray.train.TrainContext``, 2.60.0. No known difference.
     """
 
     experiment_name: str

@@ -24,10 +24,6 @@ class TrainingFailedError(RayError):
     ... except train.TrainingFailedError as error:
     ...     print(type(error).__name__, error.worker_failures)
     WorkerGroupError {0: ValueError('no rows')}
-
-    Notes
-    -----
-    Ray source: ``ray.train.TrainingFailedError``, 2.60.0. No known difference.
     """
 
 
@@ -55,10 +51,6 @@ class WorkerGroupError(TrainingFailedError):
     ...     for rank, cause in error.worker_failures.items():
     ...         print(rank, repr(cause))
     0 ValueError('no such file')
-
-    Notes
-    -----
-    Ray source: ``ray.train.WorkerGroupError``, 2.60.0. No known difference.
     """
 
     def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
@@ -88,10 +80,6 @@ class ControllerError(TrainingFailedError):
     >>> error = train.ControllerError(OSError("the disk is full"))
     >>> error.controller_failure
     OSError('the disk is full')
-
-    Notes
-    -----
-    Ray source: ``ray.train.ControllerError``, 2.60.0. No known difference.
     """
 
     def __init__(self, controller_failure: Exception) -> None:

@@ -158,10 +158,6 @@ def get_checkpoint() -> Checkpoint | None:
     ...     count, scaling_config=here, resume_from_checkpoint=saved
     ... ).fit().metrics
     {'first epoch': 4}
-
-    Notes
-    -----
-    Ray source: ``ray.train.get_checkpoint``, 2.60.0. No known difference.
     """
     if _session.is_for_tune("get_checkpoint"):
         found: Checkpoint | None = upper("tune").get_checkpoint()
@@ -191,10 +187,6 @@ def get_context() -> Any:
     ... )
     >>> trainer.fit().return_value  # of rank 0
     (0, 2)
-
-    Notes
-    -----
-    Ray source: ``ray.train.get_context``, 2.60.0. No known difference.
     """
     if _session.is_for_tune("get_context"):
         return upper("_old.train.trials").ContextOfTrial()
@@ -278,10 +270,6 @@ def get_all_reported_checkpoints(
     ... )
     >>> trainer.fit().return_value
     [{'loss': 0.5}, {'loss': 0.25}]
-
-    Notes
-    -----
-    Ray source: ``ray.train.get_all_reported_checkpoints``, 2.60.0. No known difference.
     """
     session = _session.current("get_all_reported_checkpoints")
     if isinstance(session, _session.LocalSession):
@@ -307,10 +295,6 @@ def get_preemption_info() -> PreemptionInfo | None:
     ... ).fit()
     >>> result.return_value is None
     True
-
-    Notes
-    -----
-    Ray source: ``ray.train.get_preemption_info``, 2.60.0.
     """
     _session.current("get_preemption_info")
     return None

@@ -20,10 +20,6 @@ class CheckpointUploadMode(Enum):
     ['ASYNC', 'SYNC', 'NO_UPLOAD']
     >>> CheckpointUploadMode.ASYNC.default_delete_local_checkpoint_after_upload()
     True
-
-    Notes
-    -----
-    Ray source: ``ray.train.CheckpointUploadMode``, 2.60.0. No known difference.
     """
 
     #: In parallel to the training: `report` returns at once.
@@ -184,10 +180,6 @@ class ValidationConfig:
     >>> ((checkpoint, metrics),) = trainer.fit().best_checkpoints
     >>> metrics
     {'loss': 0.5, 'score': 20}
-
-    Notes
-    -----
-    Ray source: ``ray.train.ValidationConfig``, 2.60.0. No known difference.
     """
 
     def __init__(

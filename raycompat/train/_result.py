@@ -30,10 +30,6 @@ class TrialResult:
         Metrics of all reports, one row each.
     best_checkpoints : list of (Checkpoint, dict), optional
         The checkpoints that were kept, with their metrics, the best last.
-
-    Notes
-    -----
-    Ray source: ``ray.air.result.Result``, 2.60.0. No known difference.
     """
 
     metrics: dict[str, Any] | None

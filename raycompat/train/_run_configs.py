@@ -41,10 +41,6 @@ class ScalingConfig(ShownAsTable):
         Strategy of the workers' placement group.
     accelerator_type : str, optional
         Type of accelerator that the workers' nodes must have.
-
-    Notes
-    -----
-    Ray source: ``ray.air.config.ScalingConfig``, 2.60.0. No known difference.
     """
 
     trainer_resources: dict[str, float] | None = None
@@ -186,10 +182,6 @@ class FailureConfig(ShownAsTable):
         Number of failures after which training continues from the last checkpoint; -1: no limit.
     fail_fast : bool or "raise", default False
         Whether the first failure ends the run; with "raise", `fit` raises the error itself.
-
-    Notes
-    -----
-    Ray source: ``ray.air.config.FailureConfig``, 2.60.0. No known difference.
     """
 
     max_failures: int = 0
@@ -226,10 +218,6 @@ class CheckpointConfig(ShownAsTable):
     checkpoint_at_end : bool, optional
         Whether a class trainable makes a checkpoint at its end. By default it does in a `Tuner`, if it
         has `save_checkpoint`.
-
-    Notes
-    -----
-    Ray source: ``ray.air.config.CheckpointConfig``, 2.60.0. No known difference.
     """
 
     num_to_keep: int | None = None
@@ -289,10 +277,6 @@ class RunConfig(ShownAsTable):
         Whether trials write their output to files, and to which.
     local_dir : str, optional
         Refused: use `storage_path`.
-
-    Notes
-    -----
-    Ray source: ``ray.air.config.RunConfig``, 2.60.0. No known difference.
     """
 
     name: str | None = None

@@ -30,10 +30,6 @@ class SyncConfig(ShownAsTable):
     >>> from raycompat import train
     >>> train.SyncConfig(sync_artifacts=True).sync_artifacts
     True
-
-    Notes
-    -----
-    Ray source: ``ray.train.SyncConfig``, 2.60.0. No known difference.
     """
 
     sync_period: int = 300

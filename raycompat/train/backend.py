@@ -37,10 +37,6 @@ class BackendConfig:
     ...     run_config=train.RunConfig(storage_path=tempfile.mkdtemp()),
     ... ).fit().return_value
     'en'
-
-    Notes
-    -----
-    Ray source: ``ray.train.BackendConfig``, 2.60.0. No known difference.
     """
 
     @property
@@ -131,10 +127,6 @@ class Backend:
     ...         print("training has ended")
 
     `BackendConfig` shows how a trainer gets it.
-
-    Notes
-    -----
-    Ray source: ``ray.train.backend.Backend``, 2.60.0. No known difference.
     """
 
     share_cuda_visible_devices: ClassVar[bool] = False

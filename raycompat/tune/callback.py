@@ -105,10 +105,6 @@ class Callback:
     failed, is tried again
     goes on from its checkpoint
     failed for good
-
-    Notes
-    -----
-    Ray source: ``ray.tune.Callback``, 2.60.0. No known difference.
     """
 
     def setup(

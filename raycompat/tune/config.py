@@ -45,10 +45,6 @@ class TuneConfig:
     ...     max_concurrent_trials=4,
     ...     time_budget_s=600,
     ... )
-
-    Notes
-    -----
-    Ray source: ``ray.tune.TuneConfig``, 2.60.0. No known difference.
     """
 
     mode: str | None = None
@@ -77,10 +73,6 @@ class ResumeConfig:
     --------
     >>> from raycompat import tune
     >>> config = tune.ResumeConfig(errored=tune.ResumeConfig.ResumeType.RESTART)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.ResumeConfig``, 2.60.0. No known difference.
     """
 
     class ResumeType(Enum):

@@ -16,10 +16,6 @@ class TuneError(Exception):
     ... except tune.TuneError:
     ...     print("call tune.register_trainable first")
     call tune.register_trainable first
-
-    Notes
-    -----
-    Ray source: ``ray.tune.TuneError``, 2.60.0. No known difference.
     """
 
 

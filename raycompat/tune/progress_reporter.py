@@ -78,10 +78,6 @@ class ProgressReporter:
     ... ).fit()
     2 trials are planned
     2 trials have ended
-
-    Notes
-    -----
-    Ray source: ``ray.tune.ProgressReporter``, 2.60.0. No known difference.
     """
 
     def setup(
@@ -433,10 +429,6 @@ class JupyterNotebookReporter(TuneReporterBase):
     True
     >>> reporter.best_trial(trials).config
     {'lr': 0.5}
-
-    Notes
-    -----
-    Ray source: ``ray.tune.JupyterNotebookReporter``, 2.60.0. No known difference.
     """
 
     def __init__(

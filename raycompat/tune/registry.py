@@ -38,10 +38,6 @@ def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bo
     >>> tune.register_trainable(
     ...     "square", lambda config: {"score": config["x"] ** 2}
     ... )
-
-    Notes
-    -----
-    Ray source: ``ray.tune.register_trainable``, 2.60.0. No known difference.
     """
     if not isinstance(name, str):
         raise TypeError(f"register_trainable: the name {name!r} is not a str.")
@@ -113,10 +109,6 @@ def register_env(name: str, env_creator: Callable[..., Any]) -> None:
     >>> def make(config):
     ...     return gymnasium.make("CartPole-v1", max_episode_steps=config["steps"])
     >>> tune.register_env("short pole", make)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.register_env``, 2.60.0. No known difference.
     """
     if not callable(env_creator):
         raise TypeError(

@@ -35,10 +35,6 @@ class Result(TrialResult):
     4
     >>> result.metrics_dataframe["cost"].tolist()
     [4]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.Result``, 2.60.0. No known difference.
     """
 
     _analysis: Any = None
@@ -133,10 +129,6 @@ class ResultGrid:
     True
     >>> results.filesystem.type_name
     'local'
-
-    Notes
-    -----
-    Ray source: ``ray.tune.ResultGrid``, 2.60.0. No known difference.
     """
 
     def __init__(self, experiment_analysis: ExperimentAnalysis) -> None:

@@ -25,10 +25,6 @@ def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str
     >>> "listed" in ray.util.list_named_actors()
     True
     >>> del named
-
-    Notes
-    -----
-    Ray source: ``ray.util.list_named_actors``, 2.60.0. No known difference.
     """
     session = sessions.require()
     namespace = None if all_namespaces else session.setup.namespace

@@ -15,10 +15,6 @@ def get_node_ip_address(address: str | None = None) -> str:
     --------
     >>> ray.util.get_node_ip_address().count(".")
     3
-
-    Notes
-    -----
-    Ray source: ``ray.util.get_node_ip_address``, 2.60.0. No known difference.
     """
     session = current_session.get()
     found: str = session.home.ip if session is not None else "127.0.0.1"

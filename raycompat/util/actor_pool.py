@@ -92,10 +92,6 @@ class ActorPool:
         Exception
             The error of an earlier failed call that was not fetched. The iterator raises the error of
             one of its calls and ends there; `get_next` returns the results after it.
-
-        Notes
-        -----
-        Ray source: ``ActorPool.map``, 2.60.0. No known difference.
         """
         while self.has_next():
             with contextlib.suppress(TimeoutError):
@@ -119,10 +115,6 @@ class ActorPool:
         ...     )
         ... )
         [2, 4, 6]
-
-        Notes
-        -----
-        Ray source: ``ActorPool.map_unordered``, 2.60.0. No known difference.
         """
         while self.has_next():
             with contextlib.suppress(TimeoutError):  # Ray hides the timeouts of the calls too
@@ -153,10 +145,6 @@ class ActorPool:
         >>> pool.submit(lambda actor, number: actor.double.remote(number), 1)
         >>> pool.get_next()
         2
-
-        Notes
-        -----
-        Ray source: ``ActorPool.submit``, 2.60.0. No known difference.
         """
         if not self._idle_actors:
             self._pending_submits.append((fn, value))
@@ -174,10 +162,6 @@ class ActorPool:
         --------
         >>> pool.has_next()
         False
-
-        Notes
-        -----
-        Ray source: ``ActorPool.has_next``, 2.60.0. No known difference.
         """
         return bool(self._future_to_actor)
 
@@ -211,10 +195,6 @@ class ActorPool:
             When the actor has died; it leaves the pool.
         Exception
             The error of the call.
-
-        Notes
-        -----
-        Ray source: ``ActorPool.get_next``, 2.60.0. No known difference.
         """
         self._check_has_next()
         refs = self._index_to_future.get(self._next_return_index)
@@ -319,10 +299,6 @@ class ActorPool:
         --------
         >>> pool.has_free()
         True
-
-        Notes
-        -----
-        Ray source: ``ActorPool.has_free``, 2.60.0. No known difference.
         """
         return bool(self._idle_actors) and not self._pending_submits
 
@@ -334,10 +310,6 @@ class ActorPool:
         >>> actor = pool.pop_idle()
         >>> ray.get(actor.double.remote(2))
         4
-
-        Notes
-        -----
-        Ray source: ``ActorPool.pop_idle``, 2.60.0. No known difference.
         """
         return self._idle_actors.pop() if self.has_free() else None
 
@@ -352,10 +324,6 @@ class ActorPool:
         ------
         ValueError
             When the actor is already in the pool.
-
-        Notes
-        -----
-        Ray source: ``ActorPool.push``, 2.60.0. No known difference.
         """
         busy = [entry[1] for entry in self._future_to_actor.values()]
         if actor in self._idle_actors or actor in busy:

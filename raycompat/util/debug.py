@@ -36,10 +36,6 @@ def log_once(key: str) -> bool:
     >>> from raycompat.util.debug import log_once
     >>> log_once("an example"), log_once("an example")
     (True, False)
-
-    Notes
-    -----
-    Ray source: ``ray.util.log_once``, 2.60.0. No known difference.
     """
     if _said.disabled:
         return False

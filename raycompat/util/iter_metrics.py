@@ -30,10 +30,6 @@ class MetricsContext:
     >>> copy.restore(metrics.save())
     >>> copy.counters["rows"]
     5
-
-    Notes
-    -----
-    Ray source: ``ray.util.iter_metrics.MetricsContext``, 2.60.0.
     """
 
     def __init__(self) -> None:
@@ -71,10 +67,6 @@ class SharedMetrics:
     >>> shared.set(MetricsContext())
     >>> shared.get().counters["rows"]
     0
-
-    Notes
-    -----
-    Ray source: ``ray.util.iter_metrics.SharedMetrics``, 2.60.0.
     """
 
     def __init__(

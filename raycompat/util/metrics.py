@@ -253,10 +253,6 @@ class Histogram(Metric):
     ------
     ValueError
         When there are no boundaries, or one is not positive.
-
-    Notes
-    -----
-    Ray source: ``ray.util.metrics.Histogram``, 2.60.0. No known difference.
     """
 
     _kind = "histogram"

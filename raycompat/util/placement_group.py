@@ -406,10 +406,6 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
     ------
     ValueError
         When no group has the name.
-
-    Notes
-    -----
-    Ray source: ``ray.util.get_placement_group``, 2.60.0. No known difference.
     """
     placement_group_name = checked_text("The name of a placement group", placement_group_name or "")
     if not placement_group_name:
@@ -504,10 +500,6 @@ def get_current_placement_group() -> PlacementGroup | None:
     >>> from raycompat.util.placement_group import get_current_placement_group
     >>> get_current_placement_group() is None
     True
-
-    Notes
-    -----
-    Ray source: ``ray.util.get_current_placement_group``, 2.60.0. No known difference.
     """
     sessions.require()
     call = this_process.current()

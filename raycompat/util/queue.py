@@ -29,10 +29,6 @@ class Empty(queue.Empty):
     ...     print("nothing to do")
     nothing to do
     >>> queue.shutdown()
-
-    Notes
-    -----
-    Ray source: ``ray.util.queue.Empty``, 2.60.0. No known difference.
     """
 
 
@@ -50,10 +46,6 @@ class Full(queue.Full):
     ...     print("nobody takes anything")
     nobody takes anything
     >>> queue.shutdown()
-
-    Notes
-    -----
-    Ray source: ``ray.util.queue.Full``, 2.60.0. No known difference.
     """
 
 
@@ -123,10 +115,6 @@ class Queue(Generic[T]):
         >>> queue = Queue(maxsize=3)
         >>> queue.size()
         0
-
-        Notes
-        -----
-        Ray source: ``Queue.size``, 2.60.0. No known difference.
         """
         size: int = _api.get(self._actor().qsize.remote())
         return size
@@ -138,10 +126,6 @@ class Queue(Generic[T]):
         --------
         >>> queue.qsize()
         0
-
-        Notes
-        -----
-        Ray source: ``Queue.qsize``, 2.60.0. No known difference.
         """
         return self.size()
 
@@ -152,10 +136,6 @@ class Queue(Generic[T]):
         --------
         >>> queue.empty()
         True
-
-        Notes
-        -----
-        Ray source: ``Queue.empty``, 2.60.0. No known difference.
         """
         empty: bool = _api.get(self._actor().empty.remote())
         return empty
@@ -167,10 +147,6 @@ class Queue(Generic[T]):
         --------
         >>> queue.full()
         False
-
-        Notes
-        -----
-        Ray source: ``Queue.full``, 2.60.0. No known difference.
         """
         full: bool = _api.get(self._actor().full.remote())
         return full
@@ -200,10 +176,6 @@ class Queue(Generic[T]):
             When the queue is full, or stays full for `timeout`.
         ValueError
             When the timeout is negative.
-
-        Notes
-        -----
-        Ray source: ``Queue.put``, 2.60.0. No known difference.
         """
         call = self._start_put(item, block, timeout)
         try:
@@ -222,10 +194,6 @@ class Queue(Generic[T]):
         >>> asyncio.run(queue.put_async("second"))
         >>> queue.size()
         2
-
-        Notes
-        -----
-        Ray source: ``Queue.put_async``, 2.60.0. No known difference.
         """
         call = self._start_put(item, block, timeout)
         try:
@@ -267,10 +235,6 @@ class Queue(Generic[T]):
             When the queue is empty, or stays empty for `timeout`.
         ValueError
             When the timeout is negative.
-
-        Notes
-        -----
-        Ray source: ``Queue.get``, 2.60.0. No known difference.
         """
         call = self._start_get(block, timeout)
         try:
@@ -286,10 +250,6 @@ class Queue(Generic[T]):
         --------
         >>> asyncio.run(queue.get_async())
         'second'
-
-        Notes
-        -----
-        Ray source: ``Queue.get_async``, 2.60.0. No known difference.
         """
         call = self._start_get(block, timeout)
         try:
@@ -314,10 +274,6 @@ class Queue(Generic[T]):
         >>> queue.put_nowait(1)
         >>> queue.size()
         1
-
-        Notes
-        -----
-        Ray source: ``Queue.put_nowait``, 2.60.0. No known difference.
         """
         self.put(item, block=False)
 
@@ -358,10 +314,6 @@ class Queue(Generic[T]):
         --------
         >>> queue.get_nowait()
         1
-
-        Notes
-        -----
-        Ray source: ``Queue.get_nowait``, 2.60.0. No known difference.
         """
         return self.get(block=False)
 
@@ -384,10 +336,6 @@ class Queue(Generic[T]):
             When the queue has fewer items.
         TypeError, ValueError
             When `num_items` is not as above.
-
-        Notes
-        -----
-        Ray source: ``Queue.get_nowait_batch``, 2.60.0. No known difference.
         """
         if not isinstance(num_items, int):
             raise TypeError(f"Argument 'num_items' must be an int, not {num_items!r}.")

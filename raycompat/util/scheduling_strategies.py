@@ -156,10 +156,6 @@ class In:
     >>> from raycompat.util import scheduling_strategies as strategies
     >>> in_two_zones = strategies.In("a", "b")
     >>> strategy = strategies.NodeLabelSchedulingStrategy({"zone": in_two_zones})
-
-    Notes
-    -----
-    Ray source: ``ray.util.scheduling_strategies.In``, 2.60.0. No known difference.
     """
 
     def __init__(self, *values: str) -> None:
@@ -179,10 +175,6 @@ class NotIn:
     >>> from raycompat.util import scheduling_strategies as strategies
     >>> elsewhere = strategies.NotIn("c")
     >>> strategy = strategies.NodeLabelSchedulingStrategy({"zone": elsewhere})
-
-    Notes
-    -----
-    Ray source: ``ray.util.scheduling_strategies.NotIn``, 2.60.0. No known difference.
     """
 
     def __init__(self, *values: str) -> None:
@@ -202,10 +194,6 @@ class Exists:
     ...     return ray.get_runtime_context().get_node_id()
     >>> ray.get(place.remote()) == ray.get_runtime_context().get_node_id()
     True
-
-    Notes
-    -----
-    Ray source: ``ray.util.scheduling_strategies.Exists``, 2.60.0. No known difference.
     """
 
 
@@ -217,10 +205,6 @@ class DoesNotExist:
     >>> from raycompat.util import scheduling_strategies as strategies
     >>> not_spot = {"spot": strategies.DoesNotExist()}
     >>> strategy = strategies.NodeLabelSchedulingStrategy({}, soft=not_spot)
-
-    Notes
-    -----
-    Ray source: ``ray.util.scheduling_strategies.DoesNotExist``, 2.60.0. No known difference.
     """
 
 

@@ -42,10 +42,6 @@ def as_completed(
     >>> import raycompat as ray
     >>> sorted(ray.util.as_completed([ray.put(1), ray.put(2)]))
     [1, 2]
-
-    Notes
-    -----
-    Ray source: ``ray.util.as_completed``, 2.60.0. No known difference.
     """
     _check(chunk_size, kwargs)
     rest = list(refs)
@@ -94,10 +90,6 @@ def map_unordered(
     ...     return x * x
     >>> sorted(ray.util.map_unordered(square, [1, 2, 3]))
     [1, 4, 9]
-
-    Notes
-    -----
-    Ray source: ``ray.util.map_unordered``, 2.60.0. No known difference.
     """
     if backpressure_size is not None and backpressure_size < 1:
         raise ValueError(

@@ -42,10 +42,6 @@ class ReadTask:
     ...     task.per_task_row_limit,
     ... )
     ([2], None, None)
-
-    Notes
-    -----
-    Ray source: ``ray.data.ReadTask``, 2.60.0. No known difference.
     """
 
     def __init__(

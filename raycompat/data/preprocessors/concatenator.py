@@ -121,10 +121,6 @@ class Chain(Preprocessor):
 
     >>> chain.get_input_columns(), chain.get_output_columns()
     (['x', 'y'], ['x', 'features'])
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.Chain``, 2.60.0. No known difference.
     """
 
     def __init__(self, *preprocessors: Preprocessor) -> None:

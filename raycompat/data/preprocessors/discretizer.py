@@ -131,10 +131,6 @@ class UniformKBinsDiscretizer(_Discretizer):
     >>> rows = ray.data.from_items([{"age": age} for age in (0, 20, 60, 100)])
     >>> UniformKBinsDiscretizer(["age"], bins=4).fit_transform(rows).take_all()
     [{'age': 0}, {'age': 0}, {'age': 2}, {'age': 3}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.UniformKBinsDiscretizer``, 2.60.0. No known difference.
     """
 
     def _fit(self, ds: Dataset) -> None:

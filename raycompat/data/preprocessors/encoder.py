@@ -135,10 +135,6 @@ class LabelEncoder(Preprocessor):
     >>> rows = ray.data.from_items([{"y": "cat"}, {"y": "ape"}])
     >>> LabelEncoder("y").fit_transform(rows).take_all()
     [{'y': 1}, {'y': 0}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.LabelEncoder``, 2.60.0. No known difference.
     """
 
     def __init__(self, label_column: str, *, output_column: str | None = None) -> None:
@@ -216,10 +212,6 @@ class OneHotEncoder(Preprocessor):
     ...     for row in OneHotEncoder(columns=["y"]).fit_transform(rows).take_all()
     ... ]
     [[0, 1], [1, 0]]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.OneHotEncoder``, 2.60.0. No known difference.
     """
 
     def __init__(
@@ -272,10 +264,6 @@ class MultiHotEncoder(Preprocessor):
     >>> encoded = MultiHotEncoder(["tags"]).fit_transform(rows).take_all()
     >>> [list(row["tags"]) for row in encoded]
     [[1, 1], [0, 1]]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.MultiHotEncoder``, 2.60.0. No known difference.
     """
 
     def __init__(
@@ -372,10 +360,6 @@ class SimpleImputer(Preprocessor):
     >>> rows = ray.data.from_items([{"x": 1.0}, {"x": None}, {"x": 3.0}])
     >>> SimpleImputer(columns=["x"]).fit_transform(rows).take_all()
     [{'x': 1.0}, {'x': 2.0}, {'x': 3.0}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.SimpleImputer``, 2.60.0. No known difference.
     """
 
     def __init__(

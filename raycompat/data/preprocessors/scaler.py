@@ -121,10 +121,6 @@ class MaxAbsScaler(_Scaler):
     >>> rows = ray.data.from_items([{"x": -4.0}, {"x": 2.0}])
     >>> MaxAbsScaler(columns=["x"]).fit_transform(rows).take_all()
     [{'x': -1.0}, {'x': 0.5}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.MaxAbsScaler``, 2.60.0. No known difference.
     """
 
     def _aggregations(self, column: str) -> list[Any]:
@@ -223,10 +219,6 @@ class Normalizer(Preprocessor):
     >>> rows = ray.data.from_items([{"x": 3.0, "y": 4.0}])
     >>> Normalizer(["x", "y"]).transform(rows).take_all()
     [{'x': 0.6, 'y': 0.8}]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.Normalizer``, 2.60.0. No known difference.
     """
 
     _is_fittable = False

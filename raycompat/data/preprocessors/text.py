@@ -87,10 +87,6 @@ class Tokenizer(_OfText):
     >>> (row,) = Tokenizer(["text"]).transform(rows).take_all()
     >>> list(row["text"])
     ['a', 'small', 'sea']
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.Tokenizer``, 2.60.0. No known difference.
     """
 
     _is_fittable = False
@@ -130,10 +126,6 @@ class HashingVectorizer(_OfText):
     ... )
     >>> len(row["text"]), sum(row["text"])
     (8, 3)
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.HashingVectorizer``, 2.60.0. No known difference.
     """
 
     _is_fittable = False
@@ -184,10 +176,6 @@ class CountVectorizer(_OfText):
     ...     for row in CountVectorizer(["text"]).fit_transform(rows).take_all()
     ... ]
     [[2, 1], [0, 1]]
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.CountVectorizer``, 2.60.0. No known difference.
     """
 
     _shown = ("columns", "tokenization_fn", "max_features", "output_columns")
@@ -251,10 +239,6 @@ class FeatureHasher(Preprocessor):
     >>> (row,) = hasher.transform(rows).take_all()
     >>> len(row["hashed"]), float(sum(row["hashed"]))
     (4, 3.0)
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.FeatureHasher``, 2.60.0. No known difference.
     """
 
     _is_fittable = False

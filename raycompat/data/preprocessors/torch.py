@@ -42,10 +42,6 @@ class TorchVisionPreprocessor(Preprocessor):
 
         flip = TorchVisionPreprocessor(["image"], transforms.RandomHorizontalFlip())
         flipped = flip.transform(images)
-
-    Notes
-    -----
-    Ray source: ``ray.data.preprocessors.TorchVisionPreprocessor``, 2.60.0. No known difference.
     """
 
     _is_fittable = False

@@ -62,10 +62,6 @@ class RayTrainReportCallback(ReportsToTrain, OfLightGBM):
     After it::
 
         model = RayTrainReportCallback.get_model(result.checkpoint)
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightgbm.RayTrainReportCallback``, 2.60.0. No known difference.
     """
 
     def __init__(

@@ -32,10 +32,6 @@ def normalize_pandas_for_lightgbm(df: pd.DataFrame) -> pd.DataFrame:
     >>> frame = pandas.DataFrame({"x": pandas.array([1, None], "int32[pyarrow]")})
     >>> normalize_pandas_for_lightgbm(frame).dtypes["x"]
     Int32Dtype()
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightgbm.normalize_pandas_for_lightgbm``, 2.60.0. No known difference.
     """
     import pandas as pd
     import pyarrow as pa

@@ -33,10 +33,6 @@ def get_network_params() -> dict[str, Any]:
     >>> from raycompat.train.lightgbm import get_network_params
     >>> get_network_params()
     {}
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightgbm.get_network_params``, 2.60.0. No known difference.
     """
     if not _parameters:
         _log.warning(
@@ -55,10 +51,6 @@ class LightGBMConfig(BackendConfig):
     >>> from raycompat.train.lightgbm import LightGBMConfig
     >>> LightGBMConfig().framework
     'lightgbm'
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightgbm.LightGBMConfig``, 2.60.0. No known difference.
     """
 
     @property

@@ -19,10 +19,6 @@ class LightGBMCheckpoint(ModelCheckpoint):
 
         checkpoint = LightGBMCheckpoint.from_model(booster)
         booster = checkpoint.get_model()
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightgbm.LightGBMCheckpoint``, 2.60.0. No known difference.
     """
 
     MODEL_FILENAME: ClassVar[str] = "model.txt"

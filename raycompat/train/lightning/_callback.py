@@ -30,10 +30,6 @@ class RayTrainReportCallback(Joined):
     ------
     ImportError
         When Lightning is not installed.
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightning.RayTrainReportCallback``, 2.60.0. No known difference.
     """
 
     _library = (_CALLBACKS, "Callback")

@@ -58,10 +58,6 @@ class RayDDPStrategy(_OfWorkers):
     ------
     ImportError
         When Lightning is not installed.
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightning.RayDDPStrategy``, 2.60.0. No known difference.
     """
 
     _library = (_STRATEGIES, "DDPStrategy")
@@ -130,10 +126,6 @@ class RayLightningEnvironment(Joined):
     ------
     ImportError
         When Lightning is not installed.
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightning.RayLightningEnvironment``, 2.60.0. No known difference.
     """
 
     _library = (_PLUGINS, "LightningEnvironment")
@@ -195,10 +187,6 @@ def prepare_trainer(trainer: Any) -> Any:
     ------
     RuntimeError
         When its strategy, or its environment, is Lightning's own.
-
-    Notes
-    -----
-    Ray source: ``ray.train.lightning.prepare_trainer``, 2.60.0. No known difference.
     """
     for what, value, kind, names in [
         (

@@ -27,10 +27,6 @@ def prepare_dataset_shard(tf_dataset_shard: Any) -> Any:
     >>> part = prepare_dataset_shard(tf.data.Dataset.range(4))
     >>> part.options().experimental_distribute.auto_shard_policy.name
     'OFF'
-
-    Notes
-    -----
-    Ray source: ``ray.train.tensorflow.prepare_dataset_shard``, 2.60.0. No known difference.
     """
     import tensorflow as tf
 

@@ -51,10 +51,6 @@ def get_device() -> Any:
 
         device = get_device()
         model = Network().to(device)
-
-    Notes
-    -----
-    Ray source: ``ray.train.torch.get_device``, 2.60.0. No known difference.
     """
     return _devices("torch.get_device")[0]
 
@@ -77,10 +73,6 @@ def get_devices() -> list[Any]:
     In a training function::
 
         first, *others = get_devices()
-
-    Notes
-    -----
-    Ray source: ``ray.train.torch.get_devices``, 2.60.0. No known difference.
     """
     return _devices("torch.get_devices")
 
@@ -255,10 +247,6 @@ def enable_reproducibility(seed: int = 0) -> None:
     In a training function, before the model is made::
 
         enable_reproducibility(seed=1)
-
-    Notes
-    -----
-    Ray source: ``ray.train.torch.enable_reproducibility``, 2.60.0. No known difference.
     """
     torch = imported("raycompat.train.torch")
     torch.manual_seed(seed)

@@ -77,10 +77,6 @@ class RayTrainReportCallback(ReportsToTrain, OfXGBoost):
     After it::
 
         model = RayTrainReportCallback.get_model(result.checkpoint)
-
-    Notes
-    -----
-    Ray source: ``ray.train.xgboost.RayTrainReportCallback``, 2.60.0. No known difference.
     """
 
     def __init__(

@@ -19,10 +19,6 @@ class XGBoostCheckpoint(ModelCheckpoint):
 
         checkpoint = XGBoostCheckpoint.from_model(booster)
         booster = checkpoint.get_model()
-
-    Notes
-    -----
-    Ray source: ``ray.train.xgboost.XGBoostCheckpoint``, 2.60.0. No known difference.
     """
 
     MODEL_FILENAME: ClassVar[str] = "model.json"

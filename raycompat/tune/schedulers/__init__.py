@@ -68,10 +68,6 @@ def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
     >>> scheduler = tune.create_scheduler("asynchyperband", max_t=20)
     >>> type(scheduler).__name__
     'AsyncHyperBandScheduler'
-
-    Notes
-    -----
-    Ray source: ``ray.tune.create_scheduler``, 2.60.0. No known difference.
     """
     name = scheduler.lower()
     if name not in SCHEDULERS:

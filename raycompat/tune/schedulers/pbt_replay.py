@@ -62,10 +62,6 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         policy = f"{folder}/pbt_policy_8b1e_00003.txt"
         replay = PopulationBasedTrainingReplay(policy)
         tune.run(train, scheduler=replay, stop={"training_iteration": 100})
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.PopulationBasedTrainingReplay``, 2.60.0. No known difference.
     """
 
     def __init__(self, policy_file: str) -> None:

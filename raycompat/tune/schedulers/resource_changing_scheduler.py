@@ -299,10 +299,6 @@ class ResourceChangingScheduler(TrialScheduler):
     ... )
     >>> by_loss.metric, by_loss.base_trial_resources
     ('loss', None)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.ResourceChangingScheduler``, 2.60.0. No known difference.
     """
 
     def __init__(

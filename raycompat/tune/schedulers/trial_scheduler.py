@@ -103,10 +103,6 @@ class TrialScheduler:
     >>> restored.restore(file)
     >>> restored.completed
     3
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.TrialScheduler``, 2.60.0. No known difference.
     """
 
     #: What `on_trial_result` returns: train on; give up the resources; end; do nothing.
@@ -194,10 +190,6 @@ class FIFOScheduler(TrialScheduler):
     >>> from raycompat import tune
     >>> from raycompat.tune.schedulers import FIFOScheduler
     >>> config = tune.TuneConfig(scheduler=FIFOScheduler())
-
-    Notes
-    -----
-    Ray source: ``ray.tune.schedulers.FIFOScheduler``, 2.60.0. No known difference.
     """
 
     def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:

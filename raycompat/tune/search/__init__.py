@@ -81,10 +81,6 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     >>> from raycompat import tune
     >>> type(tune.create_searcher("random")).__name__
     'BasicVariantGenerator'
-
-    Notes
-    -----
-    Ray source: ``ray.tune.create_searcher``, 2.60.0. No known difference.
     """
     name = search_alg.lower()
     if name not in SEARCHERS:

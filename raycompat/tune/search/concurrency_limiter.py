@@ -58,10 +58,6 @@ class ConcurrencyLimiter(Searcher):
     >>> limited = ConcurrencyLimiter(Walk(), max_concurrent=1)
     >>> limited.metric, limited.mode
     ('loss', 'min')
-
-    Notes
-    -----
-    Ray source: ``ray.tune.search.ConcurrencyLimiter``, 2.60.0. No known difference.
     """
 
     def __init__(self, searcher: Searcher, max_concurrent: int, batch: bool = False) -> None:

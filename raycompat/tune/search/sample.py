@@ -386,10 +386,6 @@ def sample_from(func: Callable[..., Any]) -> Function:
     ...     "units": tune.choice([8, 16]),
     ...     "rate": tune.sample_from(lambda c: 1 / c["units"]),
     ... }
-
-    Notes
-    -----
-    Ray source: ``ray.tune.sample_from``, 2.60.0. No known difference.
     """
     return Function(func)
 
@@ -402,10 +398,6 @@ def uniform(lower: float, upper: float) -> Float:
     >>> from raycompat import tune
     >>> 0.5 <= tune.uniform(0.5, 0.9).sample() <= 0.9
     True
-
-    Notes
-    -----
-    Ray source: ``ray.tune.uniform``, 2.60.0. No known difference.
     """
     return Float(lower, upper).uniform()
 
@@ -419,10 +411,6 @@ def quniform(lower: float, upper: float, q: float) -> Float:
     >>> shares = tune.quniform(0, 1, 0.25).sample(size=200, random_state=1)
     >>> sorted({float(share) for share in shares})
     [0.0, 0.25, 0.5, 0.75, 1.0]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.quniform``, 2.60.0. No known difference.
     """
     return Float(lower, upper).uniform().quantized(q)
 
@@ -446,10 +434,6 @@ def loguniform(lower: float, upper: float, base: object = None) -> Float:
     >>> rates = tune.loguniform(0.001, 0.1).sample(size=1000, random_state=1)
     >>> bool(0.4 < sum(rate < 0.01 for rate in rates) / 1000 < 0.6)
     True
-
-    Notes
-    -----
-    Ray source: ``ray.tune.loguniform``, 2.60.0. No known difference.
     """
     return Float(lower, upper).loguniform()
 
@@ -507,10 +491,6 @@ def randint(lower: int, upper: int) -> Integer:
     ...     }
     ... )
     [3, 4, 5]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.randint``, 2.60.0. No known difference.
     """
     return Integer(lower, upper).uniform()
 
@@ -548,10 +528,6 @@ def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
     ...     }
     ... )
     [16, 32, 48, 64]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.qrandint``, 2.60.0. No known difference.
     """
     return Integer(lower, upper).uniform().quantized(q)
 
@@ -586,10 +562,6 @@ def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
     >>> from raycompat import tune
     >>> -100 < tune.randn(0, 1).sample() < 100
     True
-
-    Notes
-    -----
-    Ray source: ``ray.tune.randn``, 2.60.0. No known difference.
     """
     return Float(None, None).normal(mean, sd)
 
@@ -602,10 +574,6 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
     >>> from raycompat import tune
     >>> tune.qrandn(0, 10, 2).sample() % 2
     0.0
-
-    Notes
-    -----
-    Ray source: ``ray.tune.qrandn``, 2.60.0. No known difference.
     """
     return Float(None, None).normal(mean, sd).quantized(q)
 

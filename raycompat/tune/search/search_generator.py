@@ -34,10 +34,6 @@ class SearchGenerator(SearchAlgorithm):
     >>> search.total_samples
     4
     >>> config = tune.TuneConfig(search_alg=search)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.search.SearchGenerator``, 2.60.0. No known difference.
     """
 
     def __init__(self, searcher: Searcher) -> None:

@@ -126,10 +126,6 @@ class Searcher:
     >>> searcher.add_evaluated_trials(trials, metric="loss")
     >>> searcher.best, searcher.set_max_concurrency(1)
     ((0, 4), False)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.search.Searcher``, 2.60.0. No known difference.
     """
 
     #: What `suggest` returns when there will be no more configs.

@@ -38,10 +38,6 @@ class ExperimentPlateauStopper(NoopStopper):
     False
     False
     True
-
-    Notes
-    -----
-    Ray source: ``ray.tune.stopper.ExperimentPlateauStopper``, 2.60.0. No known difference.
     """
 
     def __init__(
@@ -110,10 +106,6 @@ class TrialPlateauStopper(NoopStopper):
     ...     for loss in losses
     ... ]
     [False, False, False, False, False, True]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.stopper.TrialPlateauStopper``, 2.60.0. No known difference.
     """
 
     def __init__(

@@ -47,10 +47,6 @@ class Stopper(abc.ABC):
     >>> results = tune.Tuner(halve, run_config=run_config).fit()
     >>> results[0].metrics["loss"]
     0.125
-
-    Notes
-    -----
-    Ray source: ``ray.tune.Stopper``, 2.60.0. No known difference.
     """
 
     @abc.abstractmethod
@@ -107,10 +103,6 @@ class NoopStopper(Stopper):
     >>> stopper = NoopStopper()
     >>> stopper("a trial", {"loss": 0.0}), stopper.stop_all()
     (False, False)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.stopper.NoopStopper``, 2.60.0. No known difference.
     """
 
     def __call__(self, trial_id: str, result: Result) -> bool:
@@ -129,10 +121,6 @@ class FunctionStopper(NoopStopper):
     >>> stopper = FunctionStopper(lambda trial_id, result: result["loss"] < 0.1)
     >>> stopper("trial_1", {"loss": 0.5}), stopper("trial_1", {"loss": 0.05})
     (False, True)
-
-    Notes
-    -----
-    Ray source: ``ray.tune.stopper.FunctionStopper``, 2.60.0. No known difference.
     """
 
     def __init__(self, function: Callable[[str, Result], bool]) -> None:
@@ -206,10 +194,6 @@ class MaximumIterationStopper(NoopStopper):
     >>> stopper = MaximumIterationStopper(max_iter=2)
     >>> [stopper("trial_1", {"loss": 0.5}) for _ in range(3)]
     [False, True, True]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.stopper.MaximumIterationStopper``, 2.60.0. No known difference.
     """
 
     def __init__(self, max_iter: int) -> None:

@@ -44,10 +44,6 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     >>> def train(config, data):
     ...     tune.report({"score": sum(data) * config["x"]})
     >>> trainable = tune.with_parameters(train, data=list(range(1000)))
-
-    Notes
-    -----
-    Ray source: ``ray.tune.with_parameters``, 2.60.0. No known difference.
     """
     _check_trainable(trainable, "with_parameters")
     values = _StoredValues(kwargs)

@@ -265,10 +265,6 @@ def get_checkpoint() -> Checkpoint | None:
     ... ).fit()
     >>> results[0].metrics_dataframe["step"].tolist()
     [0, 1, 2]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.get_checkpoint``, 2.60.0. No known difference.
     """
     session = _found()
     return None if session is None else session.checkpoint
@@ -307,10 +303,6 @@ class TuneContext:
     ('names', True, 1.0, True)
     >>> found["ranks"]
     [None, None, None, None, None]
-
-    Notes
-    -----
-    Ray source: ``ray.tune.TuneContext``, 2.60.0. No known difference.
     """
 
     def __init__(self, place: TrialPlace | None) -> None:

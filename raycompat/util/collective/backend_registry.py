@@ -74,10 +74,6 @@ def register_collective_backend(name: str, group_cls: type[BaseGroup]) -> None:
 
         register_collective_backend("network", Network)
         init_collective_group(2, rank, backend="network", group_name="pair")
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.register_collective_backend``, 2.60.0. No known difference.
     """
     _global_registry.put(name, group_cls)
     if not hasattr(types.Backend, name.upper()):

@@ -65,10 +65,6 @@ def is_backend_available(backend: str) -> bool:
     --------
     >>> collective.is_backend_available("gloo")
     True
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.is_backend_available``, 2.60.0. No known difference.
     """
     return _global_registry.check(backend)
 
@@ -80,10 +76,6 @@ def is_group_initialized(group_name: str) -> bool:
     --------
     >>> collective.is_group_initialized("pair")
     False
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.is_group_initialized``, 2.60.0. No known difference.
     """
     return _groups.is_member(group_name)
 
@@ -270,10 +262,6 @@ def get_rank(group_name: str = "default") -> int:
     --------
     >>> ray.get([member.run.remote("get_rank") for member in members])
     [0, 1]
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.get_rank``, 2.60.0. No known difference.
     """
     _groups.check_inside()
     return _groups.rank_of(group_name)[0]
@@ -286,10 +274,6 @@ def get_collective_group_size(group_name: str = "default") -> int:
     --------
     >>> ray.get(members[0].run.remote("get_collective_group_size"))
     2
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.get_collective_group_size``, 2.60.0. No known difference.
     """
     _groups.check_inside()
     return _groups.rank_of(group_name)[1]
@@ -314,10 +298,6 @@ def get_group_handle(group_name: str = "default") -> BaseGroup:
     >>> workers = [Worker.remote() for _ in range(2)]
     >>> ray.get([w.join.remote(2, rank) for rank, w in enumerate(workers)])
     [(0, 2), (1, 2)]
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.get_group_handle``, 2.60.0. No known difference.
     """
     return _groups.find(group_name)
 
@@ -401,10 +381,6 @@ def barrier(group_name: str = "default") -> None:
 
     >>> do(lambda array, rank: collective.barrier("both"))
     [[0, 1], [10, 11]]
-
-    Notes
-    -----
-    Ray source: ``ray.util.collective.barrier``, 2.60.0. No known difference.
     """
     get_group_handle(group_name).barrier()
 

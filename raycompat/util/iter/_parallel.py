@@ -70,10 +70,6 @@ def from_range(n: int, num_shards: int = 2, repeat: bool = False) -> ParallelIte
     >>> from raycompat.util.iter import from_range
     >>> from_range(4, num_shards=2).take(4)
     [0, 2, 1, 3]
-
-    Notes
-    -----
-    Ray source: ``ray.util.iter.from_range``, 2.60.0.
     """
     size = n // num_shards
     ends = [*(size * i for i in range(1, num_shards)), n]
@@ -104,10 +100,6 @@ def from_iterators(
     >>> it = ray.util.iter.from_iterators([range(2), lambda: iter([10, 11])])
     >>> sorted(it.gather_sync())
     [0, 1, 10, 11]
-
-    Notes
-    -----
-    Ray source: ``ray.util.iter.from_iterators``, 2.60.0.
     """
     worker: Any = internal_actor(ParallelIteratorWorker)
     name = name or f"from_iterators[shards={len(generators)}{_repeated(repeat)}]"
@@ -132,10 +124,6 @@ def from_actors(actors: Sequence[_Actor], name: str | None = None) -> ParallelIt
     >>> actors = [ray.remote(Letters).remote(text) for text in ("ab", "cd")]
     >>> list(ray.util.iter.from_actors(actors).gather_sync())
     ['a', 'c', 'b', 'd']
-
-    Notes
-    -----
-    Ray source: ``ray.util.iter.from_actors``, 2.60.0.
     """
     name = name or f"from_actors[shards={len(actors)}]"
     return ParallelIterator([_ActorSet(list(actors))], name, [])

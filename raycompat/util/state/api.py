@@ -369,10 +369,6 @@ def get_actor(
     ------
     RayStateApiException
         When the cluster does not answer.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.get_actor``, 2.60.0.
     """
     found = _get(StateResource.ACTORS, id, address, timeout, _explain)
     return cast("ActorState | None", found)
@@ -397,10 +393,6 @@ def get_node(
     ------
     RayStateApiException
         When the cluster does not answer.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.get_node``, 2.60.0.
     """
     found = _get(StateResource.NODES, id, address, timeout, _explain)
     return cast("NodeState | None", found)
@@ -425,10 +417,6 @@ def get_worker(
     ------
     RayStateApiException
         When the cluster does not answer.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.get_worker``, 2.60.0.
     """
     found = _get(StateResource.WORKERS, id, address, timeout, _explain)
     return cast("WorkerState | None", found)
@@ -453,10 +441,6 @@ def get_placement_group(
     ------
     RayStateApiException
         When the cluster does not answer.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.get_placement_group``, 2.60.0.
     """
     found = _get(StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain)
     return cast("PlacementGroupState | None", found)
@@ -481,10 +465,6 @@ def get_job(
     ------
     RayStateApiException
         When the cluster does not answer.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.get_job``, 2.60.0.
     """
     found = _get(StateResource.JOBS, id, address, timeout, _explain)
     return cast("JobState | None", found)

@@ -45,10 +45,6 @@ class StateApiClient:
         process's session; if it has none, ``auto``.
     cookies, headers : dict, optional
         They have no effect, because requests do not use HTTP.
-
-    Notes
-    -----
-    Ray source: ``ray.util.state.StateApiClient``, 2.60.0.
     """
 
     def __init__(

@@ -97,10 +97,6 @@ def prepare_trainer(trainer: Any) -> Any:
     ------
     ImportError
         When Transformers or PyTorch is not installed.
-
-    Notes
-    -----
-    Ray source: ``ray.train.huggingface.transformers.prepare_trainer``, 2.60.0. No known difference.
     """
     base = type(trainer)
 
