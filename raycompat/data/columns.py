@@ -126,18 +126,7 @@ class Columns(Generic[DatasetT]):
         TypeError
             When something is not a dictionary of expressions.
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-        )
+        options = remote_args(locals())
         named = tuple(
             pair for each in (exprs, *more_exprs) if each is not None for pair in _pairs(each)
         )

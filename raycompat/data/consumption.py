@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -471,16 +472,12 @@ class Consumption:
         Ray source: ``Dataset.std``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
         left out; there the result can be None for it.
         """
-
-        def std(on: str, ignore_nulls: bool) -> Aggregation:
-            return aggregate.Std(on, ddof, ignore_nulls)
-
-        return self._of_columns(std, on, ignore_nulls)
+        return self._of_columns(partial(aggregate.Std, ddof=ddof), on, ignore_nulls)
 
     @keys.aggregates_by_function
     def _of_columns(
         self,
-        kind: Callable[[str, bool], Aggregation],
+        kind: Callable[..., Aggregation],
         on: str | Sequence[str] | None,
         ignore_nulls: bool,
     ) -> Any:
@@ -489,7 +486,7 @@ class Consumption:
         )
         if not names:
             return None
-        found = self.aggregate(*(kind(name, ignore_nulls) for name in names))
+        found = self.aggregate(*(kind(name, ignore_nulls=ignore_nulls) for name in names))
         return next(iter(found.values())) if found and len(names) == 1 else found
 
     # Other libraries.

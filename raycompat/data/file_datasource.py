@@ -44,7 +44,7 @@ class FileDatasource(Datasource):
         paths: Any,
         *,
         filesystem: Any = None,
-        extensions: Sequence[str] | None = None,
+        file_extensions: Sequence[str] | None = None,
         ignore_missing_paths: bool = False,
         include_paths: bool = False,
         partitioning: Partitioning | None = None,
@@ -62,7 +62,7 @@ class FileDatasource(Datasource):
         self._opening = dict(opening or {})
         self._shuffle = files.shuffle_of(shuffle)
         self.filesystem, self.files = files.find(
-            paths, filesystem, extensions, ignore_missing_paths
+            paths, filesystem, file_extensions, ignore_missing_paths
         )
         if partition_filter is not None:
             is_wanted = getattr(partition_filter, "apply", partition_filter)
@@ -181,7 +181,7 @@ class FileBasedDatasource(FileDatasource):
             self._tables,
             paths,
             filesystem=filesystem,
-            extensions=file_extensions,
+            file_extensions=file_extensions,
             ignore_missing_paths=ignore_missing_paths,
             include_paths=include_paths,
             partitioning=partitioning,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.data import keys
@@ -162,16 +163,12 @@ class GroupedData:
         Ray source: ``GroupedData.std``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
         left out; there the result can be None for it.
         """
-
-        def std(on: str, ignore_nulls: bool) -> Aggregation:
-            return aggregate.Std(on, ddof, ignore_nulls)
-
-        return self._of_columns(std, on, ignore_nulls)
+        return self._of_columns(partial(aggregate.Std, ddof=ddof), on, ignore_nulls)
 
     @keys.aggregates_by_function
     def _of_columns(
         self,
-        kind: Callable[[str, bool], Aggregation],
+        kind: Callable[..., Aggregation],
         on: str | Iterable[str] | None,
         ignore_nulls: bool,
     ) -> Dataset:
@@ -179,7 +176,7 @@ class GroupedData:
             columns = self._dataset.columns() or []
             on = [name for name in columns if name not in self._keys]
         names = [on] if isinstance(on, str) else list(on)
-        return self.aggregate(*(kind(name, ignore_nulls) for name in names))
+        return self.aggregate(*(kind(name, ignore_nulls=ignore_nulls) for name in names))
 
     def map_groups(
         self,
@@ -232,20 +229,8 @@ class GroupedData:
         [{'most': 3}, {'most': 5}]
         """
         batch.check_format(batch_format)
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            ray_remote_args_fn=ray_remote_args_fn,
-        )
-        function = UserFunction(
-            fn,
-            tuple(fn_args or ()),
-            fn_kwargs or {},
-            tuple(fn_constructor_args or ()),
-            fn_constructor_kwargs or {},
-        )
+        options = remote_args(locals())
+        function = UserFunction.of(locals())
         dataset, target = self._dataset, self._dataset.context.target_max_block_size
         of_groups = "pandas" if batch_format == "default" else batch_format
         of_tasks = frames.format_for(of_groups, dataset.context)

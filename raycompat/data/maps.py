@@ -103,26 +103,8 @@ class Maps(Generic[DatasetT]):
         >>> ray.data.range(2).map(lambda row: {"square": row["id"] ** 2}).take_all()
         [{'square': 0}, {'square': 1}]
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-            ray_remote_args_fn=ray_remote_args_fn,
-        )
-        function = UserFunction(
-            fn,
-            tuple(fn_args or ()),
-            fn_kwargs or {},
-            tuple(fn_constructor_args or ()),
-            fn_constructor_kwargs or {},
-        )
+        options = remote_args(locals())
+        function = UserFunction.of(locals())
         pool = strategy(compute, concurrency, function.is_class)
         return self._mapped(f"Map({function.name})", MapRows(function), pool, options)
 
@@ -201,26 +183,8 @@ class Maps(Generic[DatasetT]):
         if batch_size != transform.AUTO:
             batch.check_size(batch_size)
         batch.check_format(batch_format)
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-            ray_remote_args_fn=ray_remote_args_fn,
-        )
-        function = UserFunction(
-            fn,
-            tuple(fn_args or ()),
-            fn_kwargs or {},
-            tuple(fn_constructor_args or ()),
-            fn_constructor_kwargs or {},
-        )
+        options = remote_args(locals())
+        function = UserFunction.of(locals())
         pool = strategy(compute, concurrency, function.is_class)
         of_tasks = frames.format_for(batch_format, self._context)
         min_rows = 1 if batch_size in (None, transform.AUTO) else batch_size
@@ -278,26 +242,8 @@ class Maps(Generic[DatasetT]):
         >>> ray.data.range(2).flat_map(lambda row: [row, {"id": -row["id"]}]).take_all()
         [{'id': 0}, {'id': 0}, {'id': 1}, {'id': -1}]
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-            ray_remote_args_fn=ray_remote_args_fn,
-        )
-        function = UserFunction(
-            fn,
-            tuple(fn_args or ()),
-            fn_kwargs or {},
-            tuple(fn_constructor_args or ()),
-            fn_constructor_kwargs or {},
-        )
+        options = remote_args(locals())
+        function = UserFunction.of(locals())
         pool = strategy(compute, concurrency, function.is_class)
         return self._mapped(
             f"FlatMap({function.name})", MapRows(function, is_flat=True), pool, options
@@ -368,19 +314,7 @@ class Maps(Generic[DatasetT]):
         }
         if expr is not None and (given := [name for name, each in for_function.items() if each]):
             raise ValueError(f"{', '.join(given)}: expr takes no arguments; give a function.")
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-            ray_remote_args_fn=ray_remote_args_fn,
-        )
+        options = remote_args(locals())
         if isinstance(expr, Expr):
             step = TableStep(expressions.kept, (expr,), expressions.uses(expr))
             pool = strategy(compute, concurrency, expr._has_class())
@@ -390,13 +324,7 @@ class Maps(Generic[DatasetT]):
             step = TableStep(condition.kept, (str(expr),), condition.uses(str(expr)))
             pool = strategy(compute, concurrency, is_class=False)
             return self._mapped(f"Filter({expr})", step, pool, options)
-        function = UserFunction(
-            fn,
-            tuple(fn_args or ()),
-            fn_kwargs or {},
-            tuple(fn_constructor_args or ()),
-            fn_constructor_kwargs or {},
-        )
+        function = UserFunction.of(locals())
         pool = strategy(compute, concurrency, function.is_class)
         return self._mapped(f"Filter({function.name})", FilterRows(function), pool, options)
 
@@ -445,18 +373,7 @@ class Maps(Generic[DatasetT]):
         ... ).take_all()
         [{'id': 0, 'half': 0.0}, {'id': 1, 'half': 0.5}]
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-        )
+        options = remote_args(locals())
         if not isinstance(col, str):
             raise ValueError(f"col={col!r} is not a str: it names the column.")
         batch.check_format(batch_format)
@@ -504,18 +421,7 @@ class Maps(Generic[DatasetT]):
         ... ).take_all()
         [{'name': 'a'}]
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-        )
+        options = remote_args(locals())
         names = _names(cols, "drop_columns")
         step = TableStep(transform.drop, (names,))
         return self._mapped("DropColumns", step, strategy(compute, concurrency, False), options)
@@ -559,18 +465,7 @@ class Maps(Generic[DatasetT]):
         ... ).take_all()
         [{'name': 'a'}]
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-        )
+        options = remote_args(locals())
         names = _names(cols, "select_columns")
         step = TableStep(transform.select, (names,), Uses(tuple(names), drops_others=True))
         return self._mapped("SelectColumns", step, strategy(compute, concurrency, False), options)
@@ -621,18 +516,7 @@ class Maps(Generic[DatasetT]):
         Ray source: ``Dataset.rename_columns``, 2.60.0. Differs from Ray: a name that another column has
         and keeps is an error. In Ray, one of the two columns is lost.
         """
-        options = remote_args(
-            ray_remote_args,
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            memory=memory,
-            label_selector=label_selector,
-            fallback_strategy=fallback_strategy,
-            max_calls=max_calls,
-            resources=resources,
-            accelerator_type=accelerator_type,
-            runtime_env=runtime_env,
-        )
+        options = remote_args(locals())
         if not names:
             raise ValueError("rename_columns() needs at least one name.")
         new = list(names.values()) if isinstance(names, dict) else list(names)

@@ -11,32 +11,35 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 _FUNCTION = "ray_remote_args_fn"
 
 
-def remote_args(
-    more: Mapping[str, Any] | None,
-    *,
-    fallback_strategy: Any = None,
-    ray_remote_args_fn: Callable[[], Mapping[str, Any]] | None = None,
-    **named: Any,
-) -> dict[str, Any]:
+#: The named options of tasks and actors.
+_NAMED = (
+    *("num_cpus", "num_gpus", "memory", "label_selector", "max_calls", "resources"),
+    *("accelerator_type", "runtime_env"),
+)
+
+
+def remote_args(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return a method's options for `ray.remote`, without those that are None.
 
-    `ray_remote_args_fn` is kept among them, for `split`.
+    `parameters` are the method's ``locals()``: each option is written once, in the method's signature.
+    `ray_remote_args_fn` is kept among the options, for `split`.
     """
-    if fallback_strategy is not None:
+    if parameters.get("fallback_strategy") is not None:
         raise UnsupportedRayFeatureError(
             "fallback_strategy of raycompat.data",
             "tasks have fixed options",
             "give the options themselves",
         )
-    given = {name: value for name, value in named.items() if value is not None}
-    if ray_remote_args_fn is not None:
-        if not callable(ray_remote_args_fn):
+    options = {name: parameters[name] for name in _NAMED if parameters.get(name) is not None}
+    function = parameters.get(_FUNCTION)
+    if function is not None:
+        if not callable(function):
             raise ValueError(
-                f"ray_remote_args_fn={ray_remote_args_fn!r} should be a function without parameters, "
+                f"ray_remote_args_fn={function!r} should be a function without parameters, "
                 "which returns the options of a task or an actor in a dictionary."
             )
-        given[_FUNCTION] = ray_remote_args_fn
-    return {**given, **(more or {})}
+        options[_FUNCTION] = function
+    return {**options, **(parameters.get("ray_remote_args") or {})}
 
 
 def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[], Mapping[str, Any]]]:

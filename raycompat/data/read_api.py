@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.data import readers
 from raycompat.data.dataset import Dataset
+from raycompat.data.datasource import Datasource
 from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.file_datasource import FileDatasource, ParquetDatasource
 from raycompat.data.options import refuse_options, remote_args
@@ -17,6 +20,12 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 #: Default options for reading files of tables.
 HIVE = Partitioning("hive")
+
+#: The options that choose files and say what their folders mean.
+_OF_FILES = (
+    *("filesystem", "file_extensions", "ignore_missing_paths", "include_paths"),
+    *("partitioning", "partition_filter", "shuffle"),
+)
 
 #: Endings of the files of a folder that are read.
 _PARQUET = ["parquet"]
@@ -30,6 +39,29 @@ _JSON = [
     for compression in ("", ".gz", ".br", ".zst", ".lz4")
     for name in ("json", "jsonl")
 ]
+
+
+def _read_files(
+    name: str, reader: Callable[..., Any], parameters: dict[str, Any], *, growth: float
+) -> Dataset:
+    """Return a data set of files of one format.
+
+    `parameters` are the caller's ``locals()``: each option is written once, in the caller's signature.
+    """
+    return _read_source(partial(FileDatasource, name, reader, growth=growth), parameters)
+
+
+def _read_source(source_of: Callable[..., Datasource], parameters: dict[str, Any]) -> Dataset:
+    options = remote_args(parameters)
+    opening = parameters.get("arrow_open_stream_args") or parameters.get("arrow_open_file_args")
+    chosen = {name: parameters[name] for name in _OF_FILES if name in parameters}
+    return _read(
+        source_of(parameters["paths"], opening=opening, **chosen),
+        parameters.get("parallelism", -1),
+        parameters["override_num_blocks"],
+        parameters["concurrency"],
+        options,
+    )
 
 
 def read_csv(
@@ -105,33 +137,7 @@ def read_csv(
     >>> ray.data.read_csv(folder).take_all()
     [{'station': 'coast', 'celsius': 10.5}, {'station': 'peak', 'celsius': -3.0}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadCSV",
-        readers.Csv(arrow_csv_args),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=2.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadCSV", readers.Csv(arrow_csv_args), locals(), growth=2.0)
 
 
 def read_json(
@@ -211,38 +217,17 @@ def read_json(
     >>> ray.data.read_json(folder, lines=True).take_all()
     [{'station': 'coast'}, {'station': 'peak'}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
     if lines and arrow_json_args:
         raise ValueError(
             f"{sorted(arrow_json_args)} are arguments of Arrow, and pandas reads lines=True. Leave "
             "lines or these out."
         )
-    source = FileDatasource(
+    return _read_files(
         "ReadJSON",
         readers.JsonLines() if lines else readers.Json(arrow_json_args),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
+        locals(),
         growth=2.0,
     )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
 @forms.takes_old_options("ray.data.read_text")
@@ -320,33 +305,7 @@ def read_text(
     >>> ray.data.read_text(str(file)).take_all()
     [{'text': 'first line'}, {'text': 'last line'}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadText",
-        readers.Text(encoding, drop_empty_lines),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=1.5,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadText", readers.Text(encoding, drop_empty_lines), locals(), growth=1.5)
 
 
 @forms.takes_old_options("ray.data.read_binary_files")
@@ -421,33 +380,7 @@ def read_binary_files(
     >>> row["bytes"], pathlib.Path(row["path"]).name
     (b'\x00\x01', 'a.bin')
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadBinary",
-        readers.Binary(),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=1.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadBinary", readers.Binary(), locals(), growth=1.0)
 
 
 def read_numpy(
@@ -515,22 +448,9 @@ def read_numpy(
            [2, 3],
            [4, 5]])}
     """
-    options: dict[str, Any] = {}
-    source = FileDatasource(
-        "ReadNumpy",
-        readers.Numpy(allow_pickle, numpy_load_args),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=1.0,
+    return _read_files(
+        "ReadNumpy", readers.Numpy(allow_pickle, numpy_load_args), locals(), growth=1.0
     )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
 @forms.takes_old_options("ray.data.read_images")
@@ -611,33 +531,7 @@ def read_images(
     >>> batch["image"].shape
     (1, 4, 6, 3)
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadImage",
-        readers.Image(size, mode),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_file_args,
-        growth=4.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadImage", readers.Image(size, mode), locals(), growth=4.0)
 
 
 @forms.takes_old_options("ray.data.read_tfrecords")
@@ -709,38 +603,13 @@ def read_tfrecords(
     >>> ray.data.read_tfrecords(folder).sum("id")
     3
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
     if tf_schema is not None:
         raise UnsupportedRayFeatureError(
             "read_tfrecords(tf_schema=...)",
             "the features' own types are used",
             "convert the columns with map_batches",
         )
-    source = FileDatasource(
-        "ReadTFRecord",
-        readers.TfRecords(),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=2.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadTFRecord", readers.TfRecords(), locals(), growth=2.0)
 
 
 @forms.takes_old_options("ray.data.read_webdataset")
@@ -844,31 +713,12 @@ def read_webdataset(
     Ray source: ``ray.data.read_webdataset``, 2.60.0. Differs from Ray: `filerename` takes functions
     only, and there is no setting that allows pickles.
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
+    return _read_files(
         "ReadWebDataset",
         Samples(decoder, fileselect, filerename, suffixes, verbose_open, expand_json),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        include_paths=include_paths,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
+        locals(),
         growth=2.0,
     )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
 
 
 def read_orc(
@@ -939,32 +789,7 @@ def read_orc(
     >>> ray.data.read_orc(path).take_all()
     [{'id': 1}, {'id': 2}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadORC",
-        readers.Orc(),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        growth=2.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadORC", readers.Orc(), locals(), growth=2.0)
 
 
 @forms.takes_old_options("ray.data.read_parquet")
@@ -1054,38 +879,15 @@ def read_parquet(
     >>> ray.data.read_parquet(folder, columns=["y"]).take_all()
     [{'y': 0}, {'y': -1}, {'y': -2}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
     refuse_options(
         "read_parquet",
         catalog=catalog,
         include_row_hash=include_row_hash or None,
         skip_paths=skip_paths,
     )
-    source = ParquetDatasource(
-        paths,
-        columns,
-        {**arrow_parquet_args, "tensor_column_schema": tensor_column_schema},
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        growth=3.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    options = {**arrow_parquet_args, "tensor_column_schema": tensor_column_schema}
+    source = partial(ParquetDatasource, columns=columns, options=options, growth=3.0)
+    return _read_source(source, locals())
 
 
 @forms.takes_old_options("ray.data.read_avro")
@@ -1162,33 +964,7 @@ def read_avro(
         stations = ray.data.read_avro("/data/stations")
         stations.take(1)
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadAvro",
-        readers.Avro(),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=2.0,
-    )
-    return _read(source, parallelism, override_num_blocks, concurrency, options)
+    return _read_files("ReadAvro", readers.Avro(), locals(), growth=2.0)
 
 
 def read_audio(
@@ -1268,33 +1044,7 @@ def read_audio(
             lambda row: {"seconds": row["amplitude"].shape[1] / row["sample_rate"]}
         )
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
-    source = FileDatasource(
-        "ReadAudio",
-        readers.Audio(),
-        paths,
-        filesystem=filesystem,
-        extensions=file_extensions,
-        ignore_missing_paths=ignore_missing_paths,
-        include_paths=include_paths,
-        partitioning=partitioning,
-        partition_filter=partition_filter,
-        shuffle=shuffle,
-        opening=arrow_open_stream_args,
-        growth=2.0,
-    )
-    return _read(source, -1, override_num_blocks, concurrency, options)
+    return _read_files("ReadAudio", readers.Audio(), locals(), growth=2.0)
 
 
 __getattr__ = names_of(__name__)

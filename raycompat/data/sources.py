@@ -249,18 +249,7 @@ def read_datasource(
     >>> ray.data.read_datasource(Words(["abc"])).count()
     3
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
+    options = remote_args(locals())
     if _has_reader(datasource):
         datasource = upper("_old.data.readers").PreparedDatasource(datasource, read_args)
     elif read_args:
@@ -339,18 +328,7 @@ def read_sql(
     ... ).take_all()
     [{'one': 1}]
     """
-    options = remote_args(
-        ray_remote_args,
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        memory=memory,
-        label_selector=label_selector,
-        fallback_strategy=fallback_strategy,
-        max_calls=max_calls,
-        resources=resources,
-        accelerator_type=accelerator_type,
-        runtime_env=runtime_env,
-    )
+    options = remote_args(locals())
     source = SqlDatasource(sql, connection_factory, sql_params, shard_keys, shard_hash_fn)
     return dataset_of(source, parallelism, override_num_blocks, concurrency, options)
 

@@ -54,6 +54,17 @@ class UserFunction:
                 f"{self.name} is a function. Give fn_args and fn_kwargs."
             )
 
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> UserFunction:
+        """Return the function of a method, with the arguments that the method's ``locals()`` have."""
+        return cls(
+            parameters["fn"],
+            tuple(parameters["fn_args"] or ()),
+            parameters["fn_kwargs"] or {},
+            tuple(parameters["fn_constructor_args"] or ()),
+            parameters["fn_constructor_kwargs"] or {},
+        )
+
     @property
     def is_class(self) -> bool:
         """Whether it has to be constructed before it is called."""

@@ -165,13 +165,8 @@ class Writing:
         sink = TableSink(
             path,
             _CsvWriter(arrow_csv_args, arrow_csv_args_fn),
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
             file_format="csv",
-            mode=mode,
+            **_sink_options(locals()),
         )
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
@@ -227,13 +222,8 @@ class Writing:
         sink = TableSink(
             path,
             _JsonWriter(pandas_json_args, pandas_json_args_fn),
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
             file_format="json",
-            mode=mode,
+            **_sink_options(locals()),
         )
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
@@ -309,14 +299,8 @@ class Writing:
         sink = TableSink(
             path,
             _ParquetWriter(arrow_parquet_args, arrow_parquet_args_fn),
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            max_rows_per_file=max_rows_per_file,
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
             file_format="parquet",
-            mode=mode,
+            **_sink_options(locals()),
         )
         if partition_cols:
             parts = PartitionedSink(sink, partition_cols, arrow_parquet_args)
@@ -375,13 +359,8 @@ class Writing:
         sink = TableSink(
             path,
             _OrcWriter(arrow_orc_args, arrow_orc_args_fn),
-            min_rows_per_file=min_rows_per_file,
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
             file_format="orc",
-            mode=mode,
+            **_sink_options(locals()),
         )
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
@@ -431,17 +410,7 @@ class Writing:
         >>> ray.data.read_numpy(folder).count()
         3
         """
-        sink = TableSink(
-            path,
-            _NumpyWriter(column),
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
-            file_format="npy",
-            mode=mode,
-        )
+        sink = TableSink(path, _NumpyWriter(column), file_format="npy", **_sink_options(locals()))
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def write_tfrecords(
@@ -497,17 +466,7 @@ class Writing:
         integers.
         """
         refuse_options("write_tfrecords", tf_schema=tf_schema)
-        sink = TableSink(
-            path,
-            _write_examples,
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
-            file_format="tfrecords",
-            mode=mode,
-        )
+        sink = TableSink(path, _write_examples, file_format="tfrecords", **_sink_options(locals()))
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def write_webdataset(
@@ -567,17 +526,7 @@ class Writing:
         >>> ray.data.read_webdataset(folder).select_columns(["cls", "json"]).take_all()
         [{'cls': 3, 'json': {'author': 'Ada'}}]
         """
-        sink = TableSink(
-            path,
-            SampleWriter(encoder),
-            min_rows_per_file=_least_rows(min_rows_per_file, num_rows_per_file),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
-            file_format="tar",
-            mode=mode,
-        )
+        sink = TableSink(path, SampleWriter(encoder), file_format="tar", **_sink_options(locals()))
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def write_images(
@@ -629,14 +578,28 @@ class Writing:
         sink = RowSink(
             path,
             _ImageWriter(column, file_format),
-            filesystem=filesystem,
-            try_create_dir=try_create_dir,
-            open_stream_args=arrow_open_stream_args,
-            filename_provider=filename_provider,
             file_format=file_format,
-            mode=mode,
+            **_sink_options(locals()),
         )
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+
+#: The options of methods that sinks have, under the same names.
+_OF_SINKS = ("filesystem", "try_create_dir", "filename_provider", "mode", "max_rows_per_file")
+
+
+def _sink_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a method's options for its sink.
+
+    `parameters` are the method's ``locals()``: each option is written once, in the method's signature.
+    """
+    options = {name: parameters[name] for name in _OF_SINKS if name in parameters}
+    options["open_stream_args"] = parameters["arrow_open_stream_args"]
+    if "min_rows_per_file" in parameters:
+        options["min_rows_per_file"] = _least_rows(
+            parameters["min_rows_per_file"], parameters.get("num_rows_per_file")
+        )
+    return options
 
 
 def _least_rows(min_rows_per_file: int | None, num_rows_per_file: int | None) -> int | None:
