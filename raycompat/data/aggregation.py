@@ -146,7 +146,9 @@ class ArrowAggregation(Aggregation):
     then: tuple[str, ...]
     default_name: str
 
-    def __init__(self, on: str | None, ignore_nulls: bool, alias_name: str | None) -> None:
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
         self.column = on
         self.ignores_nulls = ignore_nulls
         self.name = alias_name or f"{self.default_name}({on or ''})"

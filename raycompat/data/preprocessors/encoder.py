@@ -190,7 +190,22 @@ class LabelEncoder(Preprocessor):
         return [self.output_column]
 
 
-class OneHotEncoder(Preprocessor):
+class _WithPlaces(Preprocessor):
+    """An encoder that gives the values of a column, or the most frequent ones, a place in arrays."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        max_categories: Mapping[str, int] | None = None,
+        output_columns: Sequence[str] | None = None,
+    ) -> None:
+        self.columns = list(columns)
+        self.max_categories = dict(max_categories or {})
+        self.output_columns = outputs(self.columns, output_columns)
+
+
+class OneHotEncoder(_WithPlaces):
     """Replace the values of columns by arrays with a 1 at the value's number and 0 elsewhere.
 
     Parameters
@@ -214,17 +229,6 @@ class OneHotEncoder(Preprocessor):
     [[0, 1], [1, 0]]
     """
 
-    def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        max_categories: Mapping[str, int] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        self.columns = list(columns)
-        self.max_categories = dict(max_categories or {})
-        self.output_columns = outputs(self.columns, output_columns)
-
     def _fit(self, ds: Dataset) -> None:
         self.stats_ = _numbers(ds, self.columns, self.max_categories, _whole)
 
@@ -244,7 +248,7 @@ class OneHotEncoder(Preprocessor):
         return of_their_time(df.assign(**made), named)
 
 
-class MultiHotEncoder(Preprocessor):
+class MultiHotEncoder(_WithPlaces):
     """Replace lists of values by arrays with the number of times that each value is in the list.
 
     Parameters
@@ -265,17 +269,6 @@ class MultiHotEncoder(Preprocessor):
     >>> [list(row["tags"]) for row in encoded]
     [[1, 1], [0, 1]]
     """
-
-    def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        max_categories: Mapping[str, int] | None = None,
-        output_columns: Sequence[str] | None = None,
-    ) -> None:
-        self.columns = list(columns)
-        self.max_categories = dict(max_categories or {})
-        self.output_columns = outputs(self.columns, output_columns)
 
     def _fit(self, ds: Dataset) -> None:
         self.stats_ = _numbers(ds, self.columns, self.max_categories, _items)
