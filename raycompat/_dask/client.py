@@ -307,12 +307,6 @@ def error_bytes(exception: object) -> bytes:
     return failures.internal(f"The task failed in Dask: {exception!r}")
 
 
-async def addresses_of_workers(client: Client) -> list[str]:
-    """Return the addresses of all workers."""
-    identity = await client.scheduler.identity(n_workers=-1)
-    return list(identity["workers"])
-
-
 async def open_comm(client: Client, address: str, timeout_s: float) -> Any:
     """Connect to a worker with the TLS settings of `client`.
 

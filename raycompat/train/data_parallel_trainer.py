@@ -89,6 +89,8 @@ class DataParallelTrainer:
     `resume_from_checkpoint`, `restore` and `can_restore` work, as in Ray's first version of Train.
     """
 
+    #: The argument of the constructor that has the configuration of the backend.
+    _backend_option: ClassVar[str] = "backend_config"
     #: Former names of arguments that a search space of Tune can have, and what they are today.
     _also_searched: ClassVar[dict[str, str]] = {}
 
@@ -341,7 +343,8 @@ class DataParallelTrainer:
 
     @classmethod
     def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        return cls(**arguments)
+        backend_config = arguments.pop("backend_config")
+        return cls(**arguments, **{cls._backend_option: backend_config})
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from raycompat._old_forms.packages import require
 from raycompat._surface import forms
@@ -90,6 +90,7 @@ class LightGBMTrainer(DataParallelTrainer):
     still works; see `DataParallelTrainer`.
     """
 
+    _backend_option = "lightgbm_config"
     _also_searched: ClassVar[dict[str, str]] = {"params": "train_loop_config"}
 
     @takes_parameters(_NAME)
@@ -142,11 +143,6 @@ class LightGBMTrainer(DataParallelTrainer):
         """
         forms.used(f"{_NAME}.get_model", refusal=DeprecationWarning)
         return RayTrainReportCallback.get_model(checkpoint)
-
-    @classmethod
-    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        arguments["lightgbm_config"] = arguments.pop("backend_config")
-        return cls(**arguments)
 
 
 LightGBMTrainer.__module__ = "raycompat.train.lightgbm"

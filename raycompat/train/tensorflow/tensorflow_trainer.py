@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
@@ -60,6 +60,8 @@ class TensorflowTrainer(DataParallelTrainer):
     `DataParallelTrainer`.
     """
 
+    _backend_option = "tensorflow_config"
+
     def __init__(
         self,
         train_loop_per_worker: Callable[..., Any],
@@ -92,11 +94,6 @@ class TensorflowTrainer(DataParallelTrainer):
             resume_from_checkpoint=resume_from_checkpoint,
             validation_config=validation_config,
         )
-
-    @classmethod
-    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        arguments["tensorflow_config"] = arguments.pop("backend_config")
-        return cls(**arguments)
 
 
 TensorflowTrainer.__module__ = "raycompat.train.tensorflow"

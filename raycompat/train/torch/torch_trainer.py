@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
@@ -77,6 +77,8 @@ class TorchTrainer(DataParallelTrainer):
     `DataParallelTrainer`; with ``num_workers=0``, the variables of ``torchrun`` are not read.
     """
 
+    _backend_option = "torch_config"
+
     def __init__(
         self,
         train_loop_per_worker: Callable[..., Any],
@@ -103,11 +105,6 @@ class TorchTrainer(DataParallelTrainer):
             metadata=metadata,
             resume_from_checkpoint=resume_from_checkpoint,
         )
-
-    @classmethod
-    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        arguments["torch_config"] = arguments.pop("backend_config")
-        return cls(**arguments)
 
 
 TorchTrainer.__module__ = "raycompat.train.torch"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from raycompat._old_forms.packages import require
 from raycompat._surface import forms
@@ -86,6 +86,7 @@ class XGBoostTrainer(DataParallelTrainer):
     works; see `DataParallelTrainer`.
     """
 
+    _backend_option = "xgboost_config"
     _also_searched: ClassVar[dict[str, str]] = {"params": "train_loop_config"}
 
     @takes_parameters(_NAME)
@@ -138,11 +139,6 @@ class XGBoostTrainer(DataParallelTrainer):
         """
         forms.used(f"{_NAME}.get_model", refusal=DeprecationWarning)
         return RayTrainReportCallback.get_model(checkpoint)
-
-    @classmethod
-    def _from_arguments(cls, arguments: dict[str, Any]) -> Self:
-        arguments["xgboost_config"] = arguments.pop("backend_config")
-        return cls(**arguments)
 
 
 XGBoostTrainer.__module__ = "raycompat.train.xgboost"
