@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2, WholeItems, key_of
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
 from raycompat.rllib.modules_by_name import Modules
@@ -146,21 +146,8 @@ class EpisodeLearner(ModuleLearner):
             "truncateds": ends & episode.is_truncated,
         }
         for name, by_key in added.items():
-            if key not in by_key:
-                continue
-            column = np.concatenate(
-                [
-                    items if isinstance(items, WholeItems) else np.asarray(items)[None]
-                    for items in by_key[key]
-                ]
-            ).view(np.ndarray)
-            if len(column) != count:
-                raise ValueError(
-                    f"A connector has added {len(column)} items of the column {name!r} for an episode "
-                    f"of {count} steps: expected equal numbers."
-                )
-            is_double = column.dtype == np.float64
-            columns[name] = column.astype(np.float32) if is_double else column
+            if key in by_key:
+                columns[name] = joined_items(name, by_key[key], count)
         return columns
 
     def tensors(self, parts: Sequence[Columns]) -> dict[str, Any]:

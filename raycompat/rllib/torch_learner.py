@@ -61,6 +61,10 @@ _NAMES = {
 }
 
 
+#: Columns of samples that a batch does not have; it has all others, also those of connectors.
+_NOT_LEARNED = {"valid", "next_values", "next_observations"}
+
+
 class TorchLearner:
     """How modules learn. Subclass it, and write `compute_loss_for_module`.
 
@@ -544,7 +548,8 @@ class ModuleLearner(PolicyLearner):
             parts = [with_advantages(each, settings) for each in parts]
         else:
             parts = [_without_critic(each, settings) for each in parts]
-        names = [name for name in ("observations", *_NAMES) if all(name in each for each in parts)]
+        common = set.intersection(*(set(each) for each in parts)) - _NOT_LEARNED
+        names = ["observations", *sorted(common - {"observations"})]
         joined = learned_batch(parts, names, self.network.memory)
         joined["advantages"] = normalized_advantages(joined["advantages"], joined.get("mask"))
         batch = self._tensors(joined)

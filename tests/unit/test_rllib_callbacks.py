@@ -99,10 +99,12 @@ def test_callbacks_see_each_episode_from_its_beginning_to_its_end():
             metrics_logger.log_value(("mine", "length"), len(episode), reduce="max")
 
         def on_sample_end(self, *, samples, **kwargs):
-            seen.append(("sampled", samples.count))
+            seen.append(("sampled", samples.count, [len(each) for each in samples]))
 
     runner, state = runner_with(Watch())
-    left = runner.sample(4, state).left
+    sample = runner.sample(4, state)
+    left = sample.left
+    assert list(sample) == []  # episodes do not leave the runner
     assert seen == [
         ("made", 1, 0),
         ("created", 0),
@@ -110,13 +112,26 @@ def test_callbacks_see_each_episode_from_its_beginning_to_its_end():
         ("end", 1.5, 1.5, True),
         ("created", 0),
         ("start", 0, [0]),
-        ("sampled", 4),
+        ("sampled", 4, [3, 1]),
     ]
     assert left.records == [EpisodeRecord({"places": 6}, {"places": [1, 2, 3]})]
     merged = LoggedMetrics()
     merged.add(left.logged)
     assert merged.described() == {"mine": {"length": 3}}
     assert runner.take_left().records == []
+
+
+def test_the_environments_of_a_runner_say_how_they_are_made_and_close():
+    class Closes(Count):
+        spec, closed = "made", 0
+
+        def close(self):
+            Closes.closed += 1
+
+    runner, _ = runner_with(num_envs=2, env_class=Closes)
+    assert runner.env.spec == "made"
+    runner.env.close()
+    assert Closes.closed == 2
 
 
 def test_episodes_that_have_ended_are_not_kept():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import cloudpickle
 import gymnasium
 import numpy as np
@@ -315,8 +317,50 @@ def test_a_learner_connector_that_changes_what_was_played_is_refused():
     given = spaces.Discrete(4), spaces.Discrete(2)
     with pytest.raises(UnsupportedRayFeatureError, match="Changes, which changes observations"):
         LearnerConnectors.of(Changes())("policy", played(), given)
-    with pytest.raises(UnsupportedRayFeatureError, match=r"adds the columns \['new_obs'\]"):
+    with pytest.raises(ValueError, match="column 'new_obs', and nothing for an episode"):
         LearnerConnectors.of(Adds())("policy", played(), given)
+
+
+class Numbers(ConnectorV2):
+    """Adds the number of each step in its part of an episode, and its double."""
+
+    def __call__(self, *, rl_module, batch, episodes, **kwargs):
+        for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            count = len(episode)
+            self.add_n_batch_items(batch, "number", list(range(count)), count, episode)
+            doubles = 2 * np.arange(count)[:, None]
+            self.add_n_batch_items(batch, "double", doubles, count, episode)
+        return batch
+
+
+def test_a_learner_connector_adds_columns():
+    given = spaces.Discrete(4), spaces.Discrete(2)
+    found = LearnerConnectors.of(Numbers())("policy", played(), given)
+    assert found["number"][:, 0].tolist() == [0, 1, 0, 0, 1]
+    assert found["double"].shape == (5, 1, 1)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_the_loss_of_a_program_reads_columns_of_connectors():
+    from raycompat.rllib.torch_learner import PPOTorchLearner
+
+    class Reads(PPOTorchLearner):
+        seen = []
+
+        def compute_loss_for_module(self, *, batch, **given):
+            self.seen.append((batch["double"][:, 0] == 2 * batch["number"]).all().item())
+            return super().compute_loss_for_module(batch=batch, **given)
+
+    def config(**options):
+        sizes = {"train_batch_size": 16, "minibatch_size": 8, "num_epochs": 1}
+        numbers = {"learner_connector": lambda *spaces: Numbers()}
+        options = {"model": {"fcnet_hiddens": [4]}, **sizes, **numbers, **options}
+        return PPOConfig().environment(Corridor).env_runners(num_env_runners=0).training(**options)
+
+    config(learner_class=Reads).build_algo().train()
+    assert Reads.seen == [True, True]
+    with pytest.raises(UnsupportedRayFeatureError, match=r"\['double', 'number'\].*learner_class"):
+        config().build_algo().train()
 
 
 class Corridor(gymnasium.Env):

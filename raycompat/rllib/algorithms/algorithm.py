@@ -381,7 +381,15 @@ class Algorithm(Trainable):
             return columns
         plan = self._plans[name]
         spaces = plan.observation_space, plan.action_space
-        return self._learner_connectors(name, columns, spaces)
+        found = self._learner_connectors(name, columns, spaces)
+        added = sorted(set(found) - set(columns))
+        if added and not hasattr(self.learners[name], "torch_learner"):
+            raise UnsupportedRayFeatureError(
+                f"The columns {added}, which learner connectors add,",
+                f"The loss of {type(self).__name__} has no use for them",
+                "give config.training(learner_class=...) a loss in PyTorch that reads them",
+            )
+        return found
 
     def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
         """Let each policy learn from its part of samples; return what it has to say.

@@ -434,7 +434,8 @@ class AlgorithmConfig:
             transformer in its place, which attends to ``attention_memory_inference`` (int, default 50)
             steps. Networks with a memory learn from sequences of ``max_seq_len`` (int, default 20)
             steps. ``learner_connector`` (function of the spaces of observations and actions): returns
-            connectors that change the rewards that are learned, in episodes of what was played.
+            connectors that change the rewards that are learned, in episodes of what was played, or add
+            columns for a ``learner_class``.
             ``learner_class`` (subclass of `PPOTorchLearner` or `TorchLearner`): a loss of a
             program in PyTorch, for PPO; ``learner_config_dict`` (dict): options that it reads.
         """

@@ -300,6 +300,33 @@ def key_of(episode: Any) -> tuple[Any, ...]:
     return (episode.multi_agent_episode_id or episode.id_, episode.agent_id, episode.module_id)
 
 
+def joined_items(name: str, items: Sequence[Any], count: int) -> Any:
+    """Return what connectors have added to a column for an episode, as an array with a row a step.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    items : list
+        See `ConnectorV2.add_batch_item`.
+    count : int
+        The steps of the episode.
+
+    Raises
+    ------
+    ValueError
+        When there is another number of items.
+    """
+    parts = [each if isinstance(each, WholeItems) else np.asarray(each)[None] for each in items]
+    column = np.concatenate(parts).view(np.ndarray)
+    if len(column) != count:
+        raise ValueError(
+            f"A connector has added {len(column)} items of the column {name!r} for an episode of "
+            f"{count} steps: expected equal numbers."
+        )
+    return column.astype(np.float32) if column.dtype == np.float64 else column
+
+
 def _ids_of(key: Any) -> tuple[Any, Any, Any]:
     """Return the ids of episode, agent and module."""
     if not isinstance(key, tuple):

@@ -1,12 +1,13 @@
 """`LearnerConnectors`: connectors of programs between the steps that were played and the learners.
 
-They see the steps of a sample as episodes, and may change rewards: what a program adds for new
-observations, for example, is learned as any reward is.
+They see the steps of a sample as episodes. They may change rewards: what a program adds for new
+observations, for example, is learned as any reward is. They may also add columns to the batch of a loss
+in PyTorch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
 from raycompat.rllib.connectors.env_to_module import (
     FlattenObservations,
     FrameStackingLearner,
@@ -63,7 +64,7 @@ class LearnerConnectors:
         return cls(connectors) if connectors else None
 
     def __call__(self, name: str, columns: Columns, spaces: tuple[Any, Any]) -> Columns:
-        """Return the columns of a sample with the rewards that the connectors leave.
+        """Return the columns of a sample with the rewards that the connectors leave, and what they add.
 
         Parameters
         ----------
@@ -76,7 +77,9 @@ class LearnerConnectors:
         Raises
         ------
         UnsupportedRayFeatureError
-            When a connector changes observations, or adds columns.
+            When a connector changes observations.
+        ValueError
+            When it has added items without an episode, or another number than there are steps.
         """
         parts = list(_parts(columns))
         episodes = [_episode(name, columns, each, place, spaces) for each, place in parts]
@@ -92,26 +95,34 @@ class LearnerConnectors:
                 shared_data=shared,
                 metrics=None,
             )
-            self._check(each, batch, episodes, seen)
-        rewards = columns["rewards"].copy()
+            self._check(each, episodes, seen)
+        found = {**columns, "rewards": columns["rewards"].copy()}
         for episode, (steps, place) in zip(episodes, parts, strict=True):
-            rewards[steps, place] = episode.get_rewards()
-        return {**columns, "rewards": rewards}
+            found["rewards"][steps, place] = episode.get_rewards()
+            for column, by_key in batch.items():
+                items = by_key.get(key_of(episode)) if isinstance(by_key, Mapping) else None
+                if items is None:
+                    raise ValueError(
+                        f"A connector has added the column {column!r}, and nothing for an episode: "
+                        "expected items for each one, with single_agent_episode."
+                    )
+                own = joined_items(column, items, len(steps))
+                shape = (*columns["valid"].shape, *own.shape[1:])
+                found.setdefault(column, np.zeros(shape, own.dtype))[steps, place] = own
+        return found
 
     @staticmethod
-    def _check(connector: ConnectorV2, batch: Any, episodes: list[Any], seen: list[Any]) -> None:
-        name = type(connector).__name__
+    def _check(connector: ConnectorV2, episodes: list[Any], seen: list[Any]) -> None:
         are_same = all(
             new is old
             for episode, own in zip(episodes, seen, strict=True)
             for new, old in zip(episode.observations, own, strict=True)
         )
-        if batch or not are_same:
-            what = f"adds the columns {sorted(batch)}" if batch else "changes observations"
+        if not are_same:
             raise UnsupportedRayFeatureError(
-                f"The learner connector {name}, which {what},",
-                "Learners see the steps that were played, with other rewards",
-                "let it change rewards, and change observations by env_to_module_connector",
+                f"The learner connector {type(connector).__name__}, which changes observations,",
+                "Learners see the steps that were played",
+                "change observations by env_to_module_connector",
             )
 
 

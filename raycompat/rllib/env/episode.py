@@ -181,6 +181,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def __init__(self, envs: list[Any]) -> None:
         self.envs = envs
         self.num_envs = len(envs)
+        self.__dict__["spec"] = getattr(envs[0], "spec", None) if envs else None
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the first environment, or of its spaces."""
@@ -267,6 +268,11 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
     def render(self) -> tuple[Any, ...]:
         """Return the picture of each environment."""
         return tuple(env.render() for env in self.envs)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close each environment."""
+        for env in self.envs:
+            getattr(env, "close", lambda: None)()
 
     @property
     def unwrapped(self) -> Environments:

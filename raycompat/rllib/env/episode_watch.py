@@ -61,6 +61,8 @@ class EpisodeWatch:
         self._envs = Environments([])
         self._episodes: dict[int, Any] = {}
         self._records: list[EpisodeRecord] = []
+        #: Episodes that ended since the last sample.
+        self._done: list[Any] = []
         #: Episodes that ended since `collect` began; None where it does not run.
         self._ended: list[Any] | None = None
         #: What a callback raised: it is not a failure of the environment.
@@ -100,6 +102,7 @@ class EpisodeWatch:
             self._show_batches(place)
             self._call("on_episode_end", place, episode=episode, prev_episode_chunks=[])
             self._records.append(self.record_of(place))
+            self._done.append(episode)
             if self._ended is not None:
                 self._ended.append(episode)
 
@@ -121,7 +124,10 @@ class EpisodeWatch:
     def sampled(self, sample: Any) -> LeftByCallbacks:
         """Note that a sample is ready; return what the callbacks have left."""
         self.show_batches()
+        going_on = [each for each in self._episodes.values() if len(each) and not each.is_done]
+        sample.played = [*self._done, *going_on]
         self._call("on_sample_end", 0, samples=sample)
+        sample.played = ()  # they do not leave the runner
         return self.take()
 
     def _show_batches(self, place: int) -> None:
@@ -161,7 +167,7 @@ class EpisodeWatch:
         """Return what the callbacks have left since the last call."""
         for writer in self._writers:
             writer.flush()
-        records, self._records = self._records, []
+        records, self._records, self._done = self._records, [], []
         return LeftByCallbacks(records, self._logger.take())
 
     def put_back(self, left: LeftByCallbacks) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,6 +141,12 @@ class Sample:
     episodes: list[EndedEpisode]
     news: dict[str, RunningStatistics | None]
     left: LeftByCallbacks | None = None
+    #: For `on_sample_end`: the episodes that ended in the sample, and those that go on.
+    played: Sequence[Any] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the episodes, as `on_sample_end` sees them."""
+        return iter(self.played)
 
     @property
     def columns(self) -> Columns:
@@ -445,7 +451,4 @@ class Runner:
 
     def close(self) -> None:
         """Close the environments."""
-        for env in self._envs:
-            close = getattr(env, "close", None)
-            if close is not None:
-                close()
+        self._together.close()
