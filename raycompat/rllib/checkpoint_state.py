@@ -147,6 +147,8 @@ def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
 def weights_of_component(path: Any, component: str) -> dict[str, Any]:
     """Return the weights that a part of an algorithm takes from a checkpoint, by policy.
 
+    They are those of `SavedModule.state`.
+
     Parameters
     ----------
     path : str or path-like
@@ -162,7 +164,10 @@ def weights_of_component(path: Any, component: str) -> dict[str, Any]:
     folder = folder_of_state(path)
     source = _policy_in(Path(path).relative_to(folder).parts, path)
     target = _policy_in(Path(component).parts, component)
-    found = {name: each["weights"] for name, each in read_state(folder)["learners"].items()}
+    found = {}
+    for name, each in read_state(folder)["learners"].items():
+        saved = read_module(folder.joinpath(*NETWORKS, name))
+        found[name] = each["weights"] if saved is None else saved.state
     if target is None and source is None:
         return found
     name = source or target

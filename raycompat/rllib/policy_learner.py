@@ -386,6 +386,21 @@ class PolicyLearner(ABC):
         """Return what a checkpoint has of the network beside the state of the algorithm."""
         return SavedModule(None, None, self.get_weights())
 
+    def take_saved(self, state: Any) -> None:
+        """Take the weights of `SavedModule.state`.
+
+        Raises
+        ------
+        ValueError
+            When they are those of another network.
+        """
+        if isinstance(state, Mapping):
+            raise ValueError(
+                "The weights are those of a module in PyTorch, and the algorithm learns with its own "
+                "network: expected its class as module_class of an RLModuleSpec."
+            )
+        self.set_weights(state)
+
 
 class KerasLearner(PolicyLearner):
     """A policy whose network is a Keras model.

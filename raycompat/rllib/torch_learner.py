@@ -580,6 +580,10 @@ class ModuleLearner(PolicyLearner):
         """Return the module, as a checkpoint has it beside the state of the algorithm."""
         return SavedModule(type(self._module), self._module.config, self._module.get_state())
 
+    def take_saved(self, state: Any) -> None:
+        """Take the weights of `SavedModule.state`; layers that it does not have stay as they are."""
+        self._module.set_state(state)
+
     def get_weights(self) -> Weights:
         """Return the weights of the module."""
         return get_weights(self._module)

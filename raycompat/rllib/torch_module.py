@@ -100,10 +100,15 @@ class TorchRLModule(nn.Module, RLModule):
         """Return all weights by name, arrays."""
         return {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Take what `get_state` returned; what the state does not have stays as it is."""
+    def set_state(self, state: Any) -> None:
+        """Take what `get_state` returned, or a list in its order; other layers stay as they are."""
+        if isinstance(state, list):
+            state = self._named(state)
         tensors = {name: torch.as_tensor(each) for name, each in state.items()}
         self.load_state_dict(tensors, strict=False)
+
+    def _named(self, weights: Weights) -> dict[str, Any]:
+        return dict(zip(self.state_dict(), weights, strict=True))
 
     def save_to_path(self, path: Any = None) -> str:
         """Save the module as a folder, by default a new temporary one; return its path."""
@@ -221,14 +226,11 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         encoded = self._encoded(batch)
         return {INPUTS: self.pi(encoded[ACTOR]), EMBEDDINGS: encoded[CRITIC]}
 
-    def set_state(self, state: Any) -> None:
-        """Take what `get_state` returned, or the weights of an algorithm's own network, a list."""
-        if isinstance(state, list):
-            state = self._named(state)
-        super().set_state(state)
-
     def _named(self, weights: Weights) -> dict[str, Any]:
-        """Return the weights of a network of Keras by the names of these layers."""
+        """Return weights by the names of these layers; they may be those of a network of Keras."""
+        shapes = [tuple(each.shape) for each in self.state_dict().values()]
+        if shapes == [each.shape for each in weights]:
+            return super()._named(weights)
         names = list(self.state_dict())
         if "critic" in str(names):  # there, the layers of the policy precede those of the critic
 

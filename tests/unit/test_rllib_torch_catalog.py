@@ -178,3 +178,25 @@ def test_the_algorithms_own_network_goes_on_in_pytorch(tmp_path, shares):
     np.testing.assert_allclose(values, expected["vf_preds"], atol=1e-5)
     with pytest.raises(ValueError, match="do not fit PPOTorchRLModule|do not fit DefaultPPO"):
         RLModuleSpec(PPOTorchRLModule, *spaces, load_state_path=folder).build()
+
+
+def test_a_module_takes_what_a_smaller_one_has_learned(tmp_path):
+    from raycompat.rllib.algorithms.ppo.torch.ppo_torch_rl_module import PPOTorchRLModule
+
+    class Longer(PPOTorchRLModule):
+        def setup(self):
+            super().setup()
+            self.more = self.catalog.build_vf_head(framework="torch")
+
+    specs = [
+        RLModuleSpec(cls, model_config={"fcnet_hiddens": [4]}) for cls in (PPOTorchRLModule, Longer)
+    ]
+    first, second = [ppo("CartPole-v1").rl_module(rl_module_spec=s).build_algo() for s in specs]
+    path = first.save_to_path(tmp_path / "saved")
+    more = second.get_module().more.net[0].weight.clone()
+    second.restore_from_path(path, component="/".join(BELOW[:3]))
+    ours, theirs = (each.get_module().state_dict() for each in (first, second))
+    assert all((theirs[name] == ours[name]).all() for name in ours)
+    assert (second.get_module().more.net[0].weight == more).all()
+    with pytest.raises(ValueError, match="those of a module in PyTorch"):
+        ppo("CartPole-v1").build_algo().restore_from_path(path, component="/".join(BELOW))

@@ -813,14 +813,17 @@ class Algorithm(Trainable):
         ValueError
             When a policy does not exist, or has other weights.
         """
+        self._check_names(weights)
         for name, own in weights.items():
-            if name not in self.learners:
-                raise ValueError(
-                    f"set_weights: {name!r} is not a policy with weights: expected one of "
-                    f"{sorted(self.learners)}."
-                )
             self.learners[name].set_weights(own)
         self.weights_changed()
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.learners:
+                raise ValueError(
+                    f"{name!r} is not a policy with weights: expected one of {sorted(self.learners)}."
+                )
 
     # Checkpoints.
 
@@ -912,7 +915,11 @@ class Algorithm(Trainable):
             When the checkpoint is missing, damaged, or of another network.
         """
         if component is not None:
-            self.set_weights(weights_of_component(path, component))
+            found = weights_of_component(path, component)
+            self._check_names(found)
+            for name, state in found.items():
+                self.learners[name].take_saved(state)
+            self.weights_changed()
             return
         with tempfile.TemporaryDirectory() as local:
             source = Folder(path)
