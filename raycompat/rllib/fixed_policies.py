@@ -151,9 +151,14 @@ class RLModule:
     ) -> None:
         given = observation_space if isinstance(observation_space, RLModuleConfig) else config
         if given is None:
-            options = model_config_of(model_config)
-            cls = catalog_class or self.default_catalog
-            given = RLModuleConfig(observation_space, action_space, options, inference_only, cls)
+            given = RLModuleConfig(
+                observation_space,
+                action_space,
+                model_config_of(model_config),
+                inference_only,
+                catalog_class,
+            )
+        given.catalog_class = given.catalog_class or self.default_catalog
         #: The parameters in one, the form until 2024.
         self.config = given
         self.observation_space, self.action_space = given.observation_space, given.action_space

@@ -491,7 +491,7 @@ class ModuleLearner(PolicyLearner):
                 "derive the algorithm from Algorithm, with a training_step that calls "
                 "learner_group.update(episodes=...), or leave it out",
             )
-        spec = copy.copy(spec or RLModuleSpec())
+        spec = copy.copy(spec) if isinstance(spec, RLModuleSpec) else RLModuleSpec()
         spec.module_class = spec.module_class or cls.default_module
         spec.model_config = config.model if spec.model_config is None else spec.model_config
         spec.observation_space, spec.action_space = setup.observation_space, setup.action_space

@@ -134,6 +134,13 @@ def test_the_environments_of_a_runner_say_how_they_are_made_and_close():
     assert Closes.closed == 2
 
 
+@pytest.mark.parametrize(("num_envs", "count", "ended"), [(1, 7, 2), (2, 7, 2), (1, 2, 0)])
+def test_an_evaluation_by_steps_has_the_episodes_that_ended(num_envs, count, ended):
+    runner, state = runner_with(num_envs=num_envs)
+    episodes = runner.play_episodes(count, state, by_steps=True)
+    assert [each.length for each in episodes] == [3] * ended
+
+
 def test_episodes_that_have_ended_are_not_kept():
     episodes = []
 

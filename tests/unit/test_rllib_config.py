@@ -134,7 +134,7 @@ def test_a_part_of_a_gpu_may_be_asked_for():
 def test_what_does_not_happen_here_is_refused():
     for change in (
         lambda c: c.learners(num_learners=2),
-        lambda c: c.evaluation(evaluation_duration_unit="timesteps"),
+        lambda c: c.evaluation(evaluation_duration_unit="hours"),
     ):
         with pytest.raises(UnsupportedRayFeatureError):
             change(PPOConfig()).validate()

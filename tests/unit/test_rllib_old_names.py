@@ -201,6 +201,9 @@ def test_the_command_line_of_programs():
     assert (args.stop_iters, args.stop_reward, args.num_env_runners) == (3, 5.0, 2)
     assert (args.algo, args.framework, args.as_test, args.no_tune) == ("PPO", "torch", True, False)
     assert parse is name("examples.utils.add_rllib_example_script_args")
+    own = parse()  # a program may have an option of this name itself
+    own.add_argument("--num-envs-per-env-runner", type=int, default=3)
+    assert own.parse_args([]).num_envs_per_env_runner == 3
 
 
 def test_what_was_learnt_is_checked(capsys):

@@ -68,3 +68,21 @@ def test_options_without_effect_are_taken(config, method, options):
 def test_what_is_refused_says_what_to_do(method, options, advice):
     with pytest.raises(UnsupportedRayFeatureError, match=advice):
         getattr(BCConfig(), method)(**options)
+
+
+def test_an_evaluation_lasts_a_number_of_steps():
+    config = (
+        PPOConfig()
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=0)
+        .evaluation(
+            evaluation_duration=200,
+            evaluation_duration_unit="timesteps",
+            evaluation_config={"metrics_num_episodes_for_smoothing": 1},
+        )
+        .debugging(seed=1)
+    )
+    found = config.build_algo().evaluate()["env_runners"]
+    assert found["num_env_steps_sampled"] == 200
+    assert found["num_episodes"] > 1
+    assert found["episode_return_min"] == found["episode_return_max"]  # of the newest one

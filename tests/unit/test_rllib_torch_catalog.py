@@ -77,6 +77,15 @@ def test_a_catalog_of_a_program_makes_the_head_of_the_default_module():
     assert module.vf.net[-1].weight.any()
 
 
+def test_the_record_of_a_module_names_no_catalog():
+    from raycompat.rllib.fixed_policies import RLModuleConfig
+    from raycompat.rllib.torch_catalog import PPOCatalog
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    module = DefaultPPOTorchRLModule(config=RLModuleConfig(BOX, TWO, {"fcnet_hiddens": [4]}))
+    assert type(module.catalog) is type(module.config.get_catalog()) is PPOCatalog
+
+
 def test_deviations_that_observations_do_not_change():
     import torch
 
@@ -200,3 +209,19 @@ def test_a_module_takes_what_a_smaller_one_has_learned(tmp_path):
     assert (second.get_module().more.net[0].weight == more).all()
     with pytest.raises(ValueError, match="those of a module in PyTorch"):
         ppo("CartPole-v1").build_algo().restore_from_path(path, component="/".join(BELOW))
+
+
+def test_options_by_policy_are_those_of_the_default_module():
+    from raycompat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+    from raycompat.rllib.torch_learner import PPOTorchLearner
+
+    spec = MultiRLModuleSpec(
+        rl_module_specs={"default_policy": RLModuleSpec(model_config={"fcnet_hiddens": [3]})}
+    )
+    config = ppo(Short).training(learner_class=PPOTorchLearner).rl_module(rl_module_spec=spec)
+    algorithm = config.build_algo()
+    assert algorithm.get_module().catalog.latent_dims == (3,)
+    assert algorithm._counters["of_a_program"] == 0
+    algorithm.train()
+    assert algorithm._counters["num_env_steps_sampled"] == algorithm.num_steps >= 16

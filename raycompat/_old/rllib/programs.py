@@ -84,7 +84,8 @@ def add_rllib_example_script_args(
     ArgumentParser
         The parser.
     """
-    parser = parser or argparse.ArgumentParser()
+    # A program may add an option of one of these names afterwards.
+    parser = parser or argparse.ArgumentParser(conflict_handler="resolve")
     for option, told in _OPTIONS.items():
         parser.add_argument(option, **told)
     parser.add_argument("--stop-reward", type=float, default=default_reward)

@@ -9,6 +9,7 @@ import pickle
 import tempfile
 import time
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -198,6 +199,8 @@ class Algorithm(Trainable):
         self._logged, self._own = LoggedMetrics(), LoggedMetrics()
         #: What callbacks and `training_step` of a program log; `peek` finds the last results, too.
         self.metrics = MetricsLogger()
+        #: Numbers of programs until 2024, with the steps so far.
+        self._counters: defaultdict[str, int] = defaultdict(int)
         self.metrics.results = lambda: self._last_result
         self.metrics.count_played = self._count_played
         self._last_result: dict[str, Any] = {}
@@ -575,6 +578,7 @@ class Algorithm(Trainable):
         if interval and (self.iteration + 1) % interval == 0:
             result["evaluation"] = self.evaluate()
         self._tell_of_recreated()
+        self._counters["num_env_steps_sampled"] = self.num_steps
         self._own.add(self.metrics.take())
         found = self._last_result = with_old_names(merge_dicts(self._own.described(), result))
         found["info"]["learner"] |= others

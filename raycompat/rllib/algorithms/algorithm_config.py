@@ -181,9 +181,9 @@ _FIXED: dict[str, tuple[Container[Any], str, str]] = {
         "leave .framework(...) out",
     ),
     "evaluation_duration_unit": (
-        ("episodes",),
-        "Evaluation plays whole episodes",
-        "give evaluation_duration in episodes",
+        ("episodes", "timesteps"),
+        "Evaluation plays episodes or steps",
+        'set it to "episodes" or "timesteps"',
     ),
 }
 
@@ -448,8 +448,10 @@ class AlgorithmConfig:
         ----------
         **options
             ``evaluation_interval`` (int): after how many iterations. ``evaluation_duration`` (int,
-            episodes, default 10). ``evaluation_num_env_runners`` (int): actors for it.
-            ``evaluation_config`` (dict): ``explore``, ``env`` and ``env_config`` of evaluations.
+            default 10) in ``evaluation_duration_unit`` ("episodes" by default; of "timesteps", the
+            episodes count that have ended). ``evaluation_num_env_runners`` (int): actors for it.
+            ``evaluation_config`` (dict): ``explore``, ``env``, ``env_config`` and
+            ``metrics_num_episodes_for_smoothing`` of evaluations.
             ``custom_evaluation_function`` (function of the algorithm and the runners of evaluations):
             evaluates in its own way, and returns a dict of metrics.
         """

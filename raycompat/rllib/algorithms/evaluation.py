@@ -21,6 +21,9 @@ from raycompat.rllib.results import describe, describe_agents
 #: Runners of evaluations have other random numbers than those of training.
 _SEED_OF_EVALUATION = 100_000
 
+#: The option that says of how many episodes means are.
+_NEWEST = "metrics_num_episodes_for_smoothing"
+
 
 class Evaluation:
     """The evaluations of an algorithm.
@@ -40,7 +43,7 @@ class Evaluation:
         self.group: RunnerGroup | None = None
 
     def run(self) -> dict[str, Any]:
-        """Play whole episodes, and return their figures; see `Algorithm.evaluate`."""
+        """Play, and return the figures of the episodes that ended; see `Algorithm.evaluate`."""
         settings = self._config
         self._algorithm.call_hooks("on_evaluate_start")
         changes = dict(settings.evaluation_config or {})
@@ -54,13 +57,18 @@ class Evaluation:
             self._algorithm.call_hooks("on_evaluate_end", evaluation_metrics=made)
             return made
         each = math.ceil(settings.evaluation_duration / len(group))
-        answers = group.call_all("play_episodes", each, state, bool(changes.get("explore")))
+        by_steps = settings.evaluation_duration_unit == "timesteps"
+        explores = bool(changes.get("explore"))
+        answers = group.call_all("play_episodes", each, state, explores, by_steps)
         episodes = [episode for answer in answers for episode in answer]
+        newest = episodes[-with_new_names(changes).get(_NEWEST, len(episodes)) :]
+        lengths = sum(episode.length for episode in episodes)
         found: dict[str, Any] = {
             "env_runners": {
-                **describe(episodes),
-                **describe_agents(episodes),
+                **describe(newest),
+                **describe_agents(newest),
                 "num_episodes": len(episodes),
+                "num_env_steps_sampled": each * len(group) if by_steps else lengths,
             }
         }
         if settings.watches_episodes():
@@ -101,10 +109,11 @@ class Evaluation:
                 "leave 'input_' out of evaluation_config, or set it to 'sampler'",
             )
         same = {k for k, v in changes.items() if k != "explore" and self._config.get(k) == v}
-        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_"})
+        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_", _NEWEST})
         if unknown:
             raise ValueError(
-                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore' or 'input_'."
+                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore', 'input_' or "
+                f"{_NEWEST!r}."
             )
         count = self._num_runners()
         spec = self._algorithm.runner_spec(count, 1)

@@ -120,17 +120,24 @@ class EnvRunner(Runner):
         return sample
 
     def play_episodes(
-        self, num_episodes: int, state: RunnerState | None = None, explore: bool = False
+        self,
+        count: int,
+        state: RunnerState | None = None,
+        explore: bool = False,
+        by_steps: bool = False,
     ) -> list[EndedEpisode]:
         """Play whole episodes, from new beginnings.
 
         Parameters
         ----------
-        num_episodes : int
+        count : int
+            Of episodes, or of steps.
         state : RunnerState, optional
             What to take first.
         explore : bool, default False
             Whether actions are drawn; if not, the best ones are taken.
+        by_steps : bool, default False
+            End after so many steps; episodes that have not ended do not count.
 
         Returns
         -------
@@ -145,18 +152,20 @@ class EnvRunner(Runner):
             self.set_state(state)
         self._reset_all()
         num_envs = self.spec.num_envs
-        left = [num_episodes // num_envs + (i < num_episodes % num_envs) for i in range(num_envs)]
+        left = [count // num_envs + (i < count % num_envs) for i in range(num_envs)]
         done: list[EndedEpisode] = []
         memories = None
         while any(left):
+            if by_steps:
+                left = [max(each - 1, 0) for each in left]
             observations = self._acting.observe(self._raw, update=False, memories=memories)
             actions, extras = self._acting.act(observations, self._rng, explore)
             ended: dict[int, EndedEpisode] = {}
             row = self._step(self._acting.decode(actions), [], ended)
             memories = self._remembered(extras.get("memories"), row, begins=True)
             for place, episode in ended.items():
-                if left[place]:
-                    left[place] -= 1
+                if by_steps or left[place]:
+                    left[place] -= not by_steps
                     done.append(episode)
         self._observations = None
         return done

@@ -226,27 +226,35 @@ class MultiAgentEnvRunner(Runner):
         return sample
 
     def play_episodes(
-        self, num_episodes: int, state: RunnerState | None = None, explore: bool = False
+        self,
+        count: int,
+        state: RunnerState | None = None,
+        explore: bool = False,
+        by_steps: bool = False,
     ) -> list[EndedEpisode]:
         """Play whole episodes, from new beginnings.
 
         Parameters
         ----------
-        num_episodes : int
+        count : int
+            Of episodes, or of steps.
         state : RunnerState, optional
             What to take first.
         explore : bool, default False
             Whether actions are drawn; if not, the best ones are taken.
+        by_steps : bool, default False
+            End after so many steps; episodes that have not ended do not count.
         """
         if state is not None:
             self.set_state(state)
-        self._ended = []
+        self._ended, steps = [], 0
         self._begin_all(update=False)
-        while len(self._ended) < num_episodes:
+        while (steps if by_steps else len(self._ended)) < count:
             self._fragments = {name: [] for name in self.policies}
             self._step(explore, update=False)
+            steps += len(self._envs)
         self._playing = None
-        return self._ended[:num_episodes]
+        return self._ended[:count]
 
     # Episodes.
 
