@@ -13,6 +13,8 @@ PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && ech
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+# Tests that take longer are in tests/slow.toml, or have a mark where they stand.
+SHORT := not story and not nightly
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 
 # What touches Dask: its clusters, values in both directions, the pages, and the core.
@@ -39,7 +41,7 @@ NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-core test-data test-train test-tune test-rllib test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-stories test-core test-data test-train test-tune test-rllib test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly replay chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -72,9 +74,13 @@ setup-torch: setup  ## add PyTorch to .venv; without it, its tests and examples 
 run: setup  ## run the main job: Keras models in two actors learn to read digits
 	.venv/bin/python tutorials/digits_with_keras.py
 
-test: setup lint  ## check the code and run all tests but long ones
+test: setup lint  ## check the code and run all tests that take about a second at most
 	$(COMPILE)
-	$(PYTEST) -m "not nightly"
+	$(PYTEST) -m "$(SHORT)"
+
+test-stories: setup  ## run the longer tests that continuous integration runs: one or two of each user story
+	$(COMPILE)
+	$(PYTEST) -m story
 
 # The tests of a library are named after it; the core's are all others. Each has an environment with its own extras only:
 # who works on the core needs no TensorFlow.
@@ -90,7 +96,7 @@ test-core test-data test-train test-tune test-rllib: test-%:  ## run the tests o
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
 	.venv-$*/bin/python -m pip install --disable-pip-version-check --quiet --editable '.$(EXTRAS-$*)' --group test
-	$(subst .venv/,.venv-$*/,$(PYTEST)) -m "not nightly" $(or $(TESTS-$*),$(wildcard tests/*/test_$**.py))
+	$(subst .venv/,.venv-$*/,$(PYTEST)) -m "$(SHORT)" $(or $(TESTS-$*),$(wildcard tests/*/test_$**.py))
 
 # Without leases, because `make test` runs the same tests with them.
 test-wheel: setup  ## build wheel and sdist, and run the core's tests on the wheel, without leases, outside of this folder
@@ -100,7 +106,7 @@ test-wheel: setup  ## build wheel and sdist, and run the core's tests on the whe
 	_build/wheel/venv/bin/python -m pip install --disable-pip-version-check --quiet \
 		dist/*.whl pytest pytest-timeout pytest-xdist
 	mkdir -p _build/wheel/tests
-	cp -r tests/conftest.py tests/nightly.toml tests/_left_over.py tests/_python_path.py tests/conformance _build/wheel/tests
+	cp -r tests/conftest.py tests/slow.toml tests/_left_over.py tests/_python_path.py tests/conformance _build/wheel/tests
 	cd _build/wheel && RAYCOMPAT_LEASES=0 venv/bin/python -m pytest -q -n $(PROCESSES) --dist loadfile -c ../../pyproject.toml \
 		--rootdir tests $(CORE)
 

@@ -68,18 +68,30 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that nightly.toml names."""
+#: The tests that take long, by the file that has them.
+_SLOW = tomllib.loads((Path(__file__).parent / "slow.toml").read_text())
+
+
+def _slow_tests_of(path: Path) -> dict[str, list[str]]:
+    """Return the row of slow.toml of a file."""
     here = Path(__file__).parent
-    later = tomllib.loads((here / "nightly.toml").read_text())
+    return _SLOW.get(path.relative_to(here).as_posix(), {}) if here in path.parents else {}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import only files that have stories where only stories are wanted: all files take 13 s in each process."""
+    only_stories = config.option.markexpr == "story" and collection_path.suffix == ".py"
+    return (only_stories and "stories" not in _slow_tests_of(collection_path)) or None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that slow.toml names."""
     for item in items:
-        names = (
-            later.get(item.path.relative_to(here).as_posix(), {})
-            if here in item.path.parents
-            else {}
-        )
-        if item.name in names or item.name.partition("[")[0] in names:
-            item.add_marker(pytest.mark.nightly)
+        row = _slow_tests_of(item.path)
+        name = item.nodeid.partition("::")[2]
+        for mark, field in (("story", "stories"), ("nightly", "nightly")):
+            if {name, name.partition("[")[0]} & {*row.get(field, ())}:
+                item.add_marker(mark)
 
 
 def pytest_collection_finish() -> None:
