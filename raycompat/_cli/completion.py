@@ -88,8 +88,8 @@ def _first_word(ctx: click.Context, argument: str) -> str:
 
     While the value of an option is completed, click has not given words to arguments yet.
     """
-    found = ctx.params.get(argument) or ctx.args or ""
-    return found if isinstance(found, str) else str(found[0])
+    words = ctx.params.get(argument) or ctx.args or ""
+    return words if isinstance(words, str) else str(words[0])
 
 
 def _name(resource: str | None) -> str | None:
@@ -112,8 +112,8 @@ def _ids(
 
 
 def _described(row: dict[str, Any]) -> str:
-    found = (str(row[name]) for name in (*_NAMES, "state") if row.get(name))
-    return ", ".join(found)
+    parts = (str(row[name]) for name in (*_NAMES, "state") if row.get(name))
+    return ", ".join(parts)
 
 
 def _rows(connect: Connect, ctx: click.Context, resource: str) -> Iterable[dict[str, Any]]:
@@ -122,7 +122,7 @@ def _rows(connect: Connect, ctx: click.Context, resource: str) -> Iterable[dict[
         warnings.simplefilter("ignore")
         try:
             client = connect({**_NOT_GIVEN, **ctx.params})
-            found = client.list(StateResource(resource), options, False)
+            rows = client.list(StateResource(resource), options, False)
         except (RayStateApiException, OSError, ValueError, click.ClickException):
             return []
-    return [each.asdict() for each in found]
+    return [each.asdict() for each in rows]

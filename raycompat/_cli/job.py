@@ -14,6 +14,7 @@ import click
 import yaml
 
 from raycompat._cli import tables
+from raycompat._cli.json_option import json_option
 from raycompat._protocol import shared_secret
 from raycompat.exceptions import RayError
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks whether a job has ended.
 _LOOK_S = 0.3
-
-_HEADERS_VARIABLE = "RAY_JOB_HEADERS"
 
 #: The colours of the words for states.
 _COLOURS = {"SUCCEEDED": "green", "FAILED": "red", "STOPPED": "yellow"}
@@ -54,7 +53,7 @@ _options = (
         help="A file with the cluster's password, of mode 0600. Also: the environment variable "
         f"{shared_secret.FILE_VARIABLE}, or {shared_secret.VARIABLE} with the password.",
     ),
-    click.option("--headers", metavar="JSON", help="Headers for requests over HTTP."),
+    json_option("--headers", envvar="RAY_JOB_HEADERS", help="Headers for requests over HTTP."),
     click.option(
         "--verify",
         default="true",
@@ -77,22 +76,8 @@ def _client(given: dict[str, Any]) -> JobSubmissionClient:
     if given["redis_password_file"] is not None:
         os.environ[shared_secret.FILE_VARIABLE] = given["redis_password_file"]
         os.environ.pop(shared_secret.VARIABLE, None)
-    headers = _of_json("--headers", given["headers"] or os.environ.get(_HEADERS_VARIABLE))
     verify = {"true": True, "false": False}.get(given["verify"].lower(), given["verify"])
-    return JobSubmissionClient(given["address"], headers=headers, verify=verify)
-
-
-def _of_json(name: str, text: str | None) -> Any:
-    """Return the object in an option; None without one."""
-    if text is None:
-        return None
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise click.UsageError(f"{name}={text!r} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise click.UsageError(f"{name}={text!r}: expected an object, such as '{{\"name\": 1}}'.")
-    return found
+    return JobSubmissionClient(given["address"], headers=given["headers"], verify=verify)
 
 
 @click.group(short_help="Submit programs to a cluster, follow and end them.")
@@ -112,13 +97,13 @@ def job() -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A YAML file with its runtime environment.",
 )
-@click.option("--runtime-env-json", metavar="JSON", help="Its runtime environment.")
-@click.option("--metadata-json", metavar="JSON", help="Text for other programs.")
+@json_option("--runtime-env-json", help="Its runtime environment.")
+@json_option("--metadata-json", help="Text for other programs.")
 @click.option("--entrypoint-num-cpus", type=float, help="CPUs of the command itself.")
 @click.option("--entrypoint-num-gpus", type=float, help="GPUs of the command itself.")
 @click.option("--entrypoint-memory", type=int, help="Bytes of memory of the command itself.")
-@click.option("--entrypoint-resources", metavar="JSON", help="Its other resources.")
-@click.option("--entrypoint-label-selector", metavar="JSON", help="Labels that its node must have.")
+@json_option("--entrypoint-resources", help="Its other resources.")
+@json_option("--entrypoint-label-selector", help="Labels that its node must have.")
 @click.option("--no-wait", is_flag=True, help="Return at once; do not show the output.")
 @_connects
 @click.argument("entrypoint", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -130,26 +115,25 @@ def submit(entrypoint: tuple[str, ...], no_wait: bool, **given: Any) -> None:
     Example: raycompat job submit --working-dir . -- python program.py --steps 10
     """
     client = _client(given)
-    resources = ("entrypoint_num_cpus", "entrypoint_num_gpus", "entrypoint_memory")
-    found = client.submit_job(
+    resources = (
+        *("entrypoint_num_cpus", "entrypoint_num_gpus", "entrypoint_memory"),
+        *("entrypoint_resources", "entrypoint_label_selector"),
+    )
+    job_id = client.submit_job(
         entrypoint=shlex.join(entrypoint),
         submission_id=given["submission_id"],
         runtime_env=_environment(given),
-        metadata=_of_json("--metadata-json", given["metadata_json"]),
-        entrypoint_resources=_of_json("--entrypoint-resources", given["entrypoint_resources"]),
-        entrypoint_label_selector=_of_json(
-            "--entrypoint-label-selector", given["entrypoint_label_selector"]
-        ),
+        metadata=given["metadata_json"],
         **{name: given[name] for name in resources},
     )
-    click.echo(f"Job '{found}' submitted successfully.\n")
+    click.echo(f"Job '{job_id}' submitted successfully.\n")
     click.echo(f"  Its cluster: {client.get_address()}")
     for what, command in [("Its output", "logs"), ("Its state", "status"), ("To end it", "stop")]:
-        click.echo(f"  {what + ':':13}raycompat job {command} {found}")
+        click.echo(f"  {what + ':':13}raycompat job {command} {job_id}")
     click.echo()
     if not no_wait:
-        _follow(client, found)
-        if _show_status(client.get_job_info(found)) == "FAILED":
+        _follow(client, job_id)
+        if _show_status(client.get_job_info(job_id)) == "FAILED":
             sys.exit(1)
 
 
@@ -157,17 +141,17 @@ def _environment(given: dict[str, Any]) -> dict[str, Any]:
     """Return the runtime environment that the options describe."""
     if given["runtime_env"] is not None and given["runtime_env_json"] is not None:
         raise click.UsageError("Give --runtime-env or --runtime-env-json, not both.")
-    found = _of_json("--runtime-env-json", given["runtime_env_json"]) or {}
+    environment = given["runtime_env_json"] or {}
     if given["runtime_env"] is not None:
-        found = yaml.safe_load(Path(given["runtime_env"]).read_text(encoding="utf-8")) or {}
-        if not isinstance(found, dict):
+        environment = yaml.safe_load(Path(given["runtime_env"]).read_text(encoding="utf-8")) or {}
+        if not isinstance(environment, dict):
             raise click.UsageError(
                 f"--runtime-env={given['runtime_env']}: expected the fields of an environment, such as "
                 "'env_vars:' and 'pip:'."
             )
     if given["working_dir"] is not None:
-        found["working_dir"] = given["working_dir"]
-    return dict(found)
+        environment["working_dir"] = given["working_dir"]
+    return dict(environment)
 
 
 def _follow(client: JobSubmissionClient, job_id: str) -> None:
@@ -207,11 +191,11 @@ def status(job_id: str, form: str, **given: Any) -> None:
 
     Example: raycompat job status raysubmit_LnDa6QzfUqgKmWiy
     """
-    found = _client(given).get_job_info(job_id)
+    details = _client(given).get_job_info(job_id)
     if form in ("json", "yaml"):
-        click.echo(tables.document(json.loads(found.json()), form))
+        click.echo(tables.document(json.loads(details.json()), form))
     else:
-        _show_status(found)
+        _show_status(details)
 
 
 @job.command(cls=_JobCommand)
@@ -269,9 +253,9 @@ def list_(form: str, **given: Any) -> None:
 
     Example: raycompat job list --format json
     """
-    found = _client(given).list_jobs()
+    all_jobs = _client(given).list_jobs()
     if form in ("json", "yaml"):
-        click.echo(tables.formatted([json.loads(each.json()) for each in found], form))
+        click.echo(tables.formatted([json.loads(each.json()) for each in all_jobs], form))
         return
     rows = [
         {
@@ -282,7 +266,7 @@ def list_(form: str, **given: Any) -> None:
             "end_time": each.end_time,
             "entrypoint": each.entrypoint,
         }
-        for each in found
+        for each in all_jobs
     ]
     if rows:
         click.echo(tables.table(rows, width=tables.window_width()))

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import click
 
+from raycompat._cli.json_option import json_option
 from raycompat._upper import upper
-
-
-def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """Return the object of an option's JSON."""
-    if value is None:
-        return None
-    try:
-        found = json.loads(value)
-    except json.JSONDecodeError as error:
-        raise click.BadParameter(f"{value!r} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise click.BadParameter(f"{value!r}: expected an object, such as '{{\"lr\": 0.001}}'.")
-    return found
 
 
 @click.group(short_help="Train algorithms of reinforcement learning, or run them.")
@@ -33,18 +20,16 @@ def rllib() -> None:
 @rllib.command()
 @click.option("--run", metavar="NAME", help="The algorithm: PPO, DQN, A2C, A3C or ES.")
 @click.option("--env", metavar="NAME", help="The environment, such as CartPole-v1.")
-@click.option("--config", callback=_json, default="{}", metavar="JSON", help="Options.")
-@click.option("--stop", callback=_json, default="{}", metavar="JSON", help="When to stop.")
+@json_option("--config", default="{}", help="Options.")
+@json_option("--stop", default="{}", help="When to stop.")
 @click.option(
     "-f", "--config-file", type=click.Path(exists=True), metavar="FILE", help="Experiments in YAML."
 )
 @click.option("--num-samples", "--repeat", type=int, default=1, help="Trials of each config.")
-@click.option(
+@json_option(
     "--resources-per-trial",
     "--trial-resources",
     "--resources",
-    callback=_json,
-    metavar="JSON",
     help="What a trial needs.  [default: what the algorithm asks for]",
 )
 @click.option("--storage-path", "--local-dir", metavar="DIR", help="Where results go.")
@@ -52,9 +37,7 @@ def rllib() -> None:
 @click.option("--checkpoint-at-end", is_flag=True, help="Make a checkpoint at the end.")
 @click.option("--restore", metavar="DIR", help="A checkpoint to begin from.")
 @click.option("--scheduler", metavar="NAME", help="FIFO, AsyncHyperBand, HyperBand ...")
-@click.option(
-    "--scheduler-config", callback=_json, default="{}", metavar="JSON", help="Its options."
-)
+@json_option("--scheduler-config", default="{}", help="Its options.")
 @click.option("--experiment-name", metavar="NAME", default="default", show_default=True)
 @click.option("--address", "--ray-address", "--redis-address", metavar="HOST:PORT")
 @click.option("--num-cpus", type=float, help="CPUs of the cluster that this command starts.")

@@ -229,10 +229,10 @@ def get(connect: Connect) -> click.Command:
 
         Example: raycompat get actors ID
         """
-        found = connect(given).get(_resource(resource), id, GetApiOptions(timeout))
-        if found is None:
+        rows = connect(given).get(_resource(resource), id, GetApiOptions(timeout))
+        if rows is None:
             raise click.ClickException(f"There is nothing with the id {id!r} among the {resource}.")
-        several = found if isinstance(found, list) else [found]
+        several = rows if isinstance(rows, list) else [rows]
         click.echo(tables.formatted([each.asdict() for each in several], form))
 
     return command
@@ -252,21 +252,21 @@ def summary(connect: Connect) -> click.Command:
 
         Example: raycompat summary tasks --format json
         """
-        found = connect(given).summary(
+        counts = connect(given).summary(
             SummaryResource(resource),
             options=SummaryApiOptions(timeout),
             raise_on_missing_output=False,
             _explain=True,
         )["cluster"]
         if form != "default":
-            click.echo(tables.document(found, form))
+            click.echo(tables.document(counts, form))
             return
-        groups, by = found.pop("summary"), found.pop("summary_by")
+        groups, by = counts.pop("summary"), counts.pop("summary_by")
         title = f"Summary of {resource} by {by}"
         rows = tables.summary_rows(groups)
         width = tables.window_width()
         body = tables.table(rows, width) if rows else "(nothing)"
-        click.echo(tables.headed(title, found, body, width))
+        click.echo(tables.headed(title, counts, body, width))
 
     return command
 
@@ -299,13 +299,13 @@ def memory(connect: Connect) -> click.Command:
         Example: raycompat memory --group-by type --num-entries 5
         """
         options = ListApiOptions(_MANY_ROWS, timeout, detail=True)
-        found = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
-        described = groups_of(found, group_by, num_entries)
+        references = connect(given).list(StateResource.OBJECTS, options, False, _explain=True)
+        described = groups_of(references, group_by, num_entries)
         if form != "default":
-            totals = {"num_objects": len(found), "num_bytes": _sum(found)}
+            totals = {"num_objects": len(references), "num_bytes": _sum(references)}
             click.echo(tables.document({"groups": described, **totals}, form))
             return
-        click.echo(memory_text(found, described, tables.window_width()))
+        click.echo(memory_text(references, described, tables.window_width()))
 
     return command
 
@@ -421,14 +421,14 @@ def _show_files(client: StateApiClient, names: list[str], given: dict[str, Any])
     node = _node(client, given)
     pattern = names[0] if names else "*"
     groups = list_logs(node_id=node, glob_filter=pattern, _client=client)
-    found = [name for group in groups.values() for name in group]
-    if found == [pattern]:
+    files = [name for group in groups.values() for name in group]
+    if files == [pattern]:
         _show(client, given, node_id=node, filename=pattern)
         return
-    if not found and not names:
+    if not files and not names:
         click.echo(f"The node {node} has no logs: no task or actor there has printed anything.")
         return
-    if not found:
+    if not files:
         raise click.ClickException(f"The node {node} has no log {pattern!r}.")
     for kind, group in groups.items():
         click.echo("\n".join([f"{kind}:", *(f" - {name}" for name in group)]))
@@ -507,11 +507,11 @@ def timeline(connect: Connect) -> click.Command:
         client = connect(given)
         with client.connected():
             nodes, calls = client.ask(ClusterState(), timeout), client.ask(Timeline(), timeout)
-        found = trace_events.events(nodes, calls)
+        events = trace_events.events(nodes, calls)
         name = f"ray-timeline-{datetime.now():%Y-%m-%d_%H-%M-%S}.json"
         file = Path(output) if output is not None else Path(tempfile.gettempdir()) / name
-        file.write_text(json.dumps(found), encoding="utf-8")
-        click.echo(f"{len(found)} events are in {file}. Open it at https://ui.perfetto.dev.")
+        file.write_text(json.dumps(events), encoding="utf-8")
+        click.echo(f"{len(events)} events are in {file}. Open it at https://ui.perfetto.dev.")
 
     return command
 
@@ -563,12 +563,12 @@ def stack(connect: Connect) -> click.Command:
         Example: raycompat stack --pid 12345
         """
         client = connect(given)
-        found = client.ask(ListStacks(node_id or node_ip, pid), timeout)["nodes"]
+        stacks = client.ask(ListStacks(node_id or node_ip, pid), timeout)["nodes"]
         if form != "default":
-            click.echo(tables.document(found, form))
+            click.echo(tables.document(stacks, form))
             return
         shown = 0
-        for on_node in found.values():
+        for on_node in stacks.values():
             for each in on_node.get("processes", ()):
                 shown += 1
                 where = f" on {on_node['ip']}" if on_node["ip"] else ""

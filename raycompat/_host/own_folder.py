@@ -51,22 +51,22 @@ def all_in(parent: str | os.PathLike[str]) -> list[Path]:
     PermissionError
         When other users can enter one.
     """
-    found = _of_this_user(parent, prefix())
-    for folder, mode in found:
+    folders = _of_this_user(parent, prefix())
+    for folder, mode in folders:
         if mode & 0o077:
             raise PermissionError(
                 f"{folder} must be a folder that no other user can enter. Its mode is {mode:o}, "
                 f"expected 700: chmod 700 {folder}"
             )
-    return [folder for folder, _ in found]
+    return [folder for folder, _ in folders]
 
 
 def all_of_other_pid_spaces(parent: str | os.PathLike[str]) -> list[Path]:
     """Return the folders in `parent` that this user's processes in other containers have made."""
     own = prefix()
     pattern = rf"raycompat-{os.geteuid()}-[0-9a-f]{{{_SPACE_DIGITS}}}-"
-    found = _of_this_user(parent, pattern)
-    return [folder for folder, _ in found if not folder.name.startswith(own)]
+    folders = _of_this_user(parent, pattern)
+    return [folder for folder, _ in folders if not folder.name.startswith(own)]
 
 
 def prefix() -> str:
@@ -82,13 +82,13 @@ def _of_this_user(parent: str | os.PathLike[str], beginning: str) -> list[tuple[
         names = [name for name in os.listdir(parent) if pattern.fullmatch(name)]
     except FileNotFoundError:
         return []
-    found = []
+    folders = []
     for folder in (Path(parent, name) for name in sorted(names)):
         with contextlib.suppress(FileNotFoundError):  # another process has removed it
             status = folder.lstat()
             if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
-                found.append((folder, stat.S_IMODE(status.st_mode)))
-    return found
+                folders.append((folder, stat.S_IMODE(status.st_mode)))
+    return folders
 
 
 def _check_parent(parent: str | os.PathLike[str]) -> None:

@@ -131,8 +131,8 @@ def host_id() -> str:
 
 def free_bytes() -> int:
     """Return the bytes of shared memory that are free."""
-    found = os.statvfs(SHARED_MEMORY)
-    return found.f_bsize * found.f_bavail
+    space = os.statvfs(SHARED_MEMORY)
+    return space.f_bsize * space.f_bavail
 
 
 def store_name() -> str:
@@ -191,13 +191,13 @@ def link(directory: str, store: str, block: Block) -> str | None:
     buffers = [each for each in block.buffers if isinstance(each, memoryview)]
     if block.size < RECYCLED_BYTES or not buffers or len(buffers) < len(block.buffers):
         return None
-    found = warm_memory.reading(buffers[0])
-    if found is None or not block.is_stored_as(found[1]):
+    reading = warm_memory.reading(buffers[0])
+    if reading is None or not block.is_stored_as(reading[1]):
         return None
     path = os.path.join(directory, f"{store}-{os.getpid()}-{_number()}")
     try:
         # With any `src_dir_fd`, Python follows the link of /proc on Linux too.
-        os.link(f"/proc/self/fd/{found[0]}", path, src_dir_fd=found[0], follow_symlinks=True)
+        os.link(f"/proc/self/fd/{reading[0]}", path, src_dir_fd=reading[0], follow_symlinks=True)
     except (
         OSError
     ):  # it was removed, or spilled, or has too many names; writing it says what is wrong
@@ -294,7 +294,7 @@ def _by_fitness(free: str, size: int) -> list[str]:
     try:
         device = os.stat(free).st_dev
         with os.scandir(free) as items:
-            found = [
+            candidates = [
                 (item.name, warm_memory.is_kept(device, item.inode()))
                 for item in items
                 if not _has_other_name(item)
@@ -308,7 +308,7 @@ def _by_fitness(free: str, size: int) -> list[str]:
         far = abs(length - size)
         return _is_too_large(name, size), length < size, far * 8 // size, not is_kept, far, name
 
-    return [name for name, _ in sorted(found, key=unfitness)]
+    return [name for name, _ in sorted(candidates, key=unfitness)]
 
 
 def _has_other_name(item: os.DirEntry[str]) -> bool:

@@ -273,12 +273,12 @@ class JobSubmissionClient:
         """
         pieces, position, size = [], 0, None
         while size is None or position < size:  # what is printed meanwhile is left
-            found = self._ask_for_more(job_id, position, wait_s=0)
-            pieces.append(found["logs"])
-            size = found["size"] if size is None else size
-            if found["position"] <= position:  # a part of a character, or a file that was cut
+            piece = self._ask_for_more(job_id, position, wait_s=0)
+            pieces.append(piece["logs"])
+            size = piece["size"] if size is None else size
+            if piece["position"] <= position:  # a part of a character, or a file that was cut
                 break
-            position = found["position"]
+            position = piece["position"]
         return "".join(pieces)
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
@@ -298,25 +298,25 @@ class JobSubmissionClient:
         """
         position, is_complete = 0, False
         while not is_complete:
-            found = await asyncio.to_thread(self._ask_for_more, job_id, position, _WAIT_S)
-            position, is_complete = found["position"], found["is_complete"]
-            if found["logs"]:
-                yield found["logs"]
+            piece = await asyncio.to_thread(self._ask_for_more, job_id, position, _WAIT_S)
+            position, is_complete = piece["position"], piece["is_complete"]
+            if piece["logs"]:
+                yield piece["logs"]
 
     def _follow(self, job_id: str) -> Iterator[str]:
         """Iterate as `tail_job_logs` does, in this thread, where Ctrl-C ends a request."""
         position, is_complete = 0, False
         while not is_complete:
-            found = self._ask_for_more(job_id, position, _WAIT_S)
-            position, is_complete = found["position"], found["is_complete"]
-            if found["logs"]:
-                yield found["logs"]
+            piece = self._ask_for_more(job_id, position, _WAIT_S)
+            position, is_complete = piece["position"], piece["is_complete"]
+            if piece["logs"]:
+                yield piece["logs"]
 
     def _ask_for_more(self, job_id: str, position: int, wait_s: float) -> dict[str, Any]:
         """Return the next piece of a job's output, for which the cluster waits so long."""
         query = {"position": position, "wait_s": wait_s}
-        found: dict[str, Any] = self._ask("GET", f"{_path(job_id)}/logs", query=query)
-        return found
+        piece: dict[str, Any] = self._ask("GET", f"{_path(job_id)}/logs", query=query)
+        return piece
 
     def _ask(
         self,

@@ -198,12 +198,12 @@ def connection(
     ConnectionError
         When the cluster does not answer, or none is found.
     """
-    given = next((os.environ[each] for each in ADDRESS_VARIABLES if os.environ.get(each)), address)
-    if given is None or not given.startswith(("http://", "https://")):
-        return SchedulerConnection(given)
-    if _is_of_session(given):  # the token is not needed
+    chosen = next((os.environ[each] for each in ADDRESS_VARIABLES if os.environ.get(each)), address)
+    if chosen is None or not chosen.startswith(("http://", "https://")):
+        return SchedulerConnection(chosen)
+    if _is_of_session(chosen):  # the token is not needed
         return SchedulerConnection(None)
-    over_http = HttpConnection(given, dict(headers), dict(cookies), verify)
+    over_http = HttpConnection(chosen, dict(headers), dict(cookies), verify)
     status, version = over_http.ask("GET", "/api/version")
     if status != 200:
         raise ConnectionError(f"{over_http.address} answers with status {status}: {version}")

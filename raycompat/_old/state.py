@@ -19,12 +19,12 @@ _ROWS = 10_000
 
 def node_ids() -> list[str]:
     """Return the resource of each living node by its address: ``node:IP``."""
-    found = []
+    resources = []
     for node in nodes():
         if node["Alive"]:
             address = f"node:{node['NodeManagerAddress']}"
-            found += [name for name in node["Resources"] if name == address]
-    return found
+            resources += [name for name in node["Resources"] if name == address]
+    return resources
 
 
 def current_node_id() -> str:
@@ -53,7 +53,7 @@ def actors(actor_id: str | None = None) -> dict[str, Any]:
     actor_id : str, optional
         The id in hexadecimal; an ``ActorID`` is taken too.
     """
-    found = {
+    rows = {
         each.actor_id: {
             "ActorID": each.actor_id,
             "ActorClassName": each.class_name,
@@ -65,7 +65,7 @@ def actors(actor_id: str | None = None) -> dict[str, Any]:
         }
         for each in _state.list_actors(limit=_ROWS)
     }
-    return found if actor_id is None else found.get(_hex(actor_id), {})
+    return rows if actor_id is None else rows.get(_hex(actor_id), {})
 
 
 def objects(object_ref: Any = None) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def objects(object_ref: Any = None) -> dict[str, Any]:
     object_ref : ObjectRef or str, optional
         The reference, or its id in hexadecimal.
     """
-    found = {
+    rows = {
         each.object_id: {
             "ObjectRef": each.object_id,
             "Size": each.object_size,
@@ -85,7 +85,7 @@ def objects(object_ref: Any = None) -> dict[str, Any]:
         }
         for each in _state.list_objects(limit=_ROWS)
     }
-    return found if object_ref is None else found.get(_hex(object_ref), {})
+    return rows if object_ref is None else rows.get(_hex(object_ref), {})
 
 
 def tasks(task_id: Any = None) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def tasks(task_id: Any = None) -> dict[str, Any]:
     task_id : TaskID or str, optional
         The id, or its text in hexadecimal.
     """
-    found = {
+    rows = {
         each.task_id: {
             "TaskID": each.task_id,
             "Name": each.name,
@@ -107,7 +107,7 @@ def tasks(task_id: Any = None) -> dict[str, Any]:
         }
         for each in _state.list_tasks(limit=_ROWS)
     }
-    return found if task_id is None else found.get(_hex(task_id), {})
+    return rows if task_id is None else rows.get(_hex(task_id), {})
 
 
 def workers() -> dict[str, Any]:

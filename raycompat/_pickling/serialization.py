@@ -109,11 +109,11 @@ def _places(buffers: Sequence[Any]) -> list[tuple[int, int]]:
 
 def _meaning(data: bytes) -> list[bytes]:
     """Return the operations of a pickle, except those that change nothing for `deserialize`."""
-    found = [(operation.name, start) for operation, _, start in pickletools.genops(data)]
-    ends = [start for _, start in found[1:]] + [len(data)]
+    operations = [(operation.name, start) for operation, _, start in pickletools.genops(data)]
+    ends = [start for _, start in operations[1:]] + [len(data)]
     return [
         data[start:end]
-        for (name, start), end in zip(found, ends, strict=True)
+        for (name, start), end in zip(operations, ends, strict=True)
         if name not in ("FRAME", "READONLY_BUFFER")
     ]
 
@@ -151,10 +151,10 @@ def report_ref(key: str, holder: object) -> bool:
 
     Return False when this module is not pickling: another pickler pickles the reference.
     """
-    found = _innermost.found()
-    if found is None:
+    keys = _innermost.found()
+    if keys is None:
         return False
-    found[key] = holder
+    keys[key] = holder
     return True
 
 
@@ -269,7 +269,7 @@ def serialize(value: object, tensors: Reducer | None = None) -> tuple[Block, dic
         Any exception of the value's own pickling.
     """
     views: list[memoryview | DeviceBytes] = []
-    found: dict[str, Any] = {}
+    references: dict[str, Any] = {}
     if type(value) in _PLAIN_TYPES:
         data = pickle.dumps(value, protocol=5)
     else:
@@ -277,16 +277,16 @@ def serialize(value: object, tensors: Reducer | None = None) -> tuple[Block, dic
         tensors = tensors or Reducer()
         pickled = partial(dumps, value, buffers.append, tensors)
         try:
-            data, found = collecting_refs(pickled)
+            data, references = collecting_refs(pickled)
         except pickle.PicklingError as error:
             if not isinstance(error.__cause__, RecursionError):
                 raise
             buffers.clear()
             with deep_values.more_room():
-                data, found = collecting_refs(pickled)
+                data, references = collecting_refs(pickled)
         views = [tensors.real(each.raw()) for each in buffers]
     parts, size = _lay_out(data, views)
-    return Block(parts, size, tuple(found), data, views), found
+    return Block(parts, size, tuple(references), data, views), references
 
 
 def deserialize(block: bytes | memoryview | Mapping) -> Any:

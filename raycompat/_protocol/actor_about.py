@@ -45,8 +45,8 @@ class Decorator:
     @classmethod
     def of(cls, function: object) -> Decorator | None:
         """Return the decorator that the function or method has."""
-        found = getattr(function, "__ray_invocation_decorator__", None)
-        return None if found is None else cls(found)
+        decorator = getattr(function, "__ray_invocation_decorator__", None)
+        return None if decorator is None else cls(decorator)
 
     def around(self, invoke: Callable[..., object]) -> Any:
         """Return the function to call instead of `invoke`."""
@@ -198,7 +198,7 @@ def has_async_methods(cls: type) -> bool:
 
 def methods_of(cls: type) -> dict[str, Method]:
     """Return the descriptions of a class's methods by name."""
-    found = {}
+    methods = {}
     for name, function in inspect.getmembers(cls, callable):
         static = inspect.getattr_static(cls, name)
         if isinstance(static, type) or getattr(object, name, None) is function:
@@ -206,8 +206,8 @@ def methods_of(cls: type) -> dict[str, Method]:
         if name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__"):
             continue
         method = Method(name, function, isinstance(static, staticmethod | classmethod))
-        found[method.name] = method
-    return found
+        methods[method.name] = method
+    return methods
 
 
 def bound_method(instance: object, name: str) -> Any:
@@ -216,7 +216,7 @@ def bound_method(instance: object, name: str) -> Any:
         cls = type(instance)
         for each in cls.__mro__:
             if name in each.__dict__:
-                found = each.__dict__[name]
-                get = getattr(type(found), "__get__", None)
-                return found if get is None else get(found, instance, cls)
+                method = each.__dict__[name]
+                get = getattr(type(method), "__get__", None)
+                return method if get is None else get(method, instance, cls)
     return getattr(instance, name)

@@ -108,8 +108,8 @@ def arrange(
     each_allowed = allowed or [None] * len(bundles)
     wanted = map(Wanted, bundles, each_allowed)
     numbered = sorted(enumerate(wanted), key=lambda each: _rarity(each[1]), reverse=True)
-    found = _STRATEGIES[strategy](numbered, ordered, beside)
-    return [found[number] for number in range(len(bundles))] if found is not None else None
+    layout = _STRATEGIES[strategy](numbered, ordered, beside)
+    return [layout[number] for number in range(len(bundles))] if layout is not None else None
 
 
 def _rarity(wanted: Wanted) -> tuple[float, int, int, int]:
@@ -148,20 +148,20 @@ def _strict_pack(
 
 def _pack(bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]) -> Layout | None:
     """Use the node that takes most of the remaining bundles, until all are placed."""
-    found: Layout = {}
+    layout: Layout = {}
     # Of nodes that take equally many, the first is used.
     candidates = sorted(nodes, key=lambda node: node.node_id not in beside)
     names = sorted({name for _, bundle in bundles for name, _ in bundle.resources.items()})
-    while len(found) < len(bundles):
-        left = [each for each in bundles if each[0] not in found]
+    while len(layout) < len(bundles):
+        left = [each for each in bundles if each[0] not in layout]
         best = _node_for_most(left, candidates, names)
         taken = _fill(left, best) if best is not None else {}
         if best is None or not taken:
-            _undo(bundles, found)
+            _undo(bundles, layout)
             return None
-        found |= taken
+        layout |= taken
         candidates.remove(best)  # it can take no more of them
-    return found
+    return layout
 
 
 def _node_for_most(
@@ -252,10 +252,10 @@ def _spread(
     bundles: _Numbered, nodes: Sequence[Capacity], beside: Collection[str]
 ) -> Layout | None:
     """Give each bundle a separate node, else a node with few bundles of the group."""
-    found = _strict_spread(bundles, nodes, beside)
-    if found is not None:
-        return found
-    found, count = {}, {node.node_id: int(node.node_id in beside) for node in nodes}
+    layout = _strict_spread(bundles, nodes, beside)
+    if layout is not None:
+        return layout
+    layout, count = {}, {node.node_id: int(node.node_id in beside) for node in nodes}
     for bundle, alike in groupby(bundles, key=lambda each: each[1]):
         fitting = [
             (count[node.node_id], node.utilisation(), place)
@@ -265,14 +265,14 @@ def _spread(
         heapify(fitting)
         for number, _ in alike:
             if not fitting:
-                _undo(bundles, found)
+                _undo(bundles, layout)
                 return None
             node = nodes[place := heappop(fitting)[2]]
             count[node.node_id] += 1
-            found[number] = (node, node.take(bundle.resources))
+            layout[number] = (node, node.take(bundle.resources))
             if bundle.fits(node):
                 heappush(fitting, (count[node.node_id], node.utilisation(), place))
-    return found
+    return layout
 
 
 _Arrange: TypeAlias = "Callable[[_Numbered, Sequence[Capacity], Collection[str]], Layout | None]"

@@ -191,11 +191,11 @@ class Ledger:
         node = self._at(place)
         if node is None or not request.fits_in(node.total):
             return None
-        found = {name for name, units in request.items() if node.free.get(name, 0) < units}
+        lacking = {name for name, units in request.items() if node.free.get(name, 0) < units}
         gpus = request.get("GPU")
         if gpus and choose_gpus(node.free_gpus, gpus) is None:
-            found.add("GPU")
-        return found
+            lacking.add("GPU")
+        return lacking
 
     def fits_without(
         self, place: Place, request: ResourceSet, others: Iterable[ResourceSet]
@@ -334,11 +334,11 @@ class Ledger:
         tuple of Holding or None
             One for each bundle, in their order: `acquire` takes from them.
         """
-        found = arrange(bundles, strategy, self._among(only), beside, allowed)
-        if found is None:
+        layout = arrange(bundles, strategy, self._among(only), beside, allowed)
+        if layout is None:
             return None
         holdings = []
-        for bundle, (node, gpus) in zip(bundles, found, strict=True):
+        for bundle, (node, gpus) in zip(bundles, layout, strict=True):
             holding = Holding(node.node_id, bundle, gpus)
             self._held[holding] = node
             self._bundles[holding] = Capacity(node.node_id, bundle, gpus, holding)
@@ -364,8 +364,8 @@ class Ledger:
             nodes = [Capacity(node.node_id, node.total) for node in self._among(only)]
         else:
             nodes = self.without(ended, only)
-        found = arrange(bundles, strategy, nodes, beside, allowed)
-        return [node.node_id for node, _ in found] if found is not None else None
+        layout = arrange(bundles, strategy, nodes, beside, allowed)
+        return [node.node_id for node, _ in layout] if layout is not None else None
 
     def without(
         self, ended: Iterable[Holding], only: Collection[str] | None = None

@@ -409,8 +409,8 @@ class Parts:
         clients = self.ground.dask.clients()
         expected = {path for path, client in handed_over.items() if client in clients}
         if len(expected) < len(handed_over):
-            given = {*self.objects.given_segments(), *self.calls.segments_of_results()}
-            expected |= handed_over.keys() & given
+            segments = {*self.objects.given_segments(), *self.calls.segments_of_results()}
+            expected |= handed_over.keys() & segments
         return list(expected)
 
     def inventory(self) -> dict[str, list[str]]:

@@ -359,8 +359,8 @@ class Std(Aggregation):
         values = np.asarray(tensor.to_numpy(column), dtype=np.float64)
         ids, kept = groups.ids, values
         if self.ignores_nulls:
-            given = ~np.isnan(values)
-            ids, kept = groups.ids[given], values[given]
+            is_known = ~np.isnan(values)
+            ids, kept = groups.ids[is_known], values[is_known]
         counts = np.bincount(ids, minlength=groups.num).astype(float)
         means = np.bincount(ids, kept, groups.num) / np.maximum(counts, 1)
         squares = np.bincount(ids, (kept - means[ids]) ** 2, groups.num)

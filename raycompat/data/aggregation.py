@@ -40,16 +40,16 @@ class Groups:
         keyed = pa.table({name: _decoded(table[name]) for name in self.keys})
         numbered = keyed.append_column(_ROW, pa.array(np.arange(table.num_rows)))
         try:
-            found = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
-            found = found.sort_by([(name, "ascending") for name in self.keys])
+            grouped = numbered.group_by(self.keys, use_threads=False).aggregate([(_ROW, "list")])
+            grouped = grouped.sort_by([(name, "ascending") for name in self.keys])
         except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise block.unordered(keyed, self.keys, "groupby") from error
-        rows = found[f"{_ROW}_list"].combine_chunks()
-        self.num = found.num_rows
+        rows = grouped[f"{_ROW}_list"].combine_chunks()
+        self.num = grouped.num_rows
         self.ids = np.zeros(table.num_rows, np.int64)
         lengths = np.diff(np.asarray(rows.offsets)) if self.num else np.zeros(0, np.int64)
         self.ids[np.asarray(rows.flatten())] = np.repeat(np.arange(self.num), lengths)
-        self.table = found.select(self.keys)
+        self.table = grouped.select(self.keys)
 
     def rows(self) -> list[np.ndarray[Any, Any]]:
         """Return the numbers of the rows of each group, in order."""
@@ -59,17 +59,17 @@ class Groups:
     def reduce(self, column: Any, function: str, **options: Any) -> pa.Array:
         """Aggregate a column in each group, with a function of Arrow's."""
         table = pa.table({_ROW: pa.array(self.ids), "value": column})
-        given = None
+        chosen = None
         if options:
             kind = pc.CountOptions if function == "count" else pc.ScalarAggregateOptions
-            given = kind(**options)
-        done = table.group_by(_ROW, use_threads=False).aggregate([("value", function, given)])
+            chosen = kind(**options)
+        done = table.group_by(_ROW, use_threads=False).aggregate([("value", function, chosen)])
         values = done[f"value_{function}"].combine_chunks()
-        found = np.asarray(done[_ROW])
-        if len(found) == self.num:
-            return values.take(pa.array(np.argsort(found)))
+        groups = np.asarray(done[_ROW])
+        if len(groups) == self.num:
+            return values.take(pa.array(np.argsort(groups)))
         at = np.full(self.num, -1)  # no rows at all: one group without a value
-        at[found] = np.arange(len(found))
+        at[groups] = np.arange(len(groups))
         return values.take(pa.array(at, mask=at < 0))
 
 
@@ -201,9 +201,9 @@ def _overflows(column: Any, groups: Groups) -> bool:
         return False
     if max(-ends["min"], ends["max"]) * len(column) < 2 ** (63 if is_signed else 64):
         return False
-    given = column.fill_null(0)  # in halves, whose sums fit
-    upper = groups.reduce(pc.shift_right(given, pa.scalar(32, given.type)), "sum")
-    lower = groups.reduce(pc.bit_wise_and(given, pa.scalar(2**32 - 1, given.type)), "sum")
+    filled = column.fill_null(0)  # in halves, whose sums fit
+    upper = groups.reduce(pc.shift_right(filled, pa.scalar(32, filled.type)), "sum")
+    lower = groups.reduce(pc.bit_wise_and(filled, pa.scalar(2**32 - 1, filled.type)), "sum")
     high = np.asarray(upper.fill_null(0)).astype(np.int64)
     high += (np.asarray(lower.fill_null(0)) >> 32).astype(np.int64)
     least, limit = (-(2**31), 2**31) if is_signed else (0, 2**32)
@@ -226,10 +226,10 @@ class PythonAggregation(Aggregation):
 
     def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
         """Merge the states of each group, one after the other."""
-        given = tensor.to_list(states[0])
+        values = tensor.to_list(states[0])
         made = []
         for rows in groups.rows():
-            own = [given[row] for row in rows] or [self.state(None)]
+            own = [values[row] for row in rows] or [self.state(None)]
             state = own[0]
             for each in own[1:]:
                 state = self.merge(state, each)

@@ -153,20 +153,20 @@ class Consumption:
         from raycompat.data import plan
 
         node = self._plan
-        found: set[str] = set()
+        paths: set[str] = set()
         pending = [node]
         while pending:
             node = pending.pop()
             pending.extend(node.inputs)
             if isinstance(node, plan.Read):
-                found.update(
+                paths.update(
                     file for task in node.read_tasks for file in task.metadata.input_files or ()
                 )
             elif isinstance(node, plan.Input):
-                found.update(
+                paths.update(
                     file for each in node.bundles for file in each.metadata.input_files or ()
                 )
-        return sorted(found)
+        return sorted(paths)
 
     def stats(self) -> str:
         """Return a text about the last execution, operator by operator.
@@ -390,8 +390,8 @@ class Consumption:
         Ray source: ``Dataset.unique``, 2.60.0. Differs from Ray: with ``ignore_nulls=True`` NaN is
         left out; there it is kept.
         """
-        found = self.aggregate(aggregate.Unique(column, ignore_nulls, "unique"))
-        return (found or {}).get("unique") or []
+        result = self.aggregate(aggregate.Unique(column, ignore_nulls, "unique"))
+        return (result or {}).get("unique") or []
 
     def sum(self, on: str | list[str] | None = None, ignore_nulls: bool = True) -> Any:
         """Return the sum of a column, or a dictionary with the sums of several.
@@ -486,8 +486,8 @@ class Consumption:
         )
         if not names:
             return None
-        found = self.aggregate(*(kind(name, ignore_nulls=ignore_nulls) for name in names))
-        return next(iter(found.values())) if found and len(names) == 1 else found
+        results = self.aggregate(*(kind(name, ignore_nulls=ignore_nulls) for name in names))
+        return next(iter(results.values())) if results and len(names) == 1 else results
 
     # Other libraries.
 

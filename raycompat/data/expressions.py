@@ -232,8 +232,8 @@ class Expr:
         >>> ray.data.range(5).filter(expr=col("id").is_in([1, 3, 8])).take_all()
         [{'id': 1}, {'id': 3}]
         """
-        given = values.value if isinstance(values, _Literal) else values
-        return self._call(pc.is_in, value_set=pa.array(list(given)))
+        members = values.value if isinstance(values, _Literal) else values
+        return self._call(pc.is_in, value_set=pa.array(list(members)))
 
     def not_in(self, values: Iterable[Any]) -> Expr:
         """Return whether the value is in none of some values.
@@ -711,8 +711,8 @@ class _Call(Expr):
         return {name for each in self._parts() for name in each._sources()}
 
     def _parts(self) -> Iterator[Expr]:
-        given = (*self._args, *self._options.values())
-        return (each for each in given if isinstance(each, Expr))
+        operands = (*self._args, *self._options.values())
+        return (each for each in operands if isinstance(each, Expr))
 
     def _has_class(self) -> bool:
         return isinstance(self._function, _Instance) or super()._has_class()
@@ -760,11 +760,11 @@ class _Call(Expr):
         if self._sign is not None:
             left, right = (_nested(each) for each in self._args)
             return f"{left} {self._sign} {right}"
-        given = [_code_of(each) for each in self._args]
+        arguments = [_code_of(each) for each in self._args]
         for name, value in self._options.items():
             shown = value.to_pylist() if isinstance(value, pa.Array) else value
-            given.append(f"{name}={_code_of(shown)}")
-        return f"{_name_of(self._function)}({', '.join(given)})"
+            arguments.append(f"{name}={_code_of(shown)}")
+        return f"{_name_of(self._function)}({', '.join(arguments)})"
 
 
 class _NotIn(_Call):

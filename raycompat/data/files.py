@@ -144,19 +144,19 @@ def find(
     """
     if not isinstance(paths, str | Path | Sequence):
         raise ValueError(f"paths={paths!r} should be a path, or a list of them.")
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not given:
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not listed:
         raise ValueError("paths is empty: give at least one path.")
     files: list[File] = []
     found_filesystem = None
-    for path in given:
+    for path in listed:
         found_filesystem, inside = resolve(path, filesystem)
         found = _find_one(found_filesystem, inside, extensions)
         if not found and not ignore_missing:
             raise _nothing_there(found_filesystem, inside, extensions)
         files.extend(found)
     if not files:
-        raise ValueError(f"None of the paths {given} names a file.")
+        raise ValueError(f"None of the paths {listed} names a file.")
     return found_filesystem, files
 
 

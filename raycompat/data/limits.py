@@ -61,13 +61,13 @@ class ExecutionResources:
         object_store_memory: float | None = None,
         memory: float | None = None,
     ) -> None:
-        given = (
+        amounts = (
             _to_places(cpu),
             _to_places(gpu),
             _to_bytes(object_store_memory),
             _to_bytes(memory),
         )
-        for each, value in zip(fields(self), given, strict=True):
+        for each, value in zip(fields(self), amounts, strict=True):
             object.__setattr__(self, each.name, value)
 
     @property
@@ -174,8 +174,8 @@ class ExecutionResources:
         >>> ray.data.ExecutionResources.for_limits(cpu=2)
         ExecutionResources(cpu=2, gpu=inf, object_store_memory=inf, memory=inf)
         """
-        given = (cpu, gpu, object_store_memory, memory)
-        return cls(*(math.inf if each is None else each for each in given))
+        amounts = (cpu, gpu, object_store_memory, memory)
+        return cls(*(math.inf if each is None else each for each in amounts))
 
     @classmethod
     def from_resource_dict(cls, resource_dict: Mapping[str, float]) -> ExecutionResources:
@@ -246,9 +246,9 @@ class ExecutionResources:
         >>> ray.data.ExecutionResources(cpu=1, gpu=1).copy(cpu=3)
         ExecutionResources(cpu=3, gpu=1, object_store_memory=0.0B, memory=0.0B)
         """
-        given = (cpu, gpu, object_store_memory, memory)
+        amounts = (cpu, gpu, object_store_memory, memory)
         own = (self._cpu, self._gpu, self._object_store_memory, self._memory)
-        pairs = zip(given, own, strict=True)
+        pairs = zip(amounts, own, strict=True)
         return ExecutionResources(*(old if new is None else new for new, old in pairs))
 
     def add(self, other: ExecutionResources) -> ExecutionResources:

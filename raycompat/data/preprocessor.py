@@ -315,8 +315,8 @@ class Preprocessor(abc.ABC):
     def __repr__(self) -> str:
         names = self._shown or [name for name in vars(self) if "_" not in (name[0], name[-1])]
         values = ((name, getattr(self, name)) for name in names)
-        given = ", ".join(f"{name}={_text(value)}" for name, value in values)
-        return f"{type(self).__name__}({given})"
+        shown = ", ".join(f"{name}={_text(value)}" for name, value in values)
+        return f"{type(self).__name__}({shown})"
 
 
 def _text(value: Any) -> str:

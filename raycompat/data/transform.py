@@ -135,8 +135,8 @@ class MapBatches:
         return (part for table in tables for part in batch.sized([table], _fitting_rows(table)))
 
     def _given(self, table: Block) -> Any:
-        given = batch.formatted(table, self.batch_format)
-        return given if self.zero_copy else _copied(given)
+        formatted = batch.formatted(table, self.batch_format)
+        return formatted if self.zero_copy else _copied(formatted)
 
 
 def tables_of(results: Iterable[Any]) -> Iterator[Block]:

@@ -118,17 +118,23 @@ class ScalingConfig(air.ScalingConfig):
         super().__post_init__()
 
     def _check_workers(self) -> None:
-        given = self.num_workers
-        numbers = given if isinstance(given, tuple) and len(given) == 2 else (given,)
+        num_workers = self.num_workers
+        numbers = (
+            num_workers
+            if isinstance(num_workers, tuple) and len(num_workers) == 2
+            else (num_workers,)
+        )
         if any(not isinstance(number, int) or isinstance(number, bool) for number in numbers):
             raise ValueError(
-                f"num_workers={given!r}: expected an integer, for example num_workers=2, or a tuple of "
-                "the least and the most, for example (1, 4)."
+                f"num_workers={num_workers!r}: expected an integer, for example num_workers=2, or a "
+                "tuple of the least and the most, for example (1, 4)."
             )
         if numbers[0] < 0:
-            raise ValueError(f"num_workers={given!r}: expected 0 or more.")
+            raise ValueError(f"num_workers={num_workers!r}: expected 0 or more.")
         if numbers[0] > numbers[-1]:
-            raise ValueError(f"num_workers={given!r}: expected the least first, then the most.")
+            raise ValueError(
+                f"num_workers={num_workers!r}: expected the least first, then the most."
+            )
 
     def _check_tpus(self) -> None:
         if self.use_gpu and self.use_tpu:

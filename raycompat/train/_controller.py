@@ -187,11 +187,11 @@ class Controller:
     def _new_group(self) -> WorkerGroup:
         backend = self._context.backend_config
         runtime_env = dict(self._config.worker_runtime_env or {})
-        given = dict(runtime_env.get("env_vars", {}))
+        variables = dict(runtime_env.get("env_vars", {}))
         # The last makes the environment one that no process has been started for: a fresh process.
         runtime_env["env_vars"] = {
-            **backend._variables(self._function, given),
-            **given,
+            **backend._variables(self._function, variables),
+            **variables,
             "RAYCOMPAT_TRAIN_RUN": f"{self._context.run_id}.{self._num_tries}",
         }
         # A class that is exported by value, with the function: so nodes see which framework it uses.

@@ -80,11 +80,11 @@ class ScalingConfig(ShownAsTable):
 
     @property
     def _resources_per_worker_not_none(self) -> dict[str, float]:
-        given = self.resources_per_worker
-        if given is None:
+        resources = self.resources_per_worker
+        if resources is None:
             needs: dict[str, float] = {} if self.use_gpu else {"CPU": 1}
         else:
-            needs = {name: amount for name, amount in given.items() if amount != 0}
+            needs = {name: amount for name, amount in resources.items() if amount != 0}
         if self.use_gpu:
             needs.setdefault("GPU", 1)
         if self.accelerator_type:

@@ -320,10 +320,10 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
             raise ValueError(f"{expected} Got {bundle!r} among them.")
         try:  # a bool counts as a number, as in options: {"GPU": use_gpu}
             amounts = {k: int(v) if isinstance(v, bool) else v for k, v in bundle.items()}
-            found = ResourceSet.from_amounts(amounts)
+            requested = ResourceSet.from_amounts(amounts)
         except TypeError as error:
             raise ValueError(f"{expected} {error}") from error
-        if not found:
+        if not requested:
             raise ValueError(
                 f"Bundles cannot be an empty dictionary, nor request 0 of everything: {bundle!r} in "
                 f"{bundles}."
@@ -335,7 +335,7 @@ def _checked_bundles(bundles: Any) -> list[ResourceSet]:
                 DeprecationWarning,
                 stacklevel=4,
             )
-        sets.append(found)
+        sets.append(requested)
     return sets
 
 
@@ -413,13 +413,13 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
             "get_placement_group('') needs a non-empty value: the name that the group was given."
         )
     session = sessions.require()
-    found = session.rpc(FindGroup(placement_group_name, session.setup.namespace))
-    if found is None:
+    group_id = session.rpc(FindGroup(placement_group_name, session.setup.namespace))
+    if group_id is None:
         raise ValueError(
             f"Failed to look up placement group {placement_group_name!r}: this namespace has none of "
             "that name. See ray.util.placement_group_table()."
         )
-    return PlacementGroup(id_types.PlacementGroupID.from_hex(found))
+    return PlacementGroup(id_types.PlacementGroupID.from_hex(group_id))
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:

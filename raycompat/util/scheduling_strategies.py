@@ -114,8 +114,8 @@ class NodeAffinitySchedulingStrategy(NodeStrategy):
         _spill_on_unavailable: bool = False,
         _fail_on_unavailable: bool = False,
     ) -> None:
-        given = node_id if isinstance(node_id, str) else node_id.hex()
-        self.node_id = checked_text("node_id", given)
+        hex_id = node_id if isinstance(node_id, str) else node_id.hex()
+        self.node_id = checked_text("node_id", hex_id)
         self.soft = soft
         self._spill_on_unavailable = _spill_on_unavailable
         self._fail_on_unavailable = _fail_on_unavailable

@@ -215,7 +215,7 @@ class TorchTrainer:
         before = self.state_dict() if max_retries else None
         for left in range(max_retries, -1, -1):
             try:
-                found = self._workers.execute(worker.train, num_steps, info)
+                metrics = self._workers.execute(worker.train, num_steps, info)
                 break
             except RayTaskError:
                 raise
@@ -225,7 +225,7 @@ class TorchTrainer:
                 logger.warning("A worker died: %s. The epoch begins again.", error)
                 self.shutdown(force=True)
                 self._start(before)
-        return _mean_of(found) if reduce_results else found
+        return _mean_of(metrics) if reduce_results else metrics
 
     def validate(
         self,
@@ -235,8 +235,8 @@ class TorchTrainer:
         info: dict[str, Any] | None = None,
     ) -> Any:
         """Return the metrics of the data for validation; parameters as of `train`."""
-        found = self._workers.execute(worker.validate, num_steps, info)
-        return _mean_of(found) if reduce_results else found
+        metrics = self._workers.execute(worker.validate, num_steps, info)
+        return _mean_of(metrics) if reduce_results else metrics
 
     def update_scheduler(self, metric: float) -> None:
         """Let the schedulers make a step by a metric, such as a loss."""
@@ -252,8 +252,8 @@ class TorchTrainer:
 
     def get_model(self, to_cpu: bool = False) -> Any:
         """Return a copy of the model, or of all as a list, on the CPU."""
-        found: list[Any] = self._workers.execute_single(0, worker.models)
-        return found[0] if len(found) == 1 else found
+        models: list[Any] = self._workers.execute_single(0, worker.models)
+        return models[0] if len(models) == 1 else models
 
     def get_local_operator(self) -> Any:
         """Refuse: no operator is in this process.
@@ -271,8 +271,8 @@ class TorchTrainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that training continues from."""
-        found: dict[str, Any] = self._workers.execute_single(0, worker.state)
-        return found
+        state: dict[str, Any] = self._workers.execute_single(0, worker.state)
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any], blocking: bool = False) -> None:
         """Let all workers continue from what `state_dict` returned."""

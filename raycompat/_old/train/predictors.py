@@ -158,14 +158,14 @@ class TorchPredictor(_OfModel):
         """Make the predictor of a `TorchCheckpoint`, or of a dict with the key ``"model"``."""
         from raycompat.train.torch.torch_checkpoint import TorchCheckpoint
 
-        found = _of_dict(checkpoint)
-        if found is None:
-            found = TorchCheckpoint(checkpoint.path, checkpoint.filesystem).get_model(model)
-        elif isinstance(found, dict):
-            bare = {name.removeprefix("module."): value for name, value in found.items()}
+        loaded = _of_dict(checkpoint)
+        if loaded is None:
+            loaded = TorchCheckpoint(checkpoint.path, checkpoint.filesystem).get_model(model)
+        elif isinstance(loaded, dict):
+            bare = {name.removeprefix("module."): value for name, value in loaded.items()}
             model.load_state_dict(bare)
-            found = model
-        return cls(found, _preprocessor(checkpoint), use_gpu)
+            loaded = model
+        return cls(loaded, _preprocessor(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model, without gradients."""
@@ -178,13 +178,13 @@ class TorchPredictor(_OfModel):
             array = torch.as_tensor(array).to(device)
             return array.float() if array.dtype == torch.float64 else array
 
-        given = (
+        tensors = (
             {name: tensor(each) for name, each in inputs.items()}
             if isinstance(inputs, dict)
             else tensor(inputs)
         )
         with torch.no_grad():
-            output = model(given)
+            output = model(tensors)
         if isinstance(output, dict):
             return {name: each.cpu().numpy() for name, each in output.items()}
         return output.cpu().numpy()
@@ -200,14 +200,14 @@ class TensorflowPredictor(_OfModel):
         """Make the predictor of a `TensorflowCheckpoint`, or of a dict with weights as ``"model"``."""
         from raycompat.train.tensorflow.tensorflow_checkpoint import TensorflowCheckpoint
 
-        found = _of_dict(checkpoint)
-        if found is None:
-            found = TensorflowCheckpoint(checkpoint.path, checkpoint.filesystem).get_model()
-        elif not callable(found):
+        loaded = _of_dict(checkpoint)
+        if loaded is None:
+            loaded = TensorflowCheckpoint(checkpoint.path, checkpoint.filesystem).get_model()
+        elif not callable(loaded):
             model = model_definition() if callable(model_definition) else model_definition
-            model.set_weights(found)
-            found = model
-        return cls(found, _preprocessor(checkpoint), use_gpu)
+            model.set_weights(loaded)
+            loaded = model
+        return cls(loaded, _preprocessor(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model."""
@@ -248,8 +248,8 @@ class OfColumns(Predictor):
         self, data: Any, feature_columns: list[Any] | None = None, **kwargs: Any
     ) -> Any:
         columns = data if feature_columns is None else data[list(feature_columns)]
-        found = np.asarray(self.call_model(columns, **kwargs))
-        return _as_frame({"predictions": found})
+        predictions = np.asarray(self.call_model(columns, **kwargs))
+        return _as_frame({"predictions": predictions})
 
     def call_model(self, frame: Any, **kwargs: Any) -> Any:
         """Return the model's output for columns, as an array."""
@@ -295,10 +295,10 @@ class LightGBMPredictor(OfColumns):
 
 def _preprocessor(checkpoint: Checkpoint) -> Any:
     """Return the preprocessor of a checkpoint, wherever its time kept it; None without one."""
-    found = FrameworkCheckpoint(checkpoint.path, checkpoint.filesystem).get_preprocessor()
-    if found is None and forms.is_used_today("ray.train.Checkpoint with a preprocessor"):
-        found = checkpoint.get_preprocessor()
-    return found
+    preprocessor = FrameworkCheckpoint(checkpoint.path, checkpoint.filesystem).get_preprocessor()
+    if preprocessor is None and forms.is_used_today("ray.train.Checkpoint with a preprocessor"):
+        preprocessor = checkpoint.get_preprocessor()
+    return preprocessor
 
 
 def _of_trees(checkpoint: Checkpoint, checkpoint_cls: Any, callback_cls: Any) -> Any:
@@ -394,11 +394,13 @@ class BatchPredictor:
 
             def __call__(self, batch: Any) -> Any:
                 features = batch[feature_columns] if feature_columns else batch
-                found = self._predictor.predict(features, **predict_kwargs)
-                found = found if hasattr(found, "columns") else _as_frame(found)
+                predictions = self._predictor.predict(features, **predict_kwargs)
+                predictions = (
+                    predictions if hasattr(predictions, "columns") else _as_frame(predictions)
+                )
                 for name in kept:
-                    found[name] = batch[name].to_numpy()
-                return found
+                    predictions[name] = batch[name].to_numpy()
+                return predictions
 
         most = max_scoring_workers or max(min_scoring_workers, 2)
         return data.map_batches(

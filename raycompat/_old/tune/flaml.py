@@ -96,14 +96,14 @@ class BlendSearch(LibrarySearcher):
 
     def start(self, domains: dict[str, Domain]) -> None:
         space = {name: _domain(name, domain) for name, domain in domains.items()}
-        given = {name: value for name, value in self._options.items() if value is not None}
+        options = {name: value for name, value in self._options.items() if value is not None}
         self._search = getattr(require("flaml", type(self).__name__), type(self).__name__)(
             metric=self.metric,
             mode=self.mode,
             space=unflatten_dict(space),
             points_to_evaluate=[unflatten_dict(self._flat(each)) for each in self._given] or None,
             evaluated_rewards=self._given_rewards,
-            **given,
+            **options,
         )
 
     def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:

@@ -125,12 +125,12 @@ class LogReader:
 
     def submitted(self, job: str) -> list[tuple[str, str]]:
         """Return the submitted jobs, the newest first, in the same form."""
-        found = [
+        submissions = [
             each
             for each in reversed(self._parts.submissions.by_id.values())
             if not job or (each.driver or {}).get("id") == job
         ]
-        return [(f"job {each.id}", self._of_submitted(each.id)) for each in found]
+        return [(f"job {each.id}", self._of_submitted(each.id)) for each in submissions]
 
     def _of_submitted(self, id: str) -> str:
         return self._say("output of the job {id}", id=id)
@@ -169,10 +169,10 @@ class LogReader:
 
     async def _files(self, address: str, job: str) -> list[_File]:
         """Return the files of a node with output of all jobs, or of one."""
-        found = await self._ask(LogNames(self._parts.nodes.info[address]["node_id"], "*"))
+        listing = await self._ask(LogNames(self._parts.nodes.info[address]["node_id"], "*"))
         submissions = self._parts.submissions.by_id
         files = []
-        for name, changed in found.get("changed", {}).items():
+        for name, changed in listing.get("changed", {}).items():
             if of := _OF_EXECUTOR.fullmatch(name):
                 is_wanted = job in ("", of["job"])
             else:
@@ -201,9 +201,9 @@ class LogReader:
         node = self._parts.nodes.info[address]["node_id"]
         parts = []
         for stream in streams:
-            found = await self._ask(LogNames(node, f"worker-*-{pid}.{stream}"))
-            lines = [found["error"]] if "error" in found else []
-            for name in found.get("names", ())[:1]:
+            listing = await self._ask(LogNames(node, f"worker-*-{pid}.{stream}"))
+            lines = [listing["error"]] if "error" in listing else []
+            for name in listing.get("names", ())[:1]:
                 lines = await self._lines(address, name, task=task)
             if lines:
                 parts.append(Part(stream, lines))
@@ -227,8 +227,8 @@ class LogReader:
         if node is None:  # it has left meanwhile
             return []
         asked = ReadLog(node["node_id"], name, position=-1, tail=tail, task=task)
-        found = await self._ask(asked)
-        data = found["data"] if "data" in found else found["error"].encode()
+        answer = await self._ask(asked)
+        data = answer["data"] if "data" in answer else answer["error"].encode()
         if function:
             data = output_marks.of_name(data, function)
         return output_marks.without_marks(data).decode(errors="replace").splitlines()
@@ -254,11 +254,11 @@ class LogReader:
     async def stack(self, address: str, pid: int) -> list[Part]:
         """Return what a process does now; one without a node is a driver or the scheduler."""
         if address:
-            found = await self._ask(ListStacks(self._parts.nodes.info[address]["node_id"], pid))
+            answer = await self._ask(ListStacks(self._parts.nodes.info[address]["node_id"], pid))
         else:
-            found = await self._parts.state.others.show(pid)
-        shown = [each["stack"] for each in found.get("processes", ())]
-        text = "\n".join(shown or [found.get("error", self._say("It does not run."))])
+            answer = await self._parts.state.others.show(pid)
+        shown = [each["stack"] for each in answer.get("processes", ())]
+        text = "\n".join(shown or [answer.get("error", self._say("It does not run."))])
         return [Part("", text.splitlines())]
 
     async def _ask(self, request: LogNames | ReadLog | ListStacks) -> Row:

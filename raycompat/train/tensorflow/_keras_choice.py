@@ -99,16 +99,16 @@ def _package(function: Any) -> str:
 
 def _codes(value: Any) -> Iterator[types.CodeType]:
     """Iterate over the code of a function or class, and all code within it."""
-    found: list[Any] = []
+    pending: list[Any] = []
     if inspect.isclass(value):
-        found = [getattr(each, "__code__", None) for each in vars(value).values()]
+        pending = [getattr(each, "__code__", None) for each in vars(value).values()]
     else:
-        found = [getattr(getattr(value, "__func__", value), "__code__", None)]
-    while found:
-        code = found.pop()
+        pending = [getattr(getattr(value, "__func__", value), "__code__", None)]
+    while pending:
+        code = pending.pop()
         if isinstance(code, types.CodeType):
             yield code
-            found.extend(code.co_consts)
+            pending.extend(code.co_consts)
 
 
 def _imported(code: types.CodeType) -> Iterator[str]:
@@ -124,13 +124,13 @@ def _referred(value: Any, names: set[str], package: str, modules: set[str]) -> I
     function = getattr(value, "__func__", value)
     scope = getattr(function, "__globals__", {})
     cells = getattr(function, "__closure__", None) or ()
-    found = [scope[name] for name in names if name in scope]
+    referred = [scope[name] for name in names if name in scope]
     for cell in cells:
         try:
-            found.append(cell.cell_contents)
+            referred.append(cell.cell_contents)
         except ValueError:  # not bound yet
             continue
-    for each in found:
+    for each in referred:
         if isinstance(each, types.ModuleType):
             modules.add(each.__name__)
         elif callable(each) and _package(each) == package:

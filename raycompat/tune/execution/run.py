@@ -167,19 +167,20 @@ def _check(settings: RunSettings) -> None:
 
 def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> SearchAlgorithm:
     """Return the search algorithm, with the experiments and their metric in it."""
-    given = settings.search_alg
-    if isinstance(given, str):
-        given = create_searcher(given)
-    if given is None:
-        given = BasicVariantGenerator(max_concurrent=settings.max_concurrent_trials or 0)
+    searcher = settings.search_alg
+    if isinstance(searcher, str):
+        searcher = create_searcher(searcher)
+    if searcher is None:
+        searcher = BasicVariantGenerator(max_concurrent=settings.max_concurrent_trials or 0)
     else:
-        limits = settings.max_concurrent_trials, searchers.limit_of(given)
+        limits = settings.max_concurrent_trials, searchers.limit_of(searcher)
         if limit := min(filter(None, limits), default=None):
-            given = _limited(given, limit)
-    search_alg = SearchGenerator(given) if isinstance(given, Searcher) else given
+            searcher = _limited(searcher, limit)
+    search_alg = SearchGenerator(searcher) if isinstance(searcher, Searcher) else searcher
     if not isinstance(search_alg, SearchAlgorithm):
         raise TypeError(
-            f"search_alg={given!r}: expected a Searcher, such as OptunaSearch(), or a SearchAlgorithm."
+            f"search_alg={searcher!r}: expected a Searcher, such as OptunaSearch(), or a "
+            "SearchAlgorithm."
         )
     config = experiments[0].spec["config"]
     took = search_alg.set_search_properties(
@@ -187,7 +188,7 @@ def make_search_alg(settings: RunSettings, experiments: list[Experiment]) -> Sea
     )
     if not took and has_search_space(config):
         raise ValueError(
-            f"{type(given).__name__} has its own search space, or cannot take one, and the "
+            f"{type(searcher).__name__} has its own search space, or cannot take one, and the "
             "experiment has one, too: pass the space to one of them, and metric and mode with it."
         )
     search_alg.add_configurations(experiments)

@@ -49,9 +49,9 @@ WAIT_S = 0.5
 
 def pending_limit(search_alg: Any, num_cpus: float) -> int:
     """Return how many trials are made ahead: a searcher shall know the results before it suggests."""
-    given = os.environ.get("TUNE_MAX_PENDING_TRIALS_PG", "auto")
-    if given != "auto":
-        return int(given)
+    setting = os.environ.get("TUNE_MAX_PENDING_TRIALS_PG", "auto")
+    if setting != "auto":
+        return int(setting)
     return max(16, int(num_cpus * 1.1)) if isinstance(search_alg, BasicVariantGenerator) else 1
 
 

@@ -161,15 +161,15 @@ class Trainable:
         (0.5, 0.25)
         """
         if hasattr(self, "_train"):
-            found: dict[str, Any] = self._train()
-            return found
+            result: dict[str, Any] = self._train()
+            return result
         raise NotImplementedError(f"{type(self).__name__} has no method step().")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
         """Write the state into the folder, or return it as a dict."""
         if hasattr(self, "_save"):
-            found: dict[str, Any] | str | None = self._save(checkpoint_dir)
-            return found
+            saved: dict[str, Any] | str | None = self._save(checkpoint_dir)
+            return saved
         raise NotImplementedError(
             f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and "
             "restoring need it."
@@ -454,13 +454,13 @@ class Trainable:
         if not path.exists():
             return {}
         try:
-            found: dict[str, Any] = pickle.loads(path.read_bytes())
+            metadata: dict[str, Any] = pickle.loads(path.read_bytes())
         except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, ValueError) as error:
             raise ValueError(
                 f"{path} is damaged, or of another version: it cannot be unpickled ({error}). Use an "
                 "older checkpoint."
             ) from error
-        return found
+        return metadata
 
     def _set_state(self, metadata: dict[str, Any]) -> None:
         self._iteration = metadata.get("iteration", 0)

@@ -335,8 +335,8 @@ def get_task(
     Ray source: ``ray.util.state.get_task``, 2.60.0.
     """
     task = id.task_id().hex() if isinstance(id, ObjectRef) else id
-    found = _get(StateResource.TASKS, task, address, timeout, _explain)
-    return cast("TaskState | list[TaskState] | None", found)
+    attempts = _get(StateResource.TASKS, task, address, timeout, _explain)
+    return cast("TaskState | list[TaskState] | None", attempts)
 
 
 def get_actor(
@@ -370,8 +370,8 @@ def get_actor(
     RayStateApiException
         When the cluster does not answer.
     """
-    found = _get(StateResource.ACTORS, id, address, timeout, _explain)
-    return cast("ActorState | None", found)
+    actor = _get(StateResource.ACTORS, id, address, timeout, _explain)
+    return cast("ActorState | None", actor)
 
 
 def get_node(
@@ -394,8 +394,8 @@ def get_node(
     RayStateApiException
         When the cluster does not answer.
     """
-    found = _get(StateResource.NODES, id, address, timeout, _explain)
-    return cast("NodeState | None", found)
+    node = _get(StateResource.NODES, id, address, timeout, _explain)
+    return cast("NodeState | None", node)
 
 
 def get_worker(
@@ -418,8 +418,8 @@ def get_worker(
     RayStateApiException
         When the cluster does not answer.
     """
-    found = _get(StateResource.WORKERS, id, address, timeout, _explain)
-    return cast("WorkerState | None", found)
+    worker = _get(StateResource.WORKERS, id, address, timeout, _explain)
+    return cast("WorkerState | None", worker)
 
 
 def get_placement_group(
@@ -442,8 +442,8 @@ def get_placement_group(
     RayStateApiException
         When the cluster does not answer.
     """
-    found = _get(StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain)
-    return cast("PlacementGroupState | None", found)
+    group = _get(StateResource.PLACEMENT_GROUPS, id, address, timeout, _explain)
+    return cast("PlacementGroupState | None", group)
 
 
 def get_job(
@@ -466,8 +466,8 @@ def get_job(
     RayStateApiException
         When the cluster does not answer.
     """
-    found = _get(StateResource.JOBS, id, address, timeout, _explain)
-    return cast("JobState | None", found)
+    job = _get(StateResource.JOBS, id, address, timeout, _explain)
+    return cast("JobState | None", job)
 
 
 def get_objects(
@@ -494,8 +494,8 @@ def get_objects(
     -----
     Ray source: ``ray.util.state.get_objects``, 2.60.0.
     """
-    found = _get(StateResource.OBJECTS, id, address, timeout, _explain)
-    return cast("list[ObjectState] | None", found)
+    references = _get(StateResource.OBJECTS, id, address, timeout, _explain)
+    return cast("list[ObjectState] | None", references)
 
 
 def summarize_tasks(

@@ -62,9 +62,9 @@ def list_logs(
     if node is None:
         raise AssertionError("list_logs needs a node: give node_id or node_ip.")
     client = _client or StateApiClient(address)
-    found = client.ask(LogNames(node, glob_filter or "*"), timeout)
+    listing = client.ask(LogNames(node, glob_filter or "*"), timeout)
     groups: dict[str, list[str]] = {}
-    for name in found["names"]:
+    for name in listing["names"]:
         groups.setdefault(_kind_of(name), []).append(name)
     return groups
 
@@ -189,32 +189,32 @@ def _decoded(
 
 
 def _name_of(client: StateApiClient, node: str, pattern: str, timeout: int) -> str | None:
-    found = client.ask(LogNames(node, pattern), timeout)
-    name: str | None = next(iter(found["names"]), None)
+    listing = client.ask(LogNames(node, pattern), timeout)
+    name: str | None = next(iter(listing["names"]), None)
     return name
 
 
 def _place_of_actor(client: StateApiClient, actor: str, timeout: int) -> tuple[str | None, int]:
-    found = client.get(StateResource.ACTORS, actor, GetApiOptions(timeout))
-    if found is None or not found.pid:
+    state = client.get(StateResource.ACTORS, actor, GetApiOptions(timeout))
+    if state is None or not state.pid:
         raise RayStateApiException(f"The actor {actor!r} is not known, or has no process yet.")
-    return found.node_id, found.pid
+    return state.node_id, state.pid
 
 
 def _place_of_job(client: StateApiClient, job: str, timeout: int) -> tuple[str, str]:
-    found = client.get(StateResource.JOBS, job, GetApiOptions(timeout))
-    if found is None or found.submission_id is None:
+    state = client.get(StateResource.JOBS, job, GetApiOptions(timeout))
+    if state is None or state.submission_id is None:
         raise RayStateApiException(f"The submitted job {job!r} is not known: list_jobs() has them.")
-    if found.driver_node_id is None:
+    if state.driver_node_id is None:
         raise RayStateApiException(f"The job {job!r} has not run, so it has printed nothing.")
-    return found.driver_node_id, submission.log_name(found.submission_id)
+    return state.driver_node_id, submission.log_name(state.submission_id)
 
 
 def _place_of_task(
     client: StateApiClient, task: str, attempt: int, timeout: int
 ) -> tuple[str | None, int]:
-    found = client.get(StateResource.TASKS, task, GetApiOptions(timeout))
-    attempts = found if isinstance(found, list) else [found]
+    states = client.get(StateResource.TASKS, task, GetApiOptions(timeout))
+    attempts = states if isinstance(states, list) else [states]
     for each in attempts:
         if each is not None and each.attempt_number == attempt and each.worker_pid:
             return each.node_id, each.worker_pid
@@ -228,12 +228,12 @@ def _read(
 ) -> Iterator[tuple[bytes, bool]]:
     """Yield the parts of a file, and whether others follow now; with an interval, wait for others."""
     while True:
-        found = client.ask(question, timeout)
+        part = client.ask(question, timeout)
         question = replace(
-            question, position=found["position"], is_inside=found.get("is_inside", False)
+            question, position=part["position"], is_inside=part.get("is_inside", False)
         )
-        yield without_marks(found["data"]), found["has_more"]
-        if not found["has_more"]:
+        yield without_marks(part["data"]), part["has_more"]
+        if not part["has_more"]:
             if interval_s is None:
                 return
             time.sleep(interval_s)
