@@ -78,27 +78,14 @@ class SavedModule:
 
     Parameters
     ----------
-    module_class : subclass of TorchRLModule, or None
+    spec : RLModuleSpec, or None
         None for a network of Keras.
-    config : RLModuleConfig, or None
     state : dict of arrays, or list of arrays
         Weights by name; of a network of Keras, in the order of its layers.
     """
 
-    module_class: Any
-    config: Any
+    spec: Any
     state: Any
-
-    def build(self) -> Any:
-        """Return the module."""
-        made = self.module_class(
-            self.config.observation_space,
-            self.config.action_space,
-            model_config=self.config.model_config_dict,
-            catalog_class=self.config.catalog_class,
-        )
-        made.set_state(self.state)
-        return made
 
 
 def write_module(folder: Path, saved: SavedModule) -> None:

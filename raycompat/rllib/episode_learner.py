@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite, minibatches
@@ -42,6 +43,10 @@ class PartOfModules(TorchRLModule):
         own = modules[name]
         self.observation_space, self.action_space = own.observation_space, own.action_space
         self.model_config, self.config, self.catalog = own.model_config, own.config, own.catalog
+
+    def saved(self) -> SavedModule:
+        """Return the weights; the algorithm of the checkpoint makes the module."""
+        return SavedModule(None, self.get_state())
 
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> Any:
         return self.all.forward_inference({self.name: batch}, **kwargs)[self.name]

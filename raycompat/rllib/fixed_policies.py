@@ -196,8 +196,10 @@ class RLModule:
             When there is no checkpoint.
         """
         saved = read_module(path)
-        if saved is not None and saved.module_class is not None:
-            return saved.build()
+        if saved is not None and saved.spec is not None:
+            made = saved.spec.build()
+            made.set_state(saved.state)
+            return made
         folder, name = folder_of_state(path), Path(path).name
         algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
         try:

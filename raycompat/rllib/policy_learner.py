@@ -384,7 +384,7 @@ class PolicyLearner(ABC):
 
     def saved_module(self) -> SavedModule:
         """Return what a checkpoint has of the network beside the state of the algorithm."""
-        return SavedModule(None, None, self.get_weights())
+        return SavedModule(None, self.get_weights())
 
     def take_saved(self, state: Any) -> None:
         """Take the weights of `SavedModule.state`.

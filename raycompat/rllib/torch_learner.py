@@ -578,7 +578,8 @@ class ModuleLearner(PolicyLearner):
 
     def saved_module(self) -> SavedModule:
         """Return the module, as a checkpoint has it beside the state of the algorithm."""
-        return SavedModule(type(self._module), self._module.config, self._module.get_state())
+        made: SavedModule = self._module.saved()
+        return made
 
     def take_saved(self, state: Any) -> None:
         """Take the weights of `SavedModule.state`; layers that it does not have stay as they are."""

@@ -113,8 +113,17 @@ class TorchRLModule(nn.Module, RLModule):
     def save_to_path(self, path: Any = None) -> str:
         """Save the module as a folder, by default a new temporary one; return its path."""
         folder = Path(tempfile.mkdtemp(prefix="module-") if path is None else path)
-        write_module(folder, SavedModule(type(self), self.config, self.get_state()))
+        write_module(folder, self.saved())
         return str(folder)
+
+    def saved(self) -> SavedModule:
+        """Return what a checkpoint has of the module."""
+        own = self.config
+        spaces, options = (own.observation_space, own.action_space), own.model_config_dict
+        spec = RLModuleSpec(
+            type(self), *spaces, model_config=options, catalog_class=own.catalog_class
+        )
+        return SavedModule(spec, self.get_state())
 
     def restore_from_path(self, path: Any, **kwargs: Any) -> None:
         """Take the weights of a folder; those of other layers stay as they are.
@@ -186,14 +195,10 @@ class DefaultBCTorchRLModule(TorchRLModule):
 
     def _encoded(self, batch: dict[str, Any]) -> Any:
         """Return what the encoder gives; observations that are not images are vectors for it."""
-        seen = batch[OBS]
-        if len(getattr(self._seen_space, "shape", None) or ()) != 3 or self._is_default:
+        seen, shape = batch[OBS], getattr(self._seen_space, "shape", None) or ()
+        if len(shape) != 3 or type(self.catalog) is self.default_catalog:
             seen = flattened(self._seen_space, seen)
         return self.encoder({**batch, OBS: seen})[ENCODER_OUT]
-
-    @property
-    def _is_default(self) -> bool:
-        return type(self.catalog) is self.default_catalog
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return {INPUTS: self.pi(self._encoded(batch))}

@@ -303,19 +303,10 @@ def key_of(episode: Any) -> tuple[Any, ...]:
 def joined_items(name: str, items: Sequence[Any], count: int) -> Any:
     """Return what connectors have added to a column for an episode, as an array with a row a step.
 
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    items : list
-        See `ConnectorV2.add_batch_item`.
-    count : int
-        The steps of the episode.
-
     Raises
     ------
     ValueError
-        When there is another number of items.
+        When there is another number of items than of steps, `count`.
     """
     parts = [each if isinstance(each, WholeItems) else np.asarray(each)[None] for each in items]
     column = np.concatenate(parts).view(np.ndarray)

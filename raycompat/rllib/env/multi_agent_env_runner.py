@@ -232,19 +232,7 @@ class MultiAgentEnvRunner(Runner):
         explore: bool = False,
         by_steps: bool = False,
     ) -> list[EndedEpisode]:
-        """Play whole episodes, from new beginnings.
-
-        Parameters
-        ----------
-        count : int
-            Of episodes, or of steps.
-        state : RunnerState, optional
-            What to take first.
-        explore : bool, default False
-            Whether actions are drawn; if not, the best ones are taken.
-        by_steps : bool, default False
-            End after so many steps; episodes that have not ended do not count.
-        """
+        """Play whole episodes, from new beginnings; see `EnvRunner.play_episodes`."""
         if state is not None:
             self.set_state(state)
         self._ended, steps = [], 0
