@@ -114,9 +114,13 @@ def test_paddings_of_convolutions():
     assert of_ray("models.torch.misc.valid_padding")((10, 11), 3, 2) == (4, 5)
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_names_of_parts_beside_learners_in_pytorch():
+    assert of_ray("core.learner.learner.DEFAULT_OPTIMIZER") == "default_optimizer"
+
+
 def test_names_of_parts_and_keys_of_results():
     assert of_ray("core.COMPONENT_LEARNER_GROUP") == "learner_group"
-    assert of_ray("core.learner.learner.DEFAULT_OPTIMIZER") == "default_optimizer"
     assert of_ray("core.models.base.ENCODER_OUT") == "encoder_out"
     assert of_ray("utils.metrics.SYNCH_WORKER_WEIGHTS_TIMER") == "synch_weights"
     assert of_ray("utils.metrics.NUM_ENV_STEPS_TRAINED") == "num_env_steps_trained"

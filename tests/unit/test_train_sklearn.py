@@ -6,15 +6,18 @@ import math
 
 import pandas
 import pytest
+
+from raycompat import train
+from raycompat._old.train.sklearn import SklearnTrainer
+
+pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+
 from sklearn.base import BaseEstimator
 from sklearn.cluster import DBSCAN
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
-
-from raycompat import train
-from raycompat._old.train.sklearn import SklearnTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
 
