@@ -82,7 +82,8 @@ def test_an_evaluation_lasts_a_number_of_steps():
         )
         .debugging(seed=1)
     )
-    found = config.build_algo().evaluate()["env_runners"]
-    assert found["num_env_steps_sampled"] == 200
+    evaluation = config.build_algo().evaluate()
+    found = evaluation["env_runners"]
+    assert evaluation["timesteps_this_iter"] == found["num_env_steps_sampled"] == 200
     assert found["num_episodes"] > 1
     assert found["episode_return_min"] == found["episode_return_max"]  # of the newest one

@@ -62,14 +62,15 @@ class Evaluation:
         answers = group.call_all("play_episodes", each, state, explores, by_steps)
         episodes = [episode for answer in answers for episode in answer]
         newest = episodes[-with_new_names(changes).get(_NEWEST, len(episodes)) :]
-        lengths = sum(episode.length for episode in episodes)
+        steps = each * len(group) if by_steps else sum(episode.length for episode in episodes)
         found: dict[str, Any] = {
             "env_runners": {
                 **describe(newest),
                 **describe_agents(newest),
                 "num_episodes": len(episodes),
-                "num_env_steps_sampled": each * len(group) if by_steps else lengths,
-            }
+                "num_env_steps_sampled": steps,
+            },
+            "timesteps_this_iter": steps,  # its name until 2024
         }
         if settings.watches_episodes():
             found |= self._left_in(group)
