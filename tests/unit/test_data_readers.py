@@ -1,5 +1,7 @@
 """Readers of files, without a cluster."""
 
+import ast
+import inspect
 import math
 
 import pyarrow as pa
@@ -9,7 +11,19 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from raycompat.data import condition, expressions, readers, transform
+from raycompat.data import (
+    columns,
+    condition,
+    expressions,
+    grouped_data,
+    maps,
+    options,
+    read_api,
+    readers,
+    sources,
+    transform,
+    writing,
+)
 from raycompat.data.expressions import col, lit, monotonically_increasing_id, random
 from raycompat.data.pushdown import Uses, uses_of
 from raycompat.data.transform import TableStep
@@ -231,3 +245,28 @@ def test_no_row_is_lost_with_its_group(tmp_path, kind, number):
         chosen = CONDITIONS[number](col("x"), other)
         found = expressions.kept(used(path, expressions.uses(chosen)), chosen)
         assert repr(found.to_pydict()) == repr(expressions.kept(table, chosen).to_pydict()), other
+
+
+#: What the functions take from the ``locals()`` of readers, writers and maps.
+PICKED = {
+    *options._NAMED, "fallback_strategy", "ray_remote_args", "ray_remote_args_fn",
+    *read_api._OF_FILES, "arrow_open_stream_args", "arrow_open_file_args",
+    "paths", "parallelism", "override_num_blocks", "concurrency",
+    *writing._OF_SINKS, "min_rows_per_file", "num_rows_per_file",
+    "fn", "fn_args", "fn_kwargs", "fn_constructor_args", "fn_constructor_kwargs",
+}  # fmt: skip
+
+#: Their docstrings say so.
+WITHOUT_EFFECT = {"udf_modifying_row_count", "zero_copy_batch"}
+
+
+@pytest.mark.parametrize("module", [read_api, writing, maps, sources, columns, grouped_data])
+def test_no_parameter_is_dropped_where_locals_are_passed_on(module):
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if "locals" in used:
+            arguments = node.args
+            names = {each.arg for each in (*arguments.args, *arguments.kwonlyargs)} - {"self"}
+            assert names <= used | PICKED | WITHOUT_EFFECT, node.name
