@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raycompat._caller import session as sessions
@@ -135,17 +137,23 @@ class RuntimeContext:
         return call.name if call is not None else None
 
     def get_task_function_name(self) -> str | None:
-        """Return the name of the running function; None in a driver.
+        """Return the module and the name of the running function; None in a driver.
 
         Examples
         --------
-        >>> ray.get(in_task.options(name="look").remote("get_task_function_name"))
+        >>> in_look = in_task.options(name="look")
+        >>> ray.get(in_look.remote("get_task_function_name")).rpartition(".")[2]
         'in_task'
         """
         call = this_process.current()
-        if call is None or call.actor is not None:
-            return self.get_task_name()
-        return call.key.rpartition("-")[0]
+        if call is None:
+            return None
+        if call.actor is None:
+            return f"{_module_of(call.function)}.{call.key.rpartition('-')[0]}"
+        executor = call.runner or this_process.executor()
+        assert executor is not None
+        assert executor.actor is not None
+        return f"{_module_of(type(executor.actor.instance))}.{call.name}"
 
     def get_actor_id(self) -> str | None:
         """Return the id of the actor of this code, 32 hexadecimal digits; None outside an actor.
@@ -441,3 +449,15 @@ def get_runtime_context() -> RuntimeContext:
     True
     """
     return RuntimeContext()
+
+
+def _module_of(of: object) -> str:
+    """Return the module of a function or class; for that of the driver, its file without ``.py``."""
+    module = str(getattr(of, "__module__", None))
+    if module != "__main__":
+        return module
+    functions = vars(of).values() if inspect.isclass(of) else [of]
+    files = [
+        inspect.unwrap(each).__code__.co_filename for each in functions if inspect.isfunction(each)
+    ]
+    return Path(files[0]).stem if files else module

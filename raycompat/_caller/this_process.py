@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,6 +24,10 @@ class RunningActor(Protocol):
     @property
     def key(self) -> str:
         """The actor's Dask key."""
+
+    @property
+    def instance(self) -> object:
+        """The object of the user's class."""
 
     @property
     def spec(self) -> ActorSpec:
@@ -75,6 +79,8 @@ class RunningCall:
     group: InGroup | None = None
     #: In local mode, the part of this process that stands for an executor.
     runner: Executor | None = None
+    #: The function of a task, when it is loaded.
+    function: Callable[..., Any] | None = None
     #: Whether it has called `exit_actor`: then its caller gets the actor's end, and no value.
     exits: bool = False
 

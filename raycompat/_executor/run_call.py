@@ -341,6 +341,7 @@ def _find_function(executor: CallRunner, call: Call) -> Callable[..., Any]:
     if call.role == "constructor":
         return _builder(executor, loaded)
     function: Callable[..., Any] = loaded
+    call.running.function = function
     return function
 
 

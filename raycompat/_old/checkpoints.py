@@ -9,14 +9,19 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
 from raycompat import _storage
-from raycompat._old_forms.checkpoints import DICT_FILE, PREPROCESSOR_KEY
+from raycompat._old_forms.checkpoints import DICT_FILE, PREPROCESSOR_FILE, PREPROCESSOR_KEY
+from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.tune.trainable import session
+
+if TYPE_CHECKING:
+    from raycompat.data.preprocessor import Preprocessor
+    from raycompat.train._run import TrainRunContext
 
 
 class InMemory(Checkpoint):
@@ -55,6 +60,28 @@ class InMemory(Checkpoint):
 
     def __repr__(self) -> str:
         return f"Checkpoint({sorted(map(str, self._data))})"
+
+
+class KeepsPreprocessor(UserCallback):
+    """Writes the preprocessor of a trainer into each checkpoint.
+
+    Parameters
+    ----------
+    preprocessor : Preprocessor
+        It is fitted.
+    """
+
+    def __init__(self, preprocessor: Preprocessor) -> None:
+        self._pickled: bytes = cloudpickle.dumps(preprocessor)
+
+    def after_report(
+        self,
+        run_context: TrainRunContext,
+        metrics: list[dict[str, Any]],
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        if checkpoint is not None:
+            checkpoint._folder.write(PREPROCESSOR_FILE, self._pickled)
 
 
 InMemory.__name__ = InMemory.__qualname__ = "Checkpoint"

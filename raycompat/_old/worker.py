@@ -90,24 +90,29 @@ class _GlobalWorker:
         return raycompat.is_initialized()
 
     @property
-    def current_job_id(self) -> Any:
+    def current_job_id(self) -> id_types.JobID:
         """The id of the program."""
         return id_types.JobID.from_hex(raycompat.get_runtime_context().get_job_id())
 
     @property
-    def current_node_id(self) -> Any:
+    def current_node_id(self) -> id_types.NodeID:
         """The id of the node of this process."""
         return id_types.NodeID.from_hex(raycompat.get_runtime_context().get_node_id())
 
     @property
-    def current_task_id(self) -> Any:
+    def current_task_id(self) -> id_types.TaskID:
         """The id of the running task."""
         return _known(id_types.TaskID, raycompat.get_runtime_context().get_task_id())
 
     @property
-    def actor_id(self) -> Any:
+    def actor_id(self) -> id_types.ActorID:
         """The id of the actor of this process."""
         return _known(id_types.ActorID, raycompat.get_runtime_context().get_actor_id())
+
+    @property
+    def core_worker(self) -> _CoreWorker:
+        """Its methods, which programs ask for the ids of a call."""
+        return _CoreWorker()
 
     @property
     def node_ip_address(self) -> str:
@@ -139,11 +144,42 @@ class _GlobalWorker:
         )()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"ray.worker.global_worker has no {name}")
-        return MissingName(
-            f"ray.worker.global_worker.{name}", table.MACHINERY, "use ray.get_runtime_context()"
-        )
+        return _missing(name)
+
+
+class _CoreWorker:
+    """The methods of ``ray.worker.global_worker.core_worker`` that return ids."""
+
+    def get_actor_id(self) -> id_types.ActorID:
+        """Return the id of the actor of this process."""
+        return global_worker.actor_id
+
+    def get_current_task_id(self) -> id_types.TaskID:
+        """Return the id of the running task."""
+        return global_worker.current_task_id
+
+    def get_current_job_id(self) -> id_types.JobID:
+        """Return the id of the program."""
+        return global_worker.current_job_id
+
+    def get_current_node_id(self) -> id_types.NodeID:
+        """Return the id of the node of this process."""
+        return global_worker.current_node_id
+
+    def get_worker_id(self) -> id_types.WorkerID:
+        """Return the id of this process."""
+        return id_types.WorkerID.from_hex(raycompat.get_runtime_context().get_worker_id())
+
+    def __getattr__(self, name: str) -> Any:
+        return _missing(f"core_worker.{name}")
+
+
+def _missing(name: str) -> Any:
+    """Return what stands for an attribute of the worker that raycompat does without."""
+    if name.rpartition(".")[2].startswith("__"):
+        raise AttributeError(f"ray.worker.global_worker has no {name}")
+    today = "use ray.get_runtime_context()"
+    return MissingName(f"ray.worker.global_worker.{name}", table.MACHINERY, today)
 
 
 def _known(kind: type[_Id], text: str | None) -> _Id:

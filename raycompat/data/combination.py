@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
@@ -231,8 +232,9 @@ class Combination(Generic[DatasetT]):
 
         Notes
         -----
-        Ray source: ``Dataset.streaming_train_test_split``, 2.60.0. Differs from Ray: other rows are
-        chosen. The plan is executed once for each side; it must make the same blocks each time.
+        Ray source: ``Dataset.streaming_train_test_split``, 2.60.0. Differs from Ray: ``random``
+        chooses other rows. The plan is executed once for each side; it must make the same blocks each
+        time.
         """
         refuse_options("Dataset.streaming_train_test_split", **ray_remote_kwargs)
         if not 0 < test_size < 1:
@@ -286,13 +288,19 @@ def _side(
     """Return the rows of a block that are on one side."""
     if hash_column is not None:
         require_columns([hash_column], table.column_names, "streaming_train_test_split")
-        hashes = exchange.hashes(table, [hash_column])
-        chosen = hashes.astype(np.float64) / 2.0**64 < test_size
+        # NumPy's scalars, because their texts are what is hashed.
+        values = table[hash_column].to_numpy()
+        chosen = np.array([_hash(each) >= (1 - test_size) * 2**64 for each in values], bool)
     else:
         # Blocks of equal content draw equal numbers, whenever they are made.
         random = np.random.default_rng([seed, _checksum(table)])
         chosen = random.random(table.num_rows) < test_size
     return table.filter(pa.array(chosen == is_test))
+
+
+def _hash(value: object) -> int:
+    """Return a number of 64 bits for a value, the same in all processes and in Ray."""
+    return int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "big")
 
 
 def _checksum(table: Block) -> int:

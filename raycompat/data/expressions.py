@@ -33,6 +33,7 @@ __all__ = [
     "monotonically_increasing_id",
     "pyarrow_udf",
     "random",
+    "star",
     "udf",
     "unnest",
     "uuid",
@@ -223,8 +224,13 @@ class Expr:
         """
         return self._call(pc.is_valid)
 
-    def is_in(self, values: Iterable[Any]) -> Expr:
+    def is_in(self, values: Iterable[Any] | Expr) -> Expr:
         """Whether the value is one of some.
+
+        Parameters
+        ----------
+        values : list or Expr
+            The values. Those of an expression are all that it has in the block of the row.
 
         Examples
         --------
@@ -232,10 +238,12 @@ class Expr:
         >>> ray.data.range(5).filter(expr=col("id").is_in([1, 3, 8])).take_all()
         [{'id': 1}, {'id': 3}]
         """
+        if isinstance(values, Expr) and not isinstance(values, _Literal):
+            return _Call(_is_among, (self, values))
         members = values.value if isinstance(values, _Literal) else values
         return self._call(pc.is_in, value_set=pa.array(list(members)))
 
-    def not_in(self, values: Iterable[Any]) -> Expr:
+    def not_in(self, values: Iterable[Any] | Expr) -> Expr:
         """Return whether the value is in none of some values.
 
         Examples
@@ -526,6 +534,19 @@ class _Column(Expr):
 
     def _node(self) -> tuple[str, list[tuple[str, Any]]]:
         return f"COL({self.name!r})", []
+
+
+class _Star(Expr):
+    def _evaluate(self, table: Block) -> NoReturn:
+        raise TypeError(
+            "star() stands for all columns, so it has no value for a row: name one column, by col."
+        )
+
+    def _code(self) -> str:
+        return "star()"
+
+    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+        return "COL(*)", []
 
 
 class _Literal(Expr):
@@ -971,6 +992,27 @@ def unnest(expr: Expr) -> Unnest:
     return Unnest(expr)
 
 
+def star() -> Expr:
+    """Return the expression of all columns: it has no value, and can only be compared and shown.
+
+    Examples
+    --------
+    >>> from raycompat.data.expressions import star
+    >>> star()
+    COL(*)
+
+    Notes
+    -----
+    Ray source: ``ray.data.expressions.star``, 2.60.0. No known difference.
+    """
+    return _Star()
+
+
+def _is_among(left: Any, values: Any) -> Any:
+    """Return which values on the left are equal to any on the right."""
+    return pc.is_in(left, value_set=values)
+
+
 def _floor_divide(left: Any, right: Any) -> Any:
     return pc.floor(pc.divide(left, right))
 
@@ -982,6 +1024,7 @@ def _remainder(left: Any, right: Any) -> Any:
 #: The operations that have a name of their own in the text of an expression.
 _OPERATIONS: dict[Callable[..., Any], str] = {
     _add: "ADD",
+    _is_among: "IN",
     pc.subtract: "SUB",
     pc.multiply: "MUL",
     pc.divide: "DIV",

@@ -2,12 +2,14 @@
 
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 
 from raycompat._surface import forms, table
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 
+ROOT = Path(__file__).parents[2]
 ROWS = [(library, table.rows(library)) for library in ("core", *table.LIBRARIES)]
 MODULES = [row for _, rows in ROWS for row in rows.modules.values()]
 NAMES = [row for _, rows in ROWS for row in rows.names.values()]
@@ -54,6 +56,16 @@ def test_what_a_row_names_exists(row):
             pytest.skip(str(error))
         if row in NAMES:
             assert ours is place_of(row)
+
+
+def test_no_row_refuses_what_its_module_has():
+    for row in NAMES:
+        module, _, name = row.name.rpartition(".")
+        at = table.module(module)
+        if row.without and at is not None and at.place:
+            file = Path(*at.place.split(".")).with_suffix(".py")
+            text = (ROOT / file).read_text() if (ROOT / file).exists() else ""
+            assert not re.search(rf"^(class|def) {name}\b|^{name} =", text, re.MULTILINE), row.name
 
 
 @pytest.mark.parametrize("row", [r for r in OPTIONS if r.convert], ids=lambda row: row.name)

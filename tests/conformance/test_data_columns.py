@@ -110,6 +110,24 @@ def test_an_expression_for_a_column(numbers, expressions, make, values):
     assert made.columns() == ["a", "b", "t", "c"]
 
 
+def test_whether_a_value_is_in_another_column(data, expressions):
+    col = expressions.col
+    rows = [{"a": 1, "b": 3}, {"a": 2, "b": 2}, {"a": 3, "b": 9}]
+    made = data.from_items(rows, override_num_blocks=1)
+    assert [row["a"] for row in made.filter(expr=col("a").is_in(col("b"))).take_all()] == [2, 3]
+    assert [row["a"] for row in made.filter(expr=col("a").not_in(col("b") - 1)).take_all()] == [3]
+    assert repr(col("a").is_in(col("b"))).splitlines()[0] == "IN"
+
+
+def test_all_columns_are_no_value(numbers, expressions):
+    star = expressions.star
+    assert star().structurally_equals(star())
+    assert not star().structurally_equals(expressions.col("a"))
+    assert repr(star()) == "COL(*)"
+    with pytest.raises(Exception, match="star|Star"):
+        numbers.with_column("c", star()).take_all()
+
+
 def test_a_column_is_replaced(numbers, expressions):
     made = numbers.with_column("a", expressions.col("a") * 2)
     assert [row["a"] for row in made.take_all()] == [2, 4, -6]
@@ -236,6 +254,7 @@ def test_a_split_by_hash_keeps_equal_keys_together(data):
     keys = [{row["key"] for row in part.take_all()} for part in parts]
     assert keys[0].isdisjoint(keys[1])
     assert keys[0] | keys[1] == set(range(20))
+    assert sorted(keys[1]) == [0, 1, 3, 5, 7, 8, 9, 10, 11, 13, 15, 19]
 
 
 @pytest.mark.parametrize(

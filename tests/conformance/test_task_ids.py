@@ -155,7 +155,12 @@ def test_the_driver_has_no_task_function_name(ray):
 
 def test_the_task_function_name_does_not_change_with_the_name(ask_task):
     name = ask_task(lambda context: context.get_task_function_name(), name="given")
-    assert name.endswith("task")
+    assert name.split(".")[-2:] == ["test_task_ids", "task"]
+
+
+def test_the_function_name_of_a_method_has_the_module_of_its_class(ask_actor):
+    name = ask_actor(lambda context: context.get_task_function_name())
+    assert name.split(".")[-3:] == ["test_task_ids", "Asked", "answer"]
 
 
 def test_a_task_that_nobody_cancelled_is_not_cancelled(ask_task):

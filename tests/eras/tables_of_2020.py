@@ -60,6 +60,9 @@ def process():
 
 print("Process:", *ray.get(process.remote()))
 worker = ray.worker.global_worker
+core = ray._private.worker.global_worker.core_worker
+own = [core.get_current_job_id() == worker.current_job_id, core.get_actor_id().is_nil()]
+print("Ids:", *own, len(core.get_worker_id().hex()), core.get_current_node_id().is_nil())
 print("Driver:", worker.mode == ray.worker.SCRIPT_MODE, worker.connected, ray.get_resource_ids())
 try:
     worker.run_function_on_all_workers(print)

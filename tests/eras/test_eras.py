@@ -88,6 +88,7 @@ EXPECTED = {
         Counted: 1 2
         Twice: True
         Process: [(0, 1.0), (1, 1.0)] True True Ulm
+        Ids: True True 56 False
         Driver: True True {}
         Instead: True
         Node: True True
@@ -291,6 +292,7 @@ EXPECTED = {
         By hand: 1e-06 None
         Of arrays: [6.0, 8.0]
         Best: {'alpha': 1e-06}
+        Kept: ['StandardScaler', 'StandardScaler', 'StandardScaler']
         Base: True True
         Looped: 90 True
         Resumed: True
@@ -298,7 +300,8 @@ EXPECTED = {
         Each run is a trial: True
         Encoded: {'color_blue': 0, 'color_red': 1}
         Encoded: {'color': 'red', 'text_b': 1, 'text_a': 1}
-        Encoded: {'color': 'red', 'hash_text_0': 0, 'hash_text_1': 2}
+        Encoded: {'color': 'red', 'hash_text_0': 2, 'hash_text_1': 0}
+        Hashed: [0, 0, 0, 1, 0, 1, 1, 0]
         XGBoost: True
         LightGBM: True
         No label: True

@@ -9,6 +9,7 @@ from ray.air import Checkpoint, session
 from ray.air.config import CheckpointConfig, RunConfig, ScalingConfig
 from ray.data.preprocessors import (
     CountVectorizer,
+    FeatureHasher,
     HashingVectorizer,
     OneHotEncoder,
     StandardScaler,
@@ -66,6 +67,8 @@ def linear(train, valid):
         run_config=RunConfig(storage_path=RUNS.storage_path, verbose=0),
     ).fit()
     print("Best:", results.get_best_result().config["params"])
+    kept = [each.checkpoint.get_preprocessor() for each in (result, *results)]
+    print("Kept:", [type(each).__name__ for each in kept])
 
 
 def encoded():
@@ -82,6 +85,9 @@ def encoded():
             .drop(columns=["text"], errors="ignore")
             .to_dict("records")[0],
         )
+    counts = ray.data.from_items([{"I": 1, "like": 0, "dislike": 1, "Python": 1}])
+    hasher = FeatureHasher(["I", "like", "dislike", "Python"], num_features=8)
+    print("Hashed:", list(hasher.transform(counts).take(1)[0].values()))
 
 
 def in_a_worker():

@@ -165,7 +165,7 @@ class TorchPredictor(_OfModel):
             bare = {name.removeprefix("module."): value for name, value in loaded.items()}
             model.load_state_dict(bare)
             loaded = model
-        return cls(loaded, _preprocessor(checkpoint), use_gpu)
+        return cls(loaded, preprocessor_of(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model, without gradients."""
@@ -207,7 +207,7 @@ class TensorflowPredictor(_OfModel):
             model = model_definition() if callable(model_definition) else model_definition
             model.set_weights(loaded)
             loaded = model
-        return cls(loaded, _preprocessor(checkpoint), use_gpu)
+        return cls(loaded, preprocessor_of(checkpoint), use_gpu)
 
     def call_model(self, inputs: Any) -> Any:
         """Return the output of the model."""
@@ -265,7 +265,7 @@ class XGBoostPredictor(OfColumns):
         from raycompat.train.xgboost import RayTrainReportCallback, XGBoostCheckpoint
 
         model = _of_trees(checkpoint, XGBoostCheckpoint, RayTrainReportCallback)
-        return cls(model, _preprocessor(checkpoint))
+        return cls(model, preprocessor_of(checkpoint))
 
     def call_model(
         self, frame: Any, dmatrix_kwargs: dict[str, Any] | None = None, **kwargs: Any
@@ -284,7 +284,7 @@ class LightGBMPredictor(OfColumns):
         from raycompat.train.lightgbm import LightGBMCheckpoint, RayTrainReportCallback
 
         model = _of_trees(checkpoint, LightGBMCheckpoint, RayTrainReportCallback)
-        return cls(model, _preprocessor(checkpoint))
+        return cls(model, preprocessor_of(checkpoint))
 
     def call_model(self, frame: Any, **kwargs: Any) -> Any:
         """Return the predictions for columns."""
@@ -293,11 +293,11 @@ class LightGBMPredictor(OfColumns):
         return self.model.predict(normalize_pandas_for_lightgbm(frame), **kwargs)
 
 
-def _preprocessor(checkpoint: Checkpoint) -> Any:
+def preprocessor_of(checkpoint: Checkpoint) -> Any:
     """Return the preprocessor of a checkpoint, wherever its time kept it; None without one."""
     preprocessor = FrameworkCheckpoint(checkpoint.path, checkpoint.filesystem).get_preprocessor()
     if preprocessor is None and forms.is_used_today("ray.train.Checkpoint with a preprocessor"):
-        preprocessor = checkpoint.get_preprocessor()
+        preprocessor = Checkpoint.get_preprocessor(checkpoint)
     return preprocessor
 
 
@@ -338,7 +338,7 @@ class BatchPredictor:
 
     def get_preprocessor(self) -> Any:
         """Return the preprocessor of the checkpoint, or that which was set."""
-        return self._preprocessor or _preprocessor(self._checkpoint)
+        return self._preprocessor or preprocessor_of(self._checkpoint)
 
     def set_preprocessor(self, preprocessor: Any) -> None:
         """Set the preprocessor."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import cloudpickle
 
 from raycompat import train
-from raycompat._old.train.predictors import OfColumns
+from raycompat._old.train.predictors import OfColumns, preprocessor_of
 from raycompat._old.train.tables import table
 from raycompat._old_forms.packages import require
 from raycompat._old_forms.train.options import preprocessor as preprocess
@@ -72,7 +72,7 @@ class SklearnPredictor(OfColumns):
     def from_checkpoint(cls, checkpoint: Checkpoint, **kwargs: Any) -> Self:
         """Make the predictor of a checkpoint of `SklearnTrainer`."""
         found = SklearnCheckpoint(checkpoint.path, checkpoint.filesystem)
-        return cls(found.get_estimator(), found.get_preprocessor())
+        return cls(found.get_estimator(), preprocessor_of(checkpoint))
 
     def call_model(self, frame: Any, num_estimator_cpus: int | None = None, **kwargs: Any) -> Any:
         """Return the predictions for columns."""
@@ -147,7 +147,7 @@ class SklearnTrainer(DataParallelTrainer):
                 "datasets= of SklearnTrainer has the name 'cv': expected another one, because the "
                 "results of cross-validation have it."
             )
-        given: dict[str, Any] = {"datasets": datasets}
+        given: dict[str, Any] = {"datasets": datasets, "run_config": run_config}
         preprocess(given, preprocessor)
         resources = dict(getattr(scaling_config, "trainer_resources", None) or {"CPU": 1})
         function = FitsEstimator(
@@ -160,14 +160,12 @@ class SklearnTrainer(DataParallelTrainer):
             parallelize_cv=parallelize_cv,
             num_cpus=max(int(resources.get("CPU", 1)), 1),
             set_estimator_cpus=set_estimator_cpus,
-            preprocessor=preprocessor,
             fit_params=fit_params,
         )
         super().__init__(
             function,
             train_loop_config=dict(params or {}),
             scaling_config=train.ScalingConfig(num_workers=1, resources_per_worker=resources),
-            run_config=run_config,
             metadata=metadata,
             **given,
         )
@@ -197,7 +195,6 @@ class FitsEstimator:
     parallelize_cv: bool | None
     num_cpus: int
     set_estimator_cpus: bool
-    preprocessor: Any
     fit_params: dict[str, Any]
 
     def __call__(self, params: dict[str, Any]) -> None:
@@ -225,8 +222,7 @@ class FitsEstimator:
             begin = time.monotonic()
             scores = _scores(scorers, estimator, name, *tables[name])
             results[name] = {**scores, "score_time": time.monotonic() - begin}
-        checkpoint = SklearnCheckpoint.from_estimator(estimator, preprocessor=self.preprocessor)
-        train.report(results, checkpoint=checkpoint)
+        train.report(results, checkpoint=SklearnCheckpoint.from_estimator(estimator))
 
     def _parallelizes_cv(self, estimator: Any) -> bool:
         if self.parallelize_cv is None:

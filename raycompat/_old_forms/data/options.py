@@ -41,6 +41,19 @@ def concatenates_all(init: _F) -> _F:
     return cast("_F", with_columns)
 
 
+def hashes_into_columns(init: _F) -> _F:
+    """Make ``FeatureHasher`` replace its columns, where it is given no `output_column`."""
+
+    @functools.wraps(init)
+    def with_output_column(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) < 3 and "output_column" not in kwargs:
+            forms.used("ray.data.preprocessors.FeatureHasher without output_column")
+            kwargs["output_column"] = ""
+        init(self, *args, **kwargs)
+
+    return cast("_F", with_output_column)
+
+
 def include(given: dict[str, Any], value: Any) -> None:
     """Concatenate these columns, without those that ``exclude`` names."""
     if value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -53,10 +54,17 @@ def _of_train(given: Any) -> Any:
 
 
 def preprocessor(given: dict[str, Any], value: Any) -> None:
-    """Fit a preprocessor on the data set of the training, and transform all data sets with it."""
+    """Fit a preprocessor on the data set of the training, transform all data sets, and keep it.
+
+    Each checkpoint of the run has the fitted preprocessor, so that predictors find it there.
+    """
     if value is None:
         return
     datasets = dict(given.get("datasets") or {})
     if "train" in datasets:
         value.fit(datasets["train"])
     given["datasets"] = {name: value.transform(each) for name, each in datasets.items()}
+    run_config = copy.copy(of_air(given.get("run_config"))) or upper("train").RunConfig()
+    keeps = upper("_old.checkpoints").KeepsPreprocessor(value)
+    run_config.callbacks = [*(run_config.callbacks or ()), keeps]
+    given["run_config"] = run_config

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from raycompat._old_forms.data.vectors import of_their_time
+from raycompat._old_forms.data.options import hashes_into_columns
+from raycompat._old_forms.data.vectors import is_of_their_time, of_their_time
 from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.preprocessors.columns import counted, outputs
 
@@ -26,8 +27,9 @@ def simple_split_tokenizer(text: str) -> list[str]:
 
 
 def simple_hash(value: object, num_features: int) -> int:
-    """Return a number below `num_features`, the same in all processes and in Ray."""
-    return int(hashlib.sha256(str(value).encode()).hexdigest(), 16) % num_features
+    """Return a number below `num_features`, the same in all processes and in the program's Ray."""
+    algorithm = hashlib.sha1 if is_of_their_time() else hashlib.sha256
+    return int(algorithm(str(value).encode()).hexdigest(), 16) % num_features
 
 
 class _OfText(Preprocessor):
@@ -243,6 +245,7 @@ class FeatureHasher(Preprocessor):
 
     _is_fittable = False
 
+    @hashes_into_columns
     def __init__(self, columns: Sequence[str], num_features: int, output_column: str) -> None:
         self.columns = list(columns)
         self.num_features = num_features
@@ -254,9 +257,14 @@ class FeatureHasher(Preprocessor):
         rows = np.zeros((len(df), self.num_features), np.result_type(*kinds))
         for column in self.columns:
             rows[:, simple_hash(column, self.num_features)] += df[column].to_numpy()
+        if not self.output_column:
+            counts = pd.DataFrame(rows, index=df.index, columns=self.get_output_columns())
+            return df.drop(columns=self.columns).join(counts)
         values = pd.Series(list(rows), index=df.index, dtype=object)
         return df.assign(**{self.output_column: values})
 
     def get_output_columns(self) -> list[str]:
-        """Return the column that it writes."""
-        return [self.output_column]
+        """Return the column that it writes, or those of the form of 2.0."""
+        if self.output_column:
+            return [self.output_column]
+        return [f"hash_{index}" for index in range(self.num_features)]

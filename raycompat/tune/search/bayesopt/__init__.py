@@ -41,7 +41,7 @@ class BayesOptSearch(LibrarySearcher):
     Raises
     ------
     ImportError
-        When the package is not installed: ``pip install bayesian-optimization``.
+        When the package is not installed: ``pip install 'bayesian-optimization>=2'``.
     ValueError
         When a parameter is not a uniform float.
 
@@ -79,6 +79,11 @@ class BayesOptSearch(LibrarySearcher):
 
     def start(self, domains: dict[str, Domain]) -> None:
         package = require("bayes_opt", "BayesOptSearch")
+        if not hasattr(package, "acquisition"):
+            raise ImportError(
+                "BayesOptSearch needs bayesian-optimization 2 or later, and an older one is installed: "
+                "pip install 'bayesian-optimization>=2'."
+            )
         bounds = {}
         for name, domain in domains.items():
             if not isinstance(domain, Float) or not isinstance(domain.get_sampler(), Uniform):
