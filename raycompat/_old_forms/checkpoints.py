@@ -93,7 +93,7 @@ class OldForms:
 
     @classmethod
     def from_object_ref(cls, obj_ref: Any) -> Self:
-        """Return a checkpoint with the values of a dict that is stored.
+        """Return a checkpoint with the values of a dict that is stored, or a stored checkpoint.
 
         Examples
         --------
@@ -101,10 +101,11 @@ class OldForms:
         >>> Checkpoint.from_object_ref(ray.put({"epoch": 3})).to_dict()
         {'epoch': 3}
         """
-        return cls.from_dict(raycompat.get(obj_ref))
+        stored = raycompat.get(obj_ref)
+        return stored if isinstance(stored, cls) else cls.from_dict(stored)
 
     def to_object_ref(self) -> Any:
-        """Store the dict of the checkpoint, and return a reference.
+        """Store the dict of the checkpoint, or the checkpoint of a folder, and return a reference.
 
         Examples
         --------
@@ -112,7 +113,9 @@ class OldForms:
         >>> ray.get(Checkpoint.from_dict({"epoch": 3}).to_object_ref())
         {'epoch': 3}
         """
-        return raycompat.put(self.to_dict())
+        forms.used(_IN_MEMORY, refusal=AttributeError)
+        is_of_dict = self._folder.exists(DICT_FILE)  # type: ignore[attr-defined]
+        return raycompat.put(self.to_dict() if is_of_dict else self)
 
     @classmethod
     def from_checkpoint(cls, other: Self) -> Self:

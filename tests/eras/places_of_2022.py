@@ -1,5 +1,6 @@
 """Names that programs of 2018 to 2024 took from other places, and what belonged to them."""
 
+import os
 import sys
 import types
 
@@ -135,6 +136,9 @@ print("Largest:", ray.data.range(5).aggregate(Max("id")))
 
 checkpoint = train.Checkpoint.from_object_ref(ray.put({"epoch": 3}))
 print("Checkpoint:", checkpoint.to_dict(), ray.get(checkpoint.to_object_ref()))
+folder = train.Checkpoint(os.getcwd())
+stored = train.Checkpoint.from_object_ref(folder.to_object_ref())
+print("Of a folder:", stored.path == folder.path)
 
 
 class Counting(tune.Trainable):
@@ -158,7 +162,8 @@ validate_save_restore(Counting, use_object_store=True)
 def fair_share(tune_controller: TuneController, trial, result, scheduler):
     total = tune_controller.trial_executor._resource_updater.get_num_cpus()
     shares = len(tune_controller.get_live_trials())
-    return tune.PlacementGroupFactory([{"CPU": max(1, int(total / shares))}])
+    least = scheduler._base_trial_resources.required_resources["CPU"]
+    return tune.PlacementGroupFactory([{"CPU": max(least, int(total / shares))}])
 
 
 def learn(config):

@@ -49,6 +49,7 @@ EXPECTED = {
         Pool: 1 2
         Largest: {'max(id)': 4}
         Checkpoint: {'epoch': 3} {'epoch': 3}
+        Of a folder: True
         Shared: 2
         Digits: torch.Size([2, 10]) True
         Logged: (0.1, None) own {'lr': 0.1}

@@ -308,7 +308,7 @@ class ResourceChangingScheduler(TrialScheduler):
     ) -> None:
         self._base_scheduler = base_scheduler or FIFOScheduler()
         self._allocate = resources_allocation_function
-        self._base_resources: PlacementGroupFactory | None = None
+        self._base_trial_resources: PlacementGroupFactory | None = None
         #: The trials that pause, and what they get then.
         self._to_change: dict[Trial, PlacementGroupFactory] = {}
         self.mode: str | None = None
@@ -321,7 +321,7 @@ class ResourceChangingScheduler(TrialScheduler):
     @property
     def base_trial_resources(self) -> PlacementGroupFactory | None:
         """The resources with which trials start."""
-        return self._base_resources
+        return self._base_trial_resources
 
     def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
         """Take metric and mode of the experiment, and pass them on."""
@@ -330,7 +330,9 @@ class ResourceChangingScheduler(TrialScheduler):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Take note of a new trial, and of the resources with which all start."""
-        base = self._base_resources = self._base_resources or trial.placement_group_factory
+        base = self._base_trial_resources = (
+            self._base_trial_resources or trial.placement_group_factory
+        )
         if trial.placement_group_factory != base and not trial.has_reported_at_least_once:
             raise RuntimeError(
                 f"{trial} starts with {trial.placement_group_factory}, the first trial with {base}: "
