@@ -70,6 +70,7 @@ def test_epochs():
 
 
 def test_to_tf_reads_windows_one_after_the_other():
+    pytest.importorskip("tensorflow")
     columns = {"feature_columns": "id", "label_columns": "id", "batch_size": 2}
     endless = numbers(4, 2).repeat().to_tf(**columns)
     assert [x.numpy().tolist() for x, _ in endless.take(3)] == [[0, 1], [2, 3], [0, 1]]
