@@ -91,8 +91,20 @@ class Memory:
         """What is remembered at the beginning of an episode, of shape (num_states + num_past,)."""
         return self.joined(self.initial)
 
+    def are_windows(self, states: Sequence[Any]) -> bool:
+        """Return whether states are those of a transformer's units alone: Ray's form.
+
+        Programs in this form append the last row of each unit themselves, and drop the first one.
+        """
+        return isinstance(self.layer, AttentionOptions) and len(states) == self.layer.num_units
+
     def joined(self, states: Sequence[Any]) -> NDArray[Any]:
         """Return states as one row; there was no action and no reward."""
+        if self.are_windows(states):
+            # Rows of zeros at the beginning are of no step yet.
+            known = np.flatnonzero(np.any(np.asarray(states[0]), axis=-1))
+            count = len(states[0]) - known[0] if len(known) else 0
+            states = [*states, [count]]
         if len(states) != len(self.initial):
             raise ValueError(
                 f"state: {len(states)} arrays: expected {len(self.initial)}, as get_initial_state "

@@ -257,3 +257,28 @@ def test_states_are_as_many_as_a_network_begins_with():
 
     with pytest.raises(ValueError, match="Forgets.forward returned 0 states: expected 1"):
         made(PPOLearner, PPOConfig(), Forgets)
+
+
+def test_a_transformer_takes_the_rows_that_a_program_keeps():
+    model = {
+        "use_attention": True,
+        "attention_num_transformer_units": 2,
+        "attention_dim": 4,
+        "attention_memory_inference": 3,
+        "fcnet_hiddens": [8],
+    }
+    config = PPOConfig().environment("CartPole-v1").training(model=model)
+    algorithm = config.env_runners(num_env_runners=0).build_algo()
+    states = algorithm.get_policy().get_initial_state()
+    rows = [np.zeros((3, 4), np.float32)] * 2
+    for observation in np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32):
+        _, states, expected = algorithm.compute_single_action(observation, states, explore=False)
+        _, newest, found = algorithm.compute_single_action(observation, rows, explore=False)
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+        rows = [
+            np.concatenate([window, [row]])[1:] for window, row in zip(rows, newest, strict=True)
+        ]
+        for window, state in zip(rows, states, strict=False):
+            np.testing.assert_allclose(window, state, atol=1e-6)
+    algorithm.stop()

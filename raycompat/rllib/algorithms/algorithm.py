@@ -750,6 +750,8 @@ class Algorithm(Trainable):
         action = acting.decode(found)[0]
         if full_fetch or state is not None:
             following = [] if memory is None or left is None else memory.parted(left[0])
+            if memory is not None and memory.are_windows(state or ()):
+                following = [window[-1] for window in following[:-1]]
             return action, following, {name: column[0] for name, column in extras.items()}
         return action
 
