@@ -596,3 +596,11 @@ def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():
     DQNConfig().training(num_atoms={"grid_search": [1]}, noisy={"grid_search": [False]})
     with pytest.raises(UnsupportedRayFeatureError, match="num_atoms=4"):
         DQNConfig().training(num_atoms={"grid_search": [1, 4]})
+
+
+def test_loggers_of_a_program_find_their_options(caplog):
+    options = {"type": object, "prefix": "ABC"}
+    config = PPOConfig().debugging(logger_config=options)
+    assert config.to_dict()["logger_config"] == options
+    config.environment("CartPole-v1").validate()
+    assert "LegacyLoggerCallback" in caplog.text

@@ -110,7 +110,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "min_sample_timesteps_per_iteration": 0,
         "keep_per_episode_custom_metrics": False,
     },
-    "debugging": {"seed": None},
+    "debugging": {"seed": None, "logger_config": None},
     "fault_tolerance": {
         "restart_failed_env_runners": True,
         "ignore_env_runner_failures": False,
@@ -470,7 +470,14 @@ class AlgorithmConfig:
         return self._set("reporting", options)
 
     def debugging(self, **options: Any) -> Self:
-        """Set ``seed`` (int): the same seed gives the same numbers."""
+        """Set the seed, and what loggers of a program read.
+
+        Parameters
+        ----------
+        **options
+            ``seed`` (int): the same seed gives the same numbers. ``logger_config`` (dict): a `Logger`
+            in `LegacyLoggerCallback` finds it in its config; its key ``type`` makes no logger.
+        """
         return self._set("debugging", options)
 
     def fault_tolerance(self, **options: Any) -> Self:
@@ -945,6 +952,8 @@ class AlgorithmConfig:
                 raise UnsupportedRayFeatureError(feature, reason, alternative)
         self._check_numbers()
         self._check_input()
+        if self.logger_config:
+            logger.warning("logger_config makes no logger: those of LegacyLoggerCallback read it.")
         self._check_runner_class()
         fragment = self.rollout_fragment_length
         if fragment != "auto" and not _is_positive_integer(fragment):
