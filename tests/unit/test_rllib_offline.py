@@ -20,6 +20,9 @@ from raycompat._surface import modules
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, PolicyPlan
 from raycompat.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
+from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+from raycompat.rllib.fixed_policies import Policy
+from raycompat.rllib.policy_spec import PolicySpec
 from raycompat.rllib.recorded_steps import columns_of, read_steps
 from raycompat.rllib.utils.error import EnvError
 
@@ -224,4 +227,55 @@ def test_evaluations_do_not_read_steps(tmp_path):
     path = write_json(tmp_path / "steps", rows())
     algorithm = config(BCConfig, path).evaluation(evaluation_config={"input_": path}).build_algo()
     with pytest.raises(UnsupportedRayFeatureError, match="'input_' out of evaluation_config"):
+        algorithm.evaluate()
+
+
+class Sides(MultiAgentEnv):
+    """Two agents see a side; each earns 1 where it chooses this side."""
+
+    possible_agents = agents = ["learner", "other"]
+    observation_spaces = dict.fromkeys(agents, SHOWN)
+    action_spaces = dict.fromkeys(agents, CHOICES)
+
+    def __init__(self, config=None):
+        super().__init__()
+
+    def reset(self, *, seed=None, options=None):
+        return dict.fromkeys(self.agents, RIGHT), {}
+
+    def step(self, actions):
+        rewards = {agent: float(action == 2) for agent, action in actions.items()}
+        return dict.fromkeys(self.agents, RIGHT), rewards, {"__all__": True}, {"__all__": False}, {}
+
+
+class AlwaysLeft(Policy):
+    def compute_actions(self, observations, *args, **kwargs):
+        return [1] * len(observations), [], {}
+
+
+def evaluated_among_agents(path, **policies):
+    changes = BCConfig.overrides(
+        env=Sides,
+        policies={"main": PolicySpec(), **policies},
+        policy_mapping_fn=lambda agent, *a, **kw: "main" if agent == "learner" else "other",
+    )
+    several = {"policies": {"main"}, "policy_mapping_fn": lambda *a, **kw: "main"}
+    made = config(BCConfig, path).multi_agent(**several).evaluation(evaluation_config=changes)
+    return made.build_algo()
+
+
+def test_a_policy_of_any_name_is_evaluated_among_agents_of_an_environment(tmp_path):
+    path = write_json(tmp_path / "steps", rows())
+    algorithm = evaluated_among_agents(path, other=PolicySpec(policy_class=AlwaysLeft))
+    for _ in range(20):
+        result = algorithm.train()
+    assert set(result["learners"]) == {"main"}
+    found = algorithm.evaluate()["env_runners"]["policy_reward_mean"]
+    assert found == {"main": 1.0, "other": 0.0}
+
+
+def test_an_evaluation_has_no_other_policy_that_learns(tmp_path):
+    path = write_json(tmp_path / "steps", rows())
+    algorithm = evaluated_among_agents(path, other=PolicySpec())
+    with pytest.raises(ValueError, match=r"'other'.*expected the policies \['main'\]"):
         algorithm.evaluate()

@@ -274,7 +274,9 @@ class Algorithm(Trainable):
             self._filter = _filter_of(probe, settings.observation_filter)
             self._learner_connectors = self._made_learner_connectors()
             specs = specs_of(settings.policies)
-            if not self.is_multi_agent and list(specs) != [POLICY_ID]:
+            # Recorded steps without an environment are those of one policy, which may have any name.
+            is_named = settings.env is None and len(specs) == 1
+            if not self.is_multi_agent and not is_named and list(specs) != [POLICY_ID]:
                 raise ValueError(
                     f"policies={sorted(specs)}: the environment {settings.env!r} has one agent. Let "
                     "its class derive from ray.rllib.env.multi_agent_env.MultiAgentEnv, or leave "
@@ -294,6 +296,11 @@ class Algorithm(Trainable):
             close = getattr(probe, "close", None)
             if close is not None:
                 close()
+
+    @property
+    def plans(self) -> Mapping[str, PolicyPlan]:
+        """The parts of its policies, by name."""
+        return self._plans
 
     def _check_agents(self) -> None:
         """Refuse an environment of several agents, where the algorithm has one policy."""

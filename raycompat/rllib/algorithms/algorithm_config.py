@@ -450,8 +450,8 @@ class AlgorithmConfig:
             ``evaluation_interval`` (int): after how many iterations. ``evaluation_duration`` (int,
             default 10) in ``evaluation_duration_unit`` ("episodes" by default; of "timesteps", the
             episodes count that have ended). ``evaluation_num_env_runners`` (int): actors for it.
-            ``evaluation_config`` (dict): ``explore``, ``env``, ``env_config`` and
-            ``metrics_num_episodes_for_smoothing`` of evaluations.
+            ``evaluation_config`` (dict): ``explore``, ``env``, ``env_config``, ``policies``,
+            ``policy_mapping_fn`` and ``metrics_num_episodes_for_smoothing`` of evaluations.
             ``custom_evaluation_function`` (function of the algorithm and the runners of evaluations):
             evaluates in its own way, and returns a dict of metrics.
         """

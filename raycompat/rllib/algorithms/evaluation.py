@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms.old_keys import with_new_names
+from raycompat.rllib.env.construction import make_env
+from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
 from raycompat.rllib.env.episode import describe_records
+from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import RunnerState
 from raycompat.rllib.metrics_logger import LoggedMetrics
+from raycompat.rllib.policy_spec import AgentSpaces, PolicySpec, check_mapping, specs_of
 from raycompat.rllib.results import describe, describe_agents
 
 #: Runners of evaluations have other random numbers than those of training.
@@ -23,6 +28,9 @@ _SEED_OF_EVALUATION = 100_000
 
 #: The option that says of how many episodes means are.
 _NEWEST = "metrics_num_episodes_for_smoothing"
+
+#: The options that an evaluation may have in place of those of training.
+_KNOWN = {"env", "env_config", "explore", "input_", "policies", "policy_mapping_fn", _NEWEST}
 
 
 class Evaluation:
@@ -110,11 +118,10 @@ class Evaluation:
                 "leave 'input_' out of evaluation_config, or set it to 'sampler'",
             )
         same = {k for k, v in changes.items() if k != "explore" and self._config.get(k) == v}
-        unknown = sorted(set(changes) - same - {"env", "env_config", "explore", "input_", _NEWEST})
+        unknown = sorted(set(changes) - same - _KNOWN)
         if unknown:
             raise ValueError(
-                f"evaluation_config: {unknown}: expected 'env', 'env_config', 'explore', 'input_' or "
-                f"{_NEWEST!r}."
+                f"evaluation_config: {unknown}: expected some of {', '.join(sorted(_KNOWN))}."
             )
         count = self._num_runners()
         spec = self._algorithm.runner_spec(count, 1)
@@ -122,10 +129,46 @@ class Evaluation:
             create = self._algorithm.creator_of_env(changes["env"])
             spec = replace(spec, create=create, described=changes["env"])
         spec.env_config.update(changes.get("env_config", {}))
+        mapping = check_mapping(changes.get("policy_mapping_fn") or self._config.policy_mapping_fn)
+        probe = make_env(spec.create, EnvContext(spec.env_config, 0), spec.described)
+        try:
+            has_agents = is_multi_agent(probe)
+            policies = self._policies_in(AgentSpaces(probe, mapping), changes.get("policies"))
+        finally:
+            close = getattr(probe, "close", None)
+            if close is not None:
+                close()
+        if not has_agents and len(policies) != 1:
+            raise ValueError(
+                f"evaluation_config: the environment {spec.described!r} has one agent, and the "
+                f"policies are {sorted(policies)}: expected one policy, or a MultiAgentEnv."
+            )
+        spec = replace(spec, policies=policies, policy_mapping_fn=mapping)
         spec.for_programs.update(is_evaluation=True, explores=bool(changes.get("explore")))
         spec = replace(spec, seed=spec.seed + _SEED_OF_EVALUATION)
-        make = partial(self._runner_class(), spec)
+        make = partial(MultiAgentEnvRunner if has_agents else EnvRunner, spec)
         return RunnerGroup(make, count, GroupOptions(num_cpus=self._cpus_of_evaluation(count)))
+
+    def _policies_in(self, spaces: AgentSpaces, given: Any) -> dict[str, PolicyPlan]:
+        """Return the policies of an evaluation: those of training, and rules of a user."""
+        plans, own = self._algorithm.plans, specs_of(self._config.policies)
+        if not given:
+            return dict(plans)
+        found = {}
+        for name, spec in specs_of(given).items():
+            rule = None if name in plans else self._config.of_policy(name, spec)[1]
+            if rule is not None:
+                found[name] = PolicyPlan(
+                    rule.cls, None, *spaces.of_policy(name, spec), options=rule.options
+                )
+            elif name in plans and spec in (PolicySpec(), own[name]):
+                found[name] = plans[name]
+            else:
+                raise ValueError(
+                    f"evaluation_config={{'policies': {{{name!r}: {spec!r}}}}}: expected the policies "
+                    f"{sorted(plans)} without changes, or a policy_class with compute_actions()."
+                )
+        return found
 
     def _num_runners(self) -> int:
         """Return how many runners of evaluations there is room for beside those of training."""
@@ -147,6 +190,3 @@ class Evaluation:
         if not count or self._config.custom_evaluation_function is None:
             return float(wanted)
         return float(wanted) if count * wanted <= self._cpus_left() else 0.0
-
-    def _runner_class(self) -> Callable[..., Any]:
-        return MultiAgentEnvRunner if self._algorithm.is_multi_agent else EnvRunner

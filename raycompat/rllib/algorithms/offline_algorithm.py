@@ -52,8 +52,13 @@ class OfflineAlgorithm(ReplayAlgorithm):
         """The steps that were learned, which schedules count."""
         return self._num_trained
 
+    @property
+    def _learned(self) -> str:
+        """The policy that learns: the only one where there is no environment."""
+        return next(iter(self.learners)) if self.config.env is None else POLICY_ID
+
     def _remember(self, batches: list[Any]) -> None:
-        acting, settings = self._acting[POLICY_ID], self.config
+        acting, settings = self._acting[self._learned], self.config
         assert isinstance(acting, ActingPolicy), "a policy that learns is one of the algorithm"
         columns = columns_of(batches, acting, settings.actions_in_input_normalized)
         capacity, count = settings.replay_buffer_config["capacity"], len(columns["rewards"])
@@ -62,7 +67,7 @@ class OfflineAlgorithm(ReplayAlgorithm):
                 f"replay_buffer_config: capacity={capacity}: the recorded steps are {count}. Expected "
                 "this number, or a larger one."
             )
-        learner = self.learners[POLICY_ID]
+        learner = self.learners[self._learned]
         learner.remember(columns)
         if not learner.num_remembered:
             raise ValueError(
@@ -72,7 +77,7 @@ class OfflineAlgorithm(ReplayAlgorithm):
 
     def training_step(self) -> dict[str, Any]:
         """Learn from the recorded steps once, or from some minibatches of them."""
-        settings, learner = self.config, self.learners[POLICY_ID]
+        settings, learner = self.config, self.learners[self._learned]
         size = settings.train_batch_size_per_learner
         count = settings.dataset_num_iters_per_learner
         if self._reader is not None:
@@ -82,7 +87,7 @@ class OfflineAlgorithm(ReplayAlgorithm):
         with self._timed("learner_update_timer"):
             statistics = learner.learn_minibatches(count, self._num_trained)
         self._num_trained += count * size
-        return {POLICY_ID: {**statistics, "num_env_steps_trained_lifetime": self._num_trained}}
+        return {self._learned: {**statistics, "num_env_steps_trained_lifetime": self._num_trained}}
 
     def _next_batches(self, num_steps: int) -> list[Any]:
         batches: list[Any] = []
