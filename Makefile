@@ -13,7 +13,7 @@ PROCESSES := $(shell unshare --mount --propagation slave true 2>/dev/null && ech
 # Files go in the order of their names: those that share a cluster follow one another, and short ones are last.
 # Python may keep the compiled tests, which take each process 6 s, also where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
-# Tests that take longer are in tests/slow.toml, or have a mark where they stand.
+# Tests that take longer are in tests/slow.toml. Those that are nightly may also have that mark where they stand.
 SHORT := not story and not nightly
 CORE := $(addprefix tests/conformance/test_,remote_function.py nested.py errors.py cancel.py)
 

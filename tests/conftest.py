@@ -84,14 +84,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return (only_stories and "stories" not in _slow_tests_of(collection_path)) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that slow.toml names."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that slow.toml names; where whole files are collected, it may name no others."""
+    unseen = {}
     for item in items:
         row = _slow_tests_of(item.path)
+        names = unseen.setdefault(item.path, {*row.get("stories", ()), *row.get("nightly", ())})
         name = item.nodeid.partition("::")[2]
         for mark, field in (("story", "stories"), ("nightly", "nightly")):
-            if {name, name.partition("[")[0]} & {*row.get(field, ())}:
+            if same := {name, name.partition("[")[0]} & {*row.get(field, ())}:
                 item.add_marker(mark)
+                names -= same
+    if any(unseen.values()) and not any("::" in argument for argument in config.args):
+        rows = {path.name: names for path, names in unseen.items() if names}
+        raise pytest.UsageError(f"slow.toml names tests that are not there: {rows}")
 
 
 def pytest_collection_finish() -> None:
