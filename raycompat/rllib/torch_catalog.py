@@ -302,7 +302,7 @@ class Catalog:
             raise UnsupportedRayFeatureError(
                 f"{', '.join(asked)} in a network of PyTorch",
                 "Its layers are dense",
-                "leave out learner_class and _torch_lr_scheduler_classes, or give a TorchRLModule "
+                "leave out learner_class and options that begin with _torch_, or give a TorchRLModule "
                 "with these layers as module_class of an RLModuleSpec",
             )
         *hiddens, last = model.get("fcnet_hiddens") or [256, 256]

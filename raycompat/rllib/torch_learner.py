@@ -99,6 +99,9 @@ class TorchLearner:
         self._rates: dict[tuple[str, str], Any] = {}
         #: What changes the rates of optimizers after each iteration.
         self._schedulers: dict[tuple[str, str], list[Any]] = {}
+        scaler = getattr(config, "_torch_grad_scaler_class", None)
+        #: What keeps small gradients from becoming zero, by module.
+        self._scalers: dict[str, Any] = {} if scaler is None else {m: scaler() for m in self.module}
         self._num_steps = 0
         #: What a program's ``build`` lets change the batches of episodes.
         self._learner_connector = ConnectorPipelineV2()
@@ -221,10 +224,13 @@ class TorchLearner:
         raise NotImplementedError(f"{type(self).__name__}.compute_loss_for_module is not written.")
 
     def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> dict[Any, Any]:
-        """Return the gradients of the sum of losses, by parameter."""
+        """Return the gradients of the sum of losses, by parameter; scaled where there is a scaler."""
         for optimizer in self._optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        total: Any = sum(loss_per_module.values())
+        total: Any = sum(
+            self._scalers[name].scale(loss) if name in self._scalers else loss
+            for name, loss in loss_per_module.items()
+        )
         total.backward()
         parameters = [each for m in self.module.values() for each in self.get_parameters(m)]
         return {each: each.grad for each in parameters if each.grad is not None}
@@ -259,8 +265,13 @@ class TorchLearner:
         """Let the optimizers change the parameters."""
         for parameter, gradient in gradients_dict.items():
             parameter.grad = gradient
-        for optimizer in self._optimizers.values():
-            optimizer.step()
+        for (name, _), optimizer in self._optimizers.items():
+            if name in self._scalers:
+                self._scalers[name].step(optimizer)
+            else:
+                optimizer.step()
+        for scaler in self._scalers.values():
+            scaler.update()
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Do nothing; called before the minibatches of an iteration.

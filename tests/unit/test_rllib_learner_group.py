@@ -245,6 +245,44 @@ def test_learning_rates_of_pytorch():
 
 
 @needs_torch
+def test_scales_of_gradients():
+    calls = []
+
+    class Scaler:
+        def scale(self, loss):
+            return loss * 1000
+
+        def step(self, optimizer):
+            calls.append("step")
+            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+                parameter.grad /= 1000
+            optimizer.step()
+
+        def update(self):
+            calls.append("update")
+
+    weights = []
+    for scaler in (Scaler, None):
+        config = small(PPOConfig()).training(lr=0.01, minibatch_size=4, num_epochs=1)
+        config.experimental(
+            _torch_grad_scaler_class=scaler, _torch_lr_scheduler_classes=[constant_rate]
+        )
+        algorithm = config.debugging(seed=1).build_algo()
+        algorithm.train()
+        weights.append(algorithm.get_policy().get_weights())
+        algorithm.stop()
+    assert calls[:2] == ["step", "update"]
+    for scaled, plain in zip(*weights, strict=True):
+        np.testing.assert_allclose(scaled, plain, atol=1e-4)
+
+
+def constant_rate(optimizer):
+    import torch
+
+    return torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
+
+
+@needs_torch
 def test_the_spec_of_the_network():
     spec = PPOConfig().training(model={"fcnet_hiddens": [7]}).get_rl_module_spec(env=Counting())
     assert spec.observation_space == Counting.observation_space

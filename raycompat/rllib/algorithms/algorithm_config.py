@@ -142,7 +142,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "output": None,
     },
     "checkpointing": {},
-    "experimental": {"_torch_lr_scheduler_classes": None},
+    "experimental": {"_torch_lr_scheduler_classes": None, "_torch_grad_scaler_class": None},
     "python_environment": {},
 }
 
@@ -606,6 +606,7 @@ class AlgorithmConfig:
         return bool(
             self.class_of_learner() is not None
             or self._torch_lr_scheduler_classes
+            or self._torch_grad_scaler_class
             or is_torch_module(self.rl_module_spec)
         )
 
@@ -751,14 +752,16 @@ class AlgorithmConfig:
         return self._set("checkpointing", options)
 
     def experimental(self, **options: Any) -> Self:
-        """Set learning rates by PyTorch; other switches of Ray's implementation have no effect.
+        """Set what changes learning in PyTorch; other switches of Ray's implementation have no effect.
 
         Parameters
         ----------
         **options
             ``_torch_lr_scheduler_classes`` (list of classes of ``torch.optim.lr_scheduler``, or
             functions of an optimizer that make one): change the learning rate after each iteration.
-            PPO and BC learn with a network of PyTorch then.
+            ``_torch_grad_scaler_class`` (class with the methods of ``torch.amp.GradScaler``): scales
+            the loss of a module, and its gradients back; ``grad_clip`` sees them scaled. PPO and BC
+            learn with a network of PyTorch then.
         """
         return self._set("experimental", options)
 
