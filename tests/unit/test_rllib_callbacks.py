@@ -326,6 +326,8 @@ def test_metrics_of_callbacks_are_in_the_metrics_that_programs_collect():
     runner, state = runner_with(Number())
     runner.set_state(state)
     worker = WorkerOfProgram(runner, fragment=9)
+    worker.shared = "by the program"
+    assert runner.shared == WorkerOfProgram(runner).shared == "by the program"
     worker.sample()
     found = collect_metrics(worker)
     assert found["custom_metrics"] == {"number_mean": 2.0, "number_min": 1.0, "number_max": 3.0}

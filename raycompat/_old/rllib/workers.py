@@ -32,6 +32,10 @@ _MOST_FRAGMENTS = 100
 logger = logging.getLogger(__name__)
 
 
+#: The attributes of a runner's view; all others are the runner's.
+_OWN = ("_runner", "_fragment", "_is_evaluation", "_explores")
+
+
 class WorkerOfProgram:
     """A runner, as programs see it.
 
@@ -61,6 +65,13 @@ class WorkerOfProgram:
         if name.startswith("__") or "_runner" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self._runner, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep what a program sets in the runner, where its callbacks find it."""
+        if name in _OWN:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._runner, name, value)
 
     def sample(
         self,
