@@ -100,14 +100,26 @@ def read_module(path: Any) -> SavedModule | None:
     Parameters
     ----------
     path : str or path-like
-        The folder; or the one above it, of a single policy.
     """
-    folders = [Path(path), *sorted(Path(path).glob("*/"))]
-    found = [each / MODULE_FILE for each in folders if (each / MODULE_FILE).exists()]
-    if len(found) != 1:
+    file = Path(path) / MODULE_FILE
+    if not file.exists():
         return None
-    saved: SavedModule = pickle.loads(found[0].read_bytes())
+    saved: SavedModule = pickle.loads(file.read_bytes())
     return saved
+
+
+def read_only_module(path: Any) -> SavedModule | None:
+    """Return the module in a folder, or the only one in the folders directly below it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        It must come from a trusted source.
+    """
+    own = read_module(path)
+    below = [] if own else [read_module(each) for each in sorted(Path(path).glob("*/"))]
+    found = [each for each in (own, *below) if each is not None]
+    return found[0] if len(found) == 1 else None
 
 
 #: The path of the networks in checkpoints of Ray; the name of a policy may follow.

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from raycompat.rllib.checkpoint_state import SavedModule, read_module, write_module
+from raycompat.rllib.checkpoint_state import SavedModule, read_only_module, write_module
 from raycompat.rllib.distributions import Layout, distribution_of
 from raycompat.rllib.fixed_policies import RLModule, RLModuleSpec, model_config_of
 from raycompat.rllib.memory import Memory
@@ -140,7 +140,7 @@ class TorchRLModule(nn.Module, RLModule):
         ValueError
             When there are no weights, or they do not fit.
         """
-        saved = read_module(path)
+        saved = read_only_module(path)
         if saved is None:
             raise ValueError(
                 f"{path} has no weights of a module: expected what save_to_path() returned, or "

@@ -48,6 +48,12 @@ def ppo(env, **model):
     )
 
 
+def catalog_of_ppo():
+    from raycompat.rllib.torch_catalog import PPOCatalog
+
+    return PPOCatalog
+
+
 def test_a_catalog_of_a_program_makes_the_head_of_the_default_module():
     import torch
     from raycompat.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
@@ -225,3 +231,14 @@ def test_options_by_policy_are_those_of_the_default_module():
     assert algorithm._counters["of_a_program"] == 0
     algorithm.train()
     assert algorithm._counters["num_env_steps_sampled"] == algorithm.num_steps >= 16
+
+
+def test_the_folder_of_all_modules_gives_them_by_name(tmp_path):
+    spec = RLModuleSpec(catalog_class=catalog_of_ppo(), model_config={"fcnet_hiddens": [4]})
+    algorithm = ppo(Short).rl_module(rl_module_spec=spec).build_algo()
+    path = algorithm.save_to_path(tmp_path / "saved")
+    modules = RLModule.from_checkpoint(tmp_path.joinpath("saved", *BELOW[:3]))
+    assert list(modules) == ["default_policy"]
+    own = RLModule.from_checkpoint(tmp_path.joinpath(path, *BELOW))
+    theirs = modules["default_policy"].state_dict()
+    assert all((theirs[name] == each).all() for name, each in own.state_dict().items())
