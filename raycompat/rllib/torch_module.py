@@ -474,8 +474,11 @@ class ModulePolicy:
         if not self._has_critic:
             return None
         with torch.no_grad(), at_most_threads(1):
+            # The class of a program may take the batch alone.
+            own = type(self._module).compute_values is DefaultPPOTorchRLModule.compute_values
+            given = {"embeddings": embeddings} if own else {}
             batch = self._batch(observations)
-            found: NDArray[Any] = self._module.compute_values(batch, embeddings).numpy()
+            found: NDArray[Any] = self._module.compute_values(batch, **given).numpy()
         return found.reshape(len(observations))
 
     def set_weights(self, weights: Weights) -> None:

@@ -351,3 +351,28 @@ def test_a_module_of_a_program_imitates_recorded_steps(tmp_path):
     other = type(algorithm).from_checkpoint(algorithm.save_to_path(tmp_path / "saved"))
     again = [other.compute_single_action(np.float32(each), explore=False) for each in flat[:9]]
     assert again == chosen
+
+
+def test_a_critic_of_a_program_acts_with_the_batch_alone():
+    import torch
+    from raycompat.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+    from raycompat.rllib.core.rl_module.torch import TorchRLModule
+
+    from raycompat.rllib.distributions import Part
+    from raycompat.rllib.torch_module import ModuleNetwork, ModulePolicy
+
+    class Alone(TorchRLModule, ValueFunctionAPI):
+        def setup(self):
+            self.pi = torch.nn.Linear(2, 3)
+
+        def _forward(self, batch, **kwargs):
+            return {"action_dist_inputs": self.pi(batch["obs"]), "embeddings": batch["obs"]}
+
+        def compute_values(self, batch):
+            return batch["obs"][:, 0]
+
+    spec = RLModuleSpec(Alone, gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(3))
+    policy = ModulePolicy(ModuleNetwork(spec), (Part(is_discrete=True, size=3),))
+    rows = np.array([[0.5, 0], [0.25, 0]], np.float32)
+    _, extras = policy.act(rows, np.random.default_rng(0), explore=True)
+    assert extras["values"].tolist() == [0.5, 0.25]
