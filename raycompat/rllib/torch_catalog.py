@@ -211,6 +211,36 @@ class MLPEncoderConfig(_MLPConfig):
         return _Encoder(self)
 
 
+@dataclass
+class _DenseEncoderConfig(MLPEncoderConfig):
+    """The encoder of a catalog; a module with layers of its own does not build it.
+
+    Parameters
+    ----------
+    asked : sequence of str
+        Options of the model that ask for other layers.
+    """
+
+    asked: Sequence[str] = ()
+
+    def build(self, framework: str = "torch") -> TorchModel:
+        """Return the encoder.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When the model asks for other layers.
+        """
+        if self.asked:
+            raise UnsupportedRayFeatureError(
+                f"{', '.join(self.asked)} in a network of PyTorch",
+                "Its layers are dense",
+                "leave out learner_class and options that begin with _torch_, or give a TorchRLModule "
+                "with these layers as module_class of an RLModuleSpec",
+            )
+        return super().build(framework)
+
+
 class _ActorCriticEncoder(TorchModel, Encoder):
     """The encoders below the two heads; one for both where they share."""
 
@@ -297,16 +327,9 @@ class Catalog:
         cls, observation_space: _Space, model_config_dict: dict[str, Any], action_space: Any = None
     ) -> Any:
         model = model_config_dict
-        asked = [name for name in _NOT_DENSE if model.get(name)]
-        if asked:
-            raise UnsupportedRayFeatureError(
-                f"{', '.join(asked)} in a network of PyTorch",
-                "Its layers are dense",
-                "leave out learner_class and options that begin with _torch_, or give a TorchRLModule "
-                "with these layers as module_class of an RLModuleSpec",
-            )
         *hiddens, last = model.get("fcnet_hiddens") or [256, 256]
-        return MLPEncoderConfig(
+        return _DenseEncoderConfig(
+            asked=[name for name in _NOT_DENSE if model.get(name)],
             input_dims=[gymnasium.spaces.flatdim(observation_space)],
             hidden_layer_dims=hiddens,
             output_layer_dim=last,

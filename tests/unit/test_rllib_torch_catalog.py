@@ -242,3 +242,21 @@ def test_the_folder_of_all_modules_gives_them_by_name(tmp_path):
     own = RLModule.from_checkpoint(tmp_path.joinpath(path, *BELOW))
     theirs = modules["default_policy"].state_dict()
     assert all((theirs[name] == each).all() for name, each in own.state_dict().items())
+
+
+def test_a_module_with_layers_of_its_own_reads_the_options_of_convolutions():
+    import torch
+
+    from raycompat.exceptions import UnsupportedRayFeatureError
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    class Convolved(DefaultPPOTorchRLModule):
+        def setup(self):
+            ((channels, size, _),) = self.model_config["conv_filters"]
+            self.encoder = torch.nn.Conv2d(3, channels, size)
+            self.pi = torch.nn.Linear(channels, 2)
+
+    image, model = gymnasium.spaces.Box(0, 1, (8, 8, 3), np.float32), {"conv_filters": [[4, 8, 1]]}
+    assert Convolved(image, TWO, model_config=model).encoder.out_channels == 4
+    with pytest.raises(UnsupportedRayFeatureError, match="conv_filters in a network of PyTorch"):
+        DefaultPPOTorchRLModule(image, TWO, model_config=model)
