@@ -340,6 +340,41 @@ def test_a_learner_connector_adds_columns():
     assert found["double"].shape == (5, 1, 1)
 
 
+def added(column, item):
+    """Return columns after a connector has added the same item for each step."""
+
+    class Adds(ConnectorV2):
+        def __call__(self, *, batch, episodes, **kwargs):
+            for each in self.single_agent_episode_iterator(
+                episodes, agents_that_stepped_only=False
+            ):
+                self.add_n_batch_items(batch, column, [item] * len(each), len(each), each)
+            return batch
+
+    columns = {**played(), "log_probabilities": np.zeros((5, 1), np.float32)}
+    for each in columns.values():
+        each.flags.writeable = False  # as those of a sample of another process
+    given = spaces.Discrete(4), spaces.Discrete(2)
+    return LearnerConnectors.of(Adds())("policy", columns, given)
+
+
+def test_a_learner_connector_replaces_actions_and_their_chances():
+    assert added("actions", 1)["actions"][:, 0].tolist() == [1, 1, 0, 1, 1]
+    assert added("action_logp", -9.0)["log_probabilities"][:, 0].tolist() == [-9, -9, 0, -9, -9]
+
+
+@pytest.mark.parametrize("column", ["obs", "valid", "rewards", "advantages", "parameters"])
+def test_columns_that_learners_make_are_refused(column):
+    with pytest.raises(UnsupportedRayFeatureError, match=rf"\['{column}'\] of a learner connector"):
+        added(column, 1.0)
+
+
+@pytest.mark.parametrize("item", ["a", {"a": 1}])
+def test_items_of_columns_are_numbers(item):
+    with pytest.raises(ValueError, match="column 'mine': expected numbers, or arrays of numbers"):
+        added("mine", item)
+
+
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 def test_the_loss_of_a_program_reads_columns_of_connectors():
     from raycompat.rllib.torch_learner import PPOTorchLearner

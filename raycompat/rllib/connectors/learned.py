@@ -28,6 +28,24 @@ from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 #: What the env runners have done to observations before: it is not done again.
 _DONE_BEFORE = FrameStackingLearner | FlattenObservations | PrevActionsPrevRewards
 
+#: Columns of a sample that connectors replace in the batch of a loss, by the names that they use.
+_REPLACED = {
+    "actions": "actions",
+    "action_logp": "log_probabilities",
+    "action_dist_inputs": "parameters",
+}
+#: Other columns of a batch, which samples and learners make.
+_MADE = {
+    "obs",
+    "vf_preds",
+    "advantages",
+    "value_targets",
+    "targets",
+    "loss_mask",
+    "mask",
+    "state_in",
+}
+
 
 class LearnerConnectors:
     """The connectors of ``config.training(learner_connector=...)`` that change rewards.
@@ -77,9 +95,10 @@ class LearnerConnectors:
         Raises
         ------
         UnsupportedRayFeatureError
-            When a connector changes observations.
+            When a connector changes observations, or adds a column that samples or learners make.
         ValueError
-            When it has added items without an episode, or another number than there are steps.
+            When it has added items without an episode, another number than there are steps, or items
+            that are not numbers.
         """
         parts = list(_parts(columns))
         episodes = [_episode(name, columns, each, place, spaces) for each, place in parts]
@@ -96,7 +115,8 @@ class LearnerConnectors:
                 metrics=None,
             )
             self._check(each, episodes, seen)
-        found = {**columns, "rewards": columns["rewards"].copy()}
+        replaced = {own: columns[own].copy() for own in _names(columns, batch) if own in columns}
+        found = {**columns, **replaced, "rewards": columns["rewards"].copy()}
         for episode, (steps, place) in zip(episodes, parts, strict=True):
             found["rewards"][steps, place] = episode.get_rewards()
             for column, by_key in batch.items():
@@ -107,8 +127,14 @@ class LearnerConnectors:
                         "expected items for each one, with single_agent_episode."
                     )
                 own = joined_items(column, items, len(steps))
+                if own.dtype.kind not in "biuf":
+                    raise ValueError(
+                        f"A connector has added items of the dtype {own.dtype} to the column "
+                        f"{column!r}: expected numbers, or arrays of numbers."
+                    )
                 shape = (*columns["valid"].shape, *own.shape[1:])
-                found.setdefault(column, np.zeros(shape, own.dtype))[steps, place] = own
+                name = _REPLACED.get(column, column)
+                found.setdefault(name, np.zeros(shape, own.dtype))[steps, place] = own
         return found
 
     @staticmethod
@@ -124,6 +150,24 @@ class LearnerConnectors:
                 "Learners see the steps that were played",
                 "change observations by env_to_module_connector",
             )
+
+
+def _names(columns: Columns, added: Mapping[str, object]) -> list[str]:
+    """Return the names in a sample of the columns that connectors have added.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When samples or learners make one of them.
+    """
+    made = sorted(set(added) & (_MADE | set(columns) | set(_REPLACED.values())) - set(_REPLACED))
+    if made:
+        raise UnsupportedRayFeatureError(
+            f"The columns {made} of a learner connector",
+            "Samples and learners make them",
+            f"choose other names, or one of {sorted(_REPLACED)}; change rewards in the episodes",
+        )
+    return [_REPLACED.get(name, name) for name in added]
 
 
 def _parts(columns: Columns) -> Iterator[tuple[NDArray[Any], int]]:
