@@ -13,6 +13,7 @@ import gymnasium
 
 from raycompat._old_forms.gym.adapters import of_today
 from raycompat._old_forms.gym.registration import with_environments
+from raycompat._old_forms.packages import advice
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
@@ -155,27 +156,31 @@ def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
     except (UnsupportedRayFeatureError, EnvError):
         raise
     except Exception as error:
-        missing = _missing_package(error)
-        if missing is not None:
-            raise EnvError(
-                f"The environment {described!r} needs the package {missing!r}, which is not installed: "
-                f"pip install {missing}."
-            ) from error
         raise EnvError(
             f"The environment {described!r} cannot be made with env_config={dict(context)}: "
-            f"{type(error).__name__}: {error}. Correct env_config, or the environment's constructor."
+            f"{type(error).__name__}: {error}. {_what_to_do(error)}"
         ) from error
     return env if is_multi_agent(env) else checked(of_today(env), described)
 
 
-def _missing_package(error: BaseException | None) -> str | None:
-    """Return the package that an error, or what caused it, asks for; None for other errors."""
-    while error is not None:
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            name = error.name.partition(".")[0]
-            return "opencv-python-headless" if name == "cv2" else name.replace("_", "-")
-        error = error.__cause__ or error.__context__
-    return None
+def _what_to_do(error: BaseException) -> str:
+    """Return what to do about an error of an environment's constructor.
+
+    An error that the program raised while it handled a missing package is the one that matters, so
+    only what an error was raised from is looked at.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        known = advice(cause)
+        if known:
+            return f"{known}."
+        if isinstance(cause, ModuleNotFoundError):
+            return (
+                f"Install the package that has {cause.name!r}; if it is a file of your program, let "
+                "the processes of the cluster find it, as by runtime_env={'working_dir': '.'}."
+            )
+        cause = cause.__cause__
+    return "Correct env_config, or the environment's constructor."
 
 
 def checked(env: Any, described: Any) -> Any:
