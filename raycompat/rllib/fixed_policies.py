@@ -236,8 +236,10 @@ class RLModuleSpec:
         of the algorithm.
     observation_space, action_space : gymnasium.Space, optional
         Default: those of the agents that are mapped to the policy.
-    inference_only, learner_only : bool
-        They have no effect.
+    inference_only : bool
+        It has no effect.
+    learner_only : bool
+        Only for a module that no agent acts by, see `MultiRLModuleSpec`.
     model_config : dict or DefaultModelConfig, optional
         As ``training(model=...)``, or what the class is made with.
     catalog_class : subclass of Catalog, optional

@@ -7,6 +7,8 @@ import pytest
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import BCConfig, DQNConfig, PPOConfig, SACConfig
 from raycompat.rllib.algorithms.ppo import PPO
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModuleSpec
+from raycompat.rllib.policy_spec import PolicySpec
 
 
 def test_options_of_learners_are_set_by_the_method_of_today():
@@ -26,6 +28,17 @@ def test_options_of_modules():
     assert config.algorithm_config_overrides_per_module == overrides
     with pytest.raises(ValueError, match="rl_module: unknown options 'nonsense'"):
         PPOConfig().rl_module(nonsense=1)
+
+
+def test_the_module_of_a_policy_is_not_for_learners_alone():
+    config = PPOConfig().rl_module(rl_module_spec=RLModuleSpec(learner_only=True))
+    with pytest.raises(UnsupportedRayFeatureError, match=r"learner_only=True.*'default_policy'"):
+        config.of_policy("default_policy", PolicySpec())
+    # A module that no agent acts by is never asked for.
+    curious = MultiRLModuleSpec(
+        rl_module_specs={"p": RLModuleSpec(), "curiosity": RLModuleSpec(learner_only=True)}
+    )
+    PPOConfig().rl_module(rl_module_spec=curious).of_policy("p", PolicySpec())
 
 
 def test_rates_of_sac_are_those_of_its_optimization_config():

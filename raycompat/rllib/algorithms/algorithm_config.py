@@ -675,6 +675,13 @@ class AlgorithmConfig:
         """
         module = self._spec_of_module()
         module = module.of_policy(name) if isinstance(module, MultiRLModuleSpec) else module
+        if getattr(module, "learner_only", False):
+            raise UnsupportedRayFeatureError(
+                f"RLModuleSpec(learner_only=True) of the policy {name!r}",
+                "Agents act by the module of a policy",
+                "leave learner_only out; a module that no agent acts by is one of a MultiRLModuleSpec "
+                "whose name is not that of a policy",
+            )
         if is_torch_module(module):
             config = self.copy(copy_frozen=False)
             config.rl_module_spec = module
