@@ -6,9 +6,11 @@ import pytest
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import BCConfig, DQNConfig, PPOConfig, SACConfig
+from raycompat.rllib.algorithms.evaluation import newest_of
 from raycompat.rllib.algorithms.ppo import PPO
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModuleSpec
 from raycompat.rllib.policy_spec import PolicySpec
+from raycompat.rllib.results import EndedEpisode
 
 
 def test_options_of_learners_are_set_by_the_method_of_today():
@@ -100,3 +102,19 @@ def test_an_evaluation_lasts_a_number_of_steps():
     assert evaluation["timesteps_this_iter"] == found["num_env_steps_sampled"] == 200
     assert found["num_episodes"] > 1
     assert found["episode_return_min"] == found["episode_return_max"]  # of the newest one
+
+
+def test_the_newest_episodes_of_an_evaluation_are_those_of_all_runners():
+    first, second = ([EndedEpisode(float(value), 1) for value in row] for row in ([1, 2, 3], [10]))
+    values = [[each.value for each in newest_of([first, second], count)] for count in (2, 9)]
+    assert values == [[10, 3], [1, 2, 10, 3]]
+
+
+@pytest.mark.parametrize("count", [None, 0])
+def test_an_evaluation_counts_one_episode_or_more(count):
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    config.evaluation(evaluation_config={"metrics_num_episodes_for_smoothing": count})
+    with pytest.raises(
+        ValueError, match=f"smoothing': {count}}}: expected an integer of 1 or more"
+    ):
+        config.build_algo().evaluate()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -21,7 +22,7 @@ from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import RunnerState
 from raycompat.rllib.metrics_logger import LoggedMetrics
 from raycompat.rllib.policy_spec import AgentSpaces, PolicySpec, check_mapping, specs_of
-from raycompat.rllib.results import describe, describe_agents
+from raycompat.rllib.results import EndedEpisode, describe, describe_agents
 
 #: Runners of evaluations have other random numbers than those of training.
 _SEED_OF_EVALUATION = 100_000
@@ -31,6 +32,20 @@ _NEWEST = "metrics_num_episodes_for_smoothing"
 
 #: The options that an evaluation may have in place of those of training.
 _KNOWN = {"env", "env_config", "explore", "input_", "policies", "policy_mapping_fn", _NEWEST}
+
+
+def newest_of(answers: Sequence[Sequence[EndedEpisode]], count: int) -> list[EndedEpisode]:
+    """Return the episodes that ended last, the newest one last; runners play side by side.
+
+    Parameters
+    ----------
+    answers : sequence of sequences of EndedEpisode
+        Those of each runner, in the order of their ends.
+    count : int
+        The most episodes to return.
+    """
+    rows = zip_longest(*(reversed(each) for each in answers))
+    return [episode for row in rows for episode in row if episode is not None][:count][::-1]
 
 
 class Evaluation:
@@ -69,7 +84,7 @@ class Evaluation:
         explores = bool(changes.get("explore"))
         answers = group.call_all("play_episodes", each, state, explores, by_steps)
         episodes = [episode for answer in answers for episode in answer]
-        newest = episodes[-with_new_names(changes).get(_NEWEST, len(episodes)) :]
+        newest = newest_of(answers, with_new_names(changes).get(_NEWEST, len(episodes)))
         steps = each * len(group) if by_steps else sum(episode.length for episode in episodes)
         found: dict[str, Any] = {
             "env_runners": {
@@ -122,6 +137,12 @@ class Evaluation:
         if unknown:
             raise ValueError(
                 f"evaluation_config: {unknown}: expected some of {', '.join(sorted(_KNOWN))}."
+            )
+        newest = changes.get(_NEWEST, 1)
+        if isinstance(newest, bool) or not isinstance(newest, int) or newest < 1:
+            raise ValueError(
+                f"evaluation_config={{{_NEWEST!r}: {newest!r}}}: expected an integer of 1 or more, or "
+                "leave it out to count all episodes."
             )
         count = self._num_runners()
         spec = self._algorithm.runner_spec(count, 1)
