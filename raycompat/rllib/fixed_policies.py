@@ -297,6 +297,8 @@ class RLModuleSpec:
 
     def _made(self) -> Any:
         """Return the module, by the constructor that its class has."""
+        if not is_torch_module(self):
+            rule_of(self)
         cls, spaces = self.module_class, (self.observation_space, self.action_space)
         parameters = inspect.signature(cls.__init__).parameters
         if [*parameters][1:2] == ["config"]:  # until 2024
@@ -422,6 +424,24 @@ class Rule:
 
     cls: Any
     options: Any = None
+
+
+def rule_of(spec: RLModuleSpec) -> Rule:
+    """Return the rule that a spec names.
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the spec has what only modules in PyTorch have.
+    """
+    for name in ("catalog_class", "load_state_path"):
+        if getattr(spec, name, None) is not None:
+            raise UnsupportedRayFeatureError(
+                f"RLModuleSpec({name}={getattr(spec, name)!r}) of {spec.module_class!r}",
+                "A module that acts by a rule has no layers",
+                f"leave {name} out, or derive the class from TorchRLModule",
+            )
+    return Rule(spec.module_class, spec.model_config)
 
 
 def is_rule(policy_class: Any) -> bool:

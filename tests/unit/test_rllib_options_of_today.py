@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from gymnasium.spaces import Discrete
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import BCConfig, DQNConfig, PPOConfig, SACConfig
 from raycompat.rllib.algorithms.evaluation import newest_of
 from raycompat.rllib.algorithms.ppo import PPO
-from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModuleSpec
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModule, RLModuleSpec
 from raycompat.rllib.policy_spec import PolicySpec
 from raycompat.rllib.results import EndedEpisode
 
@@ -41,6 +42,15 @@ def test_the_module_of_a_policy_is_not_for_learners_alone():
         rl_module_specs={"p": RLModuleSpec(), "curiosity": RLModuleSpec(learner_only=True)}
     )
     PPOConfig().rl_module(rl_module_spec=curious).of_policy("p", PolicySpec())
+
+
+@pytest.mark.parametrize("name", ["catalog_class", "load_state_path"])
+def test_a_module_that_acts_by_a_rule_has_no_layers(name):
+    spec = RLModuleSpec(RLModule, Discrete(2), Discrete(2), **{name: "it"})
+    with pytest.raises(UnsupportedRayFeatureError, match=f"Leave {name} out"):
+        spec.build()
+    with pytest.raises(UnsupportedRayFeatureError, match=f"Leave {name} out"):
+        PPOConfig().rl_module(rl_module_spec=spec).of_policy("p", PolicySpec())
 
 
 def test_rates_of_sac_are_those_of_its_optimization_config():

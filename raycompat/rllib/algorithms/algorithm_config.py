@@ -34,6 +34,7 @@ from raycompat.rllib.fixed_policies import (
     Rule,
     is_rule,
     is_torch_module,
+    rule_of,
 )
 from raycompat.rllib.networks import ACTIVATIONS
 from raycompat.rllib.policy_spec import (
@@ -687,7 +688,7 @@ class AlgorithmConfig:
             config.rl_module_spec = module
             return config, None
         if module is not None and module.module_class is not None:
-            return self, Rule(module.module_class, module.model_config)
+            return self, rule_of(module)
         if is_rule(spec.policy_class):
             return self, Rule(spec.policy_class, spec.config)
         base = self._of_class(spec.policy_class)
