@@ -158,6 +158,7 @@ class RLModule:
                 inference_only,
                 catalog_class,
             )
+        given = copy.copy(given)  # the caller may make modules of other classes with it
         given.catalog_class = given.catalog_class or self.default_catalog
         #: The parameters in one, the form until 2024.
         self.config = given

@@ -260,3 +260,13 @@ def test_a_module_with_layers_of_its_own_reads_the_options_of_convolutions():
     assert Convolved(image, TWO, model_config=model).encoder.out_channels == 4
     with pytest.raises(UnsupportedRayFeatureError, match="conv_filters in a network of PyTorch"):
         DefaultPPOTorchRLModule(image, TWO, model_config=model)
+
+
+def test_a_config_makes_modules_of_several_classes():
+    from raycompat.rllib.fixed_policies import RLModuleConfig
+    from raycompat.rllib.torch_module import DefaultBCTorchRLModule, DefaultPPOTorchRLModule
+
+    config = RLModuleConfig(BOX, TWO, {"fcnet_hiddens": [4]})
+    DefaultBCTorchRLModule(config)
+    assert config.catalog_class is None
+    assert DefaultPPOTorchRLModule(config).vf is not None
