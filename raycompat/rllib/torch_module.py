@@ -41,8 +41,10 @@ class TorchRLModule(nn.Module, RLModule):
 
     Parameters
     ----------
-    *args, **kwargs
-        As of `RLModule`.
+    observation_space, action_space, inference_only, learner_only, model_config, catalog_class, config
+        See `RLModule`.
+    **kwargs
+        They have no effect.
 
     Notes
     -----
@@ -52,9 +54,30 @@ class TorchRLModule(nn.Module, RLModule):
 
     framework = "torch"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        observation_space: Any = None,
+        action_space: Any = None,
+        *,
+        inference_only: bool = False,
+        learner_only: bool = False,
+        model_config: Any = None,
+        catalog_class: Any = None,
+        config: Any = None,
+        **kwargs: Any,
+    ) -> None:
         nn.Module.__init__(self)
-        RLModule.__init__(self, *args, **kwargs)
+        RLModule.__init__(
+            self,
+            observation_space,
+            action_space,
+            inference_only=inference_only,
+            learner_only=learner_only,
+            model_config=model_config,
+            catalog_class=catalog_class,
+            config=config,
+            **kwargs,
+        )
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self._forward(batch, **kwargs)

@@ -270,3 +270,12 @@ def test_a_config_makes_modules_of_several_classes():
     DefaultBCTorchRLModule(config)
     assert config.catalog_class is None
     assert DefaultPPOTorchRLModule(config).vf is not None
+
+
+def test_a_module_in_pytorch_shows_the_parameters_of_modules():
+    import inspect
+
+    from raycompat.rllib.torch_module import TorchRLModule
+
+    ours, all_modules = inspect.signature(TorchRLModule), inspect.signature(RLModule)
+    assert ours.parameters == all_modules.parameters
