@@ -124,7 +124,7 @@ class RLModule:
     catalog_class : subclass of Catalog, optional
         Makes ``catalog``, which the module may ask for its parts.
     config : RLModuleConfig, optional
-        As `observation_space`.
+        The same as an `RLModuleConfig` given as `observation_space`.
     **kwargs
         They have no effect.
 
@@ -247,7 +247,7 @@ class RLModuleSpec:
         Makes the parts of a module in PyTorch. Without `module_class`, the module is the default one.
     load_state_path : str or path-like, optional
         The weights that a module in PyTorch begins with: a folder as `RLModule.from_checkpoint` takes
-        it. Layers that it does not have begin as ever.
+        it. Layers that are not in the folder begin with random weights.
     model_config_dict : dict, optional
         The name of `model_config` until 2024.
 

@@ -205,7 +205,7 @@ class LearnerGroup:
         ----------
         episodes : list of SingleAgentEpisode or MultiAgentEpisode
         **options
-            As of `update`.
+            See `update`.
         """
         (found,) = self.update(episodes=episodes, **options)
         return found

@@ -174,7 +174,7 @@ class MetricsLogger:
         key : str or tuple of str
             Where results have them.
         **options
-            As of `log_value`.
+            See `log_value`.
         """
         begin = time.perf_counter()
         try:
@@ -222,7 +222,7 @@ class MetricsLogger:
         key : str or tuple of str, optional
             What goes before each key.
         **options
-            As of `log_value`; the default of ``reduce`` is "mean".
+            See `log_value`; the default of ``reduce`` is "mean".
         """
         head = () if key is None else _path_of(key)
         for name, value in value_dict.items():

@@ -383,7 +383,7 @@ class PolicyLearner(ABC):
         return None
 
     def saved_module(self) -> SavedModule:
-        """Return what a checkpoint has of the network beside the state of the algorithm."""
+        """Return the weights that a checkpoint stores in the folder of the network."""
         return SavedModule(None, self.get_weights())
 
     def take_saved(self, state: Any) -> None:

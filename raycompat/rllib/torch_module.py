@@ -140,7 +140,7 @@ class TorchRLModule(nn.Module, RLModule):
         return str(folder)
 
     def saved(self) -> SavedModule:
-        """Return what a checkpoint has of the module."""
+        """Return the module's spec and weights, which a checkpoint stores."""
         own = self.config
         spaces, options = (own.observation_space, own.action_space), own.model_config_dict
         spec = RLModuleSpec(

@@ -186,7 +186,7 @@ class ConnectorV2:
         num_items : int
             How many they are.
         single_agent_episode : SingleAgentEpisode, optional
-            As of `add_batch_item`.
+            See `add_batch_item`.
 
         Raises
         ------
