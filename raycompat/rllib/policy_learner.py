@@ -29,8 +29,7 @@ from raycompat.rllib.networks import (
     import_keras,
 )
 from raycompat.rllib.policies import StochasticPolicy
-from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
-from raycompat.rllib.utils.error import UnsupportedSpaceException
+from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder, check_has_deviations
 
 
 @dataclass
@@ -225,11 +224,7 @@ class PolicySetup:
         count = num_parameters(layout)
         if not self.config.model["free_log_std"]:
             return Head("policy", count, hiddens, 0.01)
-        if len(layout) > 1 or layout[0].is_discrete:
-            raise UnsupportedSpaceException(
-                f"free_log_std=True: the actions of {self.action_space!r} are not numbers of one Box, "
-                "and only these have deviations. Leave free_log_std out."
-            )
+        check_has_deviations(self.action_space)
         return Head("policy", count // 2, hiddens, 0.01, num_free=count // 2)
 
     def actor_critic_network(self) -> NetworkSpec:

@@ -282,3 +282,19 @@ def _nested(space: Any, values: Iterator[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {name: _nested(each, values) for name, each in space.spaces.items()}
     return next(values)
+
+
+def check_has_deviations(action_space: gymnasium.Space[Any]) -> None:
+    """Raise unless actions are numbers of one Box; with ``free_log_std``, they must be.
+
+    Raises
+    ------
+    UnsupportedSpaceException
+        When they are not.
+    """
+    layout = ActionDecoder(action_space).layout
+    if len(layout) > 1 or layout[0].is_discrete:
+        raise UnsupportedSpaceException(
+            f"free_log_std=True: the actions of {action_space!r} are not numbers of one Box, and only "
+            "these have deviations. Leave free_log_std out."
+        )

@@ -18,7 +18,7 @@ from torch import nn
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from raycompat.rllib.networks import Initializer
-from raycompat.rllib.spaces import ActionDecoder
+from raycompat.rllib.spaces import ActionDecoder, check_has_deviations
 from raycompat.rllib.torch_distributions import TorchDistribution, class_for
 
 #: What an encoder gives, and its parts where there are an actor and a critic.
@@ -389,8 +389,16 @@ class BCCatalog(Catalog):
     """
 
     def build_pi_head(self, framework: str = "torch") -> Any:
-        """Return the head that gives the parameters of the actions' distribution."""
+        """Return the head that gives the parameters of the actions' distribution.
+
+        Raises
+        ------
+        UnsupportedSpaceException
+            When deviations are to be free, and an action is not made of numbers alone.
+        """
         cls, model = self.get_action_dist_cls(framework=framework), self._model_config_dict
+        if model.get("free_log_std"):
+            check_has_deviations(self.action_space)
         width = cls.required_input_dim(space=self.action_space, model_config=model)
         self.pi_head_config: _MLPConfig = self._head(width, 0.01)
         if model.get("free_log_std"):

@@ -279,3 +279,12 @@ def test_a_module_in_pytorch_shows_the_parameters_of_modules():
 
     ours, all_modules = inspect.signature(TorchRLModule), inspect.signature(RLModule)
     assert ours.parameters == all_modules.parameters
+
+
+@pytest.mark.parametrize("space", [TWO, Short.action_space, gymnasium.spaces.Tuple([BOX, BOX])])
+def test_actions_without_deviations_have_no_free_ones(space):
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+    from raycompat.rllib.utils.error import UnsupportedSpaceException
+
+    with pytest.raises(UnsupportedSpaceException, match="free_log_std=True: the actions of"):
+        DefaultPPOTorchRLModule(BOX, space, model_config={"free_log_std": True})
