@@ -124,9 +124,21 @@ class TorchRLModule(nn.Module, RLModule):
         return {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
 
     def set_state(self, state: Any) -> None:
-        """Take what `get_state` returned, or a list in its order; other layers stay as they are."""
+        """Take what `get_state` returned, or a list in its order; other layers stay as they are.
+
+        Raises
+        ------
+        ValueError
+            When no name is one of this module.
+        """
         if isinstance(state, list):
             state = self._named(state)
+        own = self.state_dict()
+        if state and not set(state) & set(own):
+            raise ValueError(
+                f"the state has weights of {sorted(state)}, and {type(self).__name__} has none of "
+                f"these: expected some of {sorted(own)}"
+            )
         tensors = {name: torch.as_tensor(each) for name, each in state.items()}
         self.load_state_dict(tensors, strict=False)
 

@@ -288,3 +288,22 @@ def test_actions_without_deviations_have_no_free_ones(space):
 
     with pytest.raises(UnsupportedSpaceException, match="free_log_std=True: the actions of"):
         DefaultPPOTorchRLModule(BOX, space, model_config={"free_log_std": True})
+
+
+def test_weights_of_other_names_are_refused(tmp_path):
+    import torch
+    from raycompat.rllib.core.rl_module.torch import TorchRLModule
+
+    class First(TorchRLModule):
+        def setup(self):
+            self.first = torch.nn.Linear(3, 2)
+
+    class Second(TorchRLModule):
+        def setup(self):
+            self.second = torch.nn.Linear(3, 2)
+
+    path = First(BOX, TWO).save_to_path(tmp_path / "saved")
+    with pytest.raises(ValueError, match="do not fit Second: the state has weights of .*first.bias"):
+        RLModuleSpec(Second, BOX, TWO, load_state_path=path).build()
+    with pytest.raises(ValueError, match="expected some of .*'second.bias', 'second.weight'"):
+        Second(BOX, TWO).set_state({"nope": np.zeros(2)})
