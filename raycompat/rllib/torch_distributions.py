@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import torch
@@ -202,6 +203,7 @@ def _joined(actions: list[Any], of: _Parts) -> Any:
     return torch.cat([each.float() for each in columns], -1)
 
 
+@cache
 def class_for(layout: Layout) -> type[TorchDistribution]:
     """Return the class of distributions for actions."""
     if len(layout) != 1:

@@ -485,17 +485,35 @@ class ModulePolicy:
         """Return actions for outputs of the module, and what to remember of their distributions."""
         if INPUTS not in found:
             return self._given(found[ACTIONS]), {}
+        found = self._drawn(found, rng, explore)
         parameters = found[INPUTS].numpy()
+        if ACTIONS in found and LOG_PROBABILITIES in found:
+            actions, logs = self._given(found[ACTIONS]), found[LOG_PROBABILITIES].numpy()
+            return actions, {"parameters": parameters, "log_probabilities": logs}
         distribution = distribution_of(self._layout, parameters)
         if ACTIONS in found:
             actions = self._given(found[ACTIONS])
         else:
             actions = distribution.sample(rng) if explore else distribution.mode()
-        if ACTIONS in found and LOG_PROBABILITIES in found:
-            logs = found[LOG_PROBABILITIES].numpy()
-        else:
-            logs = distribution.log_probability(actions)
+        logs = distribution.log_probability(actions)
         return actions, {"parameters": parameters, "log_probabilities": logs}
+
+    def _drawn(
+        self, found: dict[str, Any], rng: np.random.Generator, explore: bool
+    ) -> dict[str, Any]:
+        """Return outputs with actions and their chances, where a program has its own distribution."""
+        module = self._module
+        classes = module.get_inference_action_dist_cls, module.get_exploration_action_dist_cls
+        cls = classes[explore]()
+        if cls is class_for(self._layout):
+            return found
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), at_most_threads(1):
+            torch.manual_seed(int(rng.integers(2**31)))
+            distribution = cls.from_logits(found[INPUTS])
+            drawn = found.get(ACTIONS)
+            if drawn is None:
+                drawn = (distribution if explore else distribution.to_deterministic()).sample()
+            return {LOG_PROBABILITIES: distribution.logp(drawn), **found, ACTIONS: drawn}
 
     def _given(self, actions: Any) -> NDArray[Any]:
         """Return the actions that a module has chosen; of several parts, it gives a tuple."""

@@ -303,7 +303,37 @@ def test_weights_of_other_names_are_refused(tmp_path):
             self.second = torch.nn.Linear(3, 2)
 
     path = First(BOX, TWO).save_to_path(tmp_path / "saved")
-    with pytest.raises(ValueError, match="do not fit Second: the state has weights of .*first.bias"):
+    with pytest.raises(
+        ValueError, match="do not fit Second: the state has weights of .*first.bias"
+    ):
         RLModuleSpec(Second, BOX, TWO, load_state_path=path).build()
     with pytest.raises(ValueError, match="expected some of .*'second.bias', 'second.weight'"):
         Second(BOX, TWO).set_state({"nope": np.zeros(2)})
+
+
+def test_a_module_acts_by_the_distribution_of_its_catalog():
+    import torch
+
+    from raycompat.rllib.distributions import Part
+    from raycompat.rllib.torch_distributions import TorchCategorical
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule, ModuleNetwork, ModulePolicy
+
+    class Second(TorchCategorical):
+        @classmethod
+        def from_logits(cls, logits, **kwargs):
+            return cls(logits=torch.tensor([0.0, 50.0]).expand(len(logits), 2))
+
+    class OfSecond(catalog_of_ppo()):
+        def get_action_dist_cls(self, framework):
+            return Second
+
+    model = {"fcnet_hiddens": [4]}
+    spec = RLModuleSpec(
+        DefaultPPOTorchRLModule, BOX, TWO, model_config=model, catalog_class=OfSecond
+    )
+    policy = ModulePolicy(ModuleNetwork(spec), (Part(is_discrete=True, size=2),))
+    rng = np.random.default_rng(0)
+    for explore in (False, True):
+        actions, extras = policy.act(np.zeros((20, 3), np.float32), rng, explore)
+        assert actions.tolist() == [1] * 20
+        np.testing.assert_allclose(extras["log_probabilities"], 0, atol=1e-6)
