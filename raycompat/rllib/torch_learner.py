@@ -33,6 +33,7 @@ from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
+    DefaultBCTorchRLModule,
     DefaultPPOTorchRLModule,
     ModuleNetwork,
     ModulePolicy,
@@ -633,6 +634,7 @@ class ImitatingModuleLearner(ModuleLearner):
     """
 
     default_class: ClassVar[type[TorchLearner]] = MARWILTorchLearner
+    default_module: ClassVar[type[TorchRLModule]] = DefaultBCTorchRLModule
 
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         if network.memory is not None:

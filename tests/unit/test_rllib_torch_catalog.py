@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib.util import find_spec
 
 import gymnasium
@@ -337,3 +338,25 @@ def test_a_module_acts_by_the_distribution_of_its_catalog():
         actions, extras = policy.act(np.zeros((20, 3), np.float32), rng, explore)
         assert actions.tolist() == [1] * 20
         np.testing.assert_allclose(extras["log_probabilities"], 0, atol=1e-6)
+
+
+def test_bc_learns_a_module_of_its_own_catalog(tmp_path):
+    from raycompat.rllib.algorithms import BCConfig
+    from raycompat.rllib.torch_catalog import BCCatalog
+    from raycompat.rllib.torch_module import DefaultBCTorchRLModule
+
+    steps = {"obs": [[0.0, 0, 0]] * 4, "actions": [0, 1, 0, 1], "rewards": [1.0] * 4}
+    ends = {"terminateds": [False, True] * 2, "truncateds": [False] * 4, "eps_id": [0, 0, 1, 1]}
+    (tmp_path / "a.json").write_text(json.dumps({"type": "SampleBatch", **steps, **ends}))
+    spec = RLModuleSpec(catalog_class=BCCatalog, model_config={"fcnet_hiddens": [4]})
+    algorithm = (
+        BCConfig()
+        .environment(observation_space=BOX, action_space=TWO)
+        .offline_data(input_=[str(tmp_path)], dataset_num_iters_per_learner=1)
+        .training(train_batch_size_per_learner=4)
+        .rl_module(rl_module_spec=spec)
+        .build_algo()
+    )
+    assert type(algorithm.get_module()) is DefaultBCTorchRLModule
+    assert np.isfinite(algorithm.train()["learners"]["default_policy"]["policy_loss"])
+    algorithm.stop()
