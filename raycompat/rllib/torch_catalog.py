@@ -278,6 +278,11 @@ class ActorCriticEncoderConfig(ModelConfig):
         return _ActorCriticEncoder(self)
 
 
+def has_dense_layers(encoder: object) -> bool:
+    """Return whether an encoder, or that of an actor, is one of this module: it takes vectors."""
+    return isinstance(getattr(encoder, "actor_encoder", encoder), _Encoder)
+
+
 #: Options of a model that these parts do not carry out.
 _NOT_DENSE = ("conv_filters", "custom_model", "use_attention", "use_lstm")
 

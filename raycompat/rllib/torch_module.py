@@ -28,7 +28,14 @@ from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policies import Extras
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
-from raycompat.rllib.torch_catalog import ACTOR, CRITIC, ENCODER_OUT, BCCatalog, PPOCatalog
+from raycompat.rllib.torch_catalog import (
+    ACTOR,
+    CRITIC,
+    ENCODER_OUT,
+    BCCatalog,
+    PPOCatalog,
+    has_dense_layers,
+)
 from raycompat.rllib.torch_distributions import class_for
 
 #: The names of columns that modules give and see.
@@ -229,9 +236,9 @@ class DefaultBCTorchRLModule(TorchRLModule):
         return made
 
     def _encoded(self, batch: dict[str, Any]) -> Any:
-        """Return what the encoder gives; observations that are not images are vectors for it."""
+        """Return what the encoder gives; only encoders of programs see images in their shape."""
         seen, shape = batch[OBS], getattr(self._seen_space, "shape", None) or ()
-        if len(shape) != 3 or type(self.catalog) is self.default_catalog:
+        if len(shape) != 3 or has_dense_layers(self.encoder):
             seen = flattened(self._seen_space, seen)
         return self.encoder({**batch, OBS: seen})[ENCODER_OUT]
 
@@ -272,6 +279,10 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         if shapes == [each.shape for each in weights]:
             return super()._named(weights)
         names = list(self.state_dict())
+        if "pi.log_std" in names:  # there, it follows the layers of its head
+            names.remove("pi.log_std")
+            place = max(i for i, name in enumerate(names) if name.startswith("pi."))
+            names.insert(place + 1, "pi.log_std")
         if "critic" in str(names):  # there, the layers of the policy precede those of the critic
 
             def rank(name: str) -> bool:

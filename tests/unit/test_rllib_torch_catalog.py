@@ -360,3 +360,29 @@ def test_bc_learns_a_module_of_its_own_catalog(tmp_path):
     assert type(algorithm.get_module()) is DefaultBCTorchRLModule
     assert np.isfinite(algorithm.train()["learners"]["default_policy"]["policy_loss"])
     algorithm.stop()
+
+
+def test_a_catalog_that_keeps_the_encoder_takes_images_as_vectors():
+    import torch
+
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    class Own(catalog_of_ppo()):
+        pass
+
+    image = gymnasium.spaces.Box(0, 1, (4, 4, 3), np.float32)
+    module = DefaultPPOTorchRLModule(image, TWO, catalog_class=Own)
+    found = module.forward_inference({"obs": torch.rand(2, 4, 4, 3)})
+    assert found["action_dist_inputs"].shape == (2, 2)
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_free_deviations_follow_their_head_in_networks_of_keras(shares):
+    from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
+
+    model = {"fcnet_hiddens": [4], "free_log_std": True, "vf_share_layers": shares}
+    module = DefaultPPOTorchRLModule(BOX, BOX, model_config=model)
+    policy = [np.ones((3, 4)), np.ones(4), np.ones((4, 3)), np.ones(3), np.full(3, 7.0)]
+    critic = [np.ones((4, 1)), np.ones(1)] if shares else [*policy[:2], np.ones((4, 1)), np.ones(1)]
+    module.set_state(policy + critic)
+    assert module.get_state()["pi.log_std"].tolist() == [7, 7, 7]
