@@ -286,6 +286,14 @@ def has_dense_layers(encoder: object) -> bool:
 #: Options of a model that these parts do not carry out.
 _NOT_DENSE = ("conv_filters", "custom_model", "use_attention", "use_lstm")
 
+#: The same of its heads.
+_NOT_OF_HEADS = (
+    "head_fcnet_use_layernorm",
+    "head_fcnet_kernel_initializer",
+    "head_fcnet_bias_initializer",
+    "log_std_clip_param",
+)
+
 _Space = gymnasium.Space[Any]
 
 
@@ -402,6 +410,13 @@ class BCCatalog(Catalog):
             When deviations are to be free, and an action is not made of numbers alone.
         """
         cls, model = self.get_action_dist_cls(framework=framework), self._model_config_dict
+        asked = [name for name in _NOT_OF_HEADS if model.get(name)]
+        if asked:
+            raise UnsupportedRayFeatureError(
+                f"{', '.join(asked)} in a network of PyTorch",
+                "Its heads have dense layers with orthogonal weights and no limits of deviations",
+                "leave them out, or write build_pi_head and build_vf_head in a subclass",
+            )
         if model.get("free_log_std"):
             check_has_deviations(self.action_space)
         width = cls.required_input_dim(space=self.action_space, model_config=model)

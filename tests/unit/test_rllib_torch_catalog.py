@@ -362,6 +362,16 @@ def test_bc_learns_a_module_of_its_own_catalog(tmp_path):
     algorithm.stop()
 
 
+@pytest.mark.parametrize(
+    "option", [{"head_fcnet_use_layernorm": True}, {"log_std_clip_param": 2.0}]
+)
+def test_options_of_heads_without_effect_are_refused(option):
+    from raycompat.exceptions import UnsupportedRayFeatureError
+
+    with pytest.raises(UnsupportedRayFeatureError, match=f"{next(iter(option))} in a network"):
+        catalog_of_ppo()(BOX, TWO, option).build_pi_head()
+
+
 def test_a_catalog_that_keeps_the_encoder_takes_images_as_vectors():
     import torch
 
