@@ -373,7 +373,9 @@ def lay_out(executor: CallRunner, call: Call, result: object) -> Outcome:
     num_returns = call.message.num_returns
     outcome = Outcome(values=[])
     assert outcome.values is not None
-    if num_returns in (0, 1, "streaming"):
+    # Of a generator object that a call returns, the items are the results, also a single one.
+    is_one = num_returns == 1 and not inspect.isgenerator(result)
+    if is_one or num_returns in (0, "streaming"):
         results: Any = [result] if num_returns else []
     elif isinstance(num_returns, int):
         results = _split(executor, call.running, result, num_returns)

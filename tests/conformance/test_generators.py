@@ -232,6 +232,20 @@ def test_a_number_of_returns_is_filled_by_a_generator(ray):
     assert ray.get(some.remote()) == [0, 1, 2]
 
 
+def test_the_item_of_a_generator_that_is_returned_is_the_result(ray):
+    @ray.remote
+    def item():
+        return (number for number in [7])
+
+    @ray.remote
+    def nothing():
+        return (number for number in [])
+
+    assert ray.get(item.remote()) == 7
+    with pytest.raises(ValueError, match="returned 0 objects"):
+        ray.get(nothing.remote())
+
+
 def test_large_items_arrive_whole(ray):
     @ray.remote
     def arrays():
