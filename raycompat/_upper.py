@@ -39,6 +39,7 @@ Upper: TypeAlias = Literal[
     "_old.rllib.input_readers",
     "_old.rllib.losses",
     "_old.rllib.models.layers",
+    "_old.rllib.policies",
     "_old.rllib.sample_batch",
     "_old.rllib.workers",
     "_old.train.boosting",

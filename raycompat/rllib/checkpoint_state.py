@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,37 @@ def weights_of_component(path: Any, component: str) -> dict[str, Any]:
     if name not in found:
         raise ValueError(f"{path} has no policy {name!r}: its policies are {sorted(found)}.")
     return {target or str(name): found[name]}
+
+
+#: The file of a folder that stands for one policy, in a checkpoint or beside its state: its name.
+POLICY_FILE = "policy.txt"
+
+
+def write_policy(folder: Path, name: str) -> None:
+    """Let a folder, which is made where it does not exist, stand for a policy."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / POLICY_FILE).write_text(name)
+
+
+def policies_of(path: Any, names: Collection[str] | None = None) -> Any:
+    """Return the policy of a folder; of the checkpoint of an algorithm, all by name.
+
+    Parameters
+    ----------
+    path : str or path-like
+        It is unpickled: it must come from a trusted source.
+    names : collection of str, optional
+        Of an algorithm, which policies to return.
+
+    Raises
+    ------
+    ValueError
+        When there is no checkpoint, or it has no such policy.
+    """
+    path = getattr(path, "path", path)
+    folder = folder_of_state(path)
+    algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
+    algorithm.stop()  # its policies act by themselves
+    if (Path(path) / POLICY_FILE).exists():
+        return algorithm.get_policy((Path(path) / POLICY_FILE).read_text())
+    return {name: algorithm.get_policy(name) for name in names or algorithm.plans}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.checkpoint_state import folder_of_state, read_module, read_state
+from raycompat.rllib.checkpoint_state import (
+    folder_of_state,
+    policies_of,
+    read_module,
+    read_state,
+)
 from raycompat.rllib.modules_by_name import Modules, MultiRLModule
 
 _NO_LEARNING = "A policy that learns is one of the algorithm"
@@ -72,6 +77,30 @@ class Policy:
     def get_initial_state(self) -> list[Any]:
         """Return the state of an agent at the beginning of an episode."""
         return []
+
+    @staticmethod
+    def from_checkpoint(checkpoint: Any, policy_ids: Collection[str] | None = None) -> Any:
+        """Return the policy of a checkpoint; of that of an algorithm, all policies by name.
+
+        Parameters
+        ----------
+        checkpoint : str, path-like or Checkpoint
+            What `Algorithm.export_policy_checkpoint` wrote, the checkpoint of an algorithm, or the
+            folder ``policies/default_policy`` in it. It is unpickled: it must come from a trusted
+            source.
+        policy_ids : collection of str, optional
+            Of an algorithm, which policies to return. Default: all.
+
+        Returns
+        -------
+        PolicyOfAlgorithm, or dict of these
+
+        Raises
+        ------
+        ValueError
+            When there is no checkpoint, or it has no such policy.
+        """
+        return policies_of(checkpoint, policy_ids)
 
     def _create_exploration(self) -> None:
         """Do nothing: the rule says how it explores."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.connectors.learned import LearnerConnectors
+from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.networks import Weights
 
 _RL_MODULE, _LEARNER = "rl_module", "learner"
@@ -40,6 +42,8 @@ class AlgorithmLearner:
     Parameters
     ----------
     algorithm : Algorithm
+    connectors : ConnectorPipelineV2
+        Those of the program.
 
     Attributes
     ----------
@@ -48,8 +52,8 @@ class AlgorithmLearner:
         By policy.
     """
 
-    def __init__(self, algorithm: Any) -> None:
-        self._algorithm = algorithm
+    def __init__(self, algorithm: Any, connectors: ConnectorPipelineV2) -> None:
+        self._algorithm, self._learner_connector = algorithm, connectors
         self.config, self.module = algorithm.config, _Networks(algorithm.learners)
 
     def get_optimizer(
@@ -80,6 +84,8 @@ class LearnerGroup:
     Parameters
     ----------
     algorithm : Algorithm
+    connectors : LearnerConnectors, optional
+        Those of the program, which a function may look for in a learner.
 
     Notes
     -----
@@ -89,9 +95,13 @@ class LearnerGroup:
 
     is_local, is_remote = True, False
 
-    def __init__(self, algorithm: Any) -> None:
+    def __init__(self, algorithm: Any, connectors: LearnerConnectors | None = None) -> None:
         self._algorithm = algorithm
-        self._view = AlgorithmLearner(algorithm)
+        pipeline = ConnectorPipelineV2(connectors=connectors.connectors if connectors else ())
+        self._view = AlgorithmLearner(algorithm, pipeline)
+        for own in (getattr(each, "torch_learner", None) for each in algorithm.learners.values()):
+            if own is not None and algorithm.joined_learner is None:
+                own._learner_connector = pipeline
 
     def __len__(self) -> int:
         """Return the number of learners."""

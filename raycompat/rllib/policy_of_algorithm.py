@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
+from raycompat.rllib.checkpoint_state import write_policy
 from raycompat.rllib.networks import Weights
 
 
@@ -72,7 +75,7 @@ class PolicyOfAlgorithm:
         **kwargs
             They have no effect: the policy sees the observation alone.
         """
-        found: tuple[Any, list[Any], dict[str, Any]] = self._algorithm.compute_single_action(
+        action, states, known = self._algorithm.compute_single_action(
             obs,
             state,
             prev_action=prev_action,
@@ -81,7 +84,8 @@ class PolicyOfAlgorithm:
             explore=explore,
             full_fetch=True,
         )
-        return found
+        # As in Ray, it is a number of numpy, which has a shape.
+        return np.int64(action) if isinstance(action, int) else action, states, known
 
     def compute_actions(
         self,
@@ -152,3 +156,50 @@ class PolicyOfAlgorithm:
         if network is None:
             return list(self._plan.make().initial_state())  # type: ignore[union-attr]
         return [] if network.memory is None else [each.copy() for each in network.memory.initial]
+
+    def export_checkpoint(self, export_dir: str) -> None:
+        """Write the policy into a folder, which `Policy.from_checkpoint` takes.
+
+        Parameters
+        ----------
+        export_dir : str
+            It has the state of the whole algorithm, too.
+        """
+        self._algorithm.save_to_path(export_dir)
+        write_policy(Path(export_dir), self._name)
+
+    def export_model(self, export_dir: str, onnx: int | None = None) -> None:
+        """Write the network into a folder.
+
+        Parameters
+        ----------
+        export_dir : str
+            Of a network of Keras, it becomes a SavedModel of TensorFlow. One of PyTorch is pickled as
+            ``model.pt``, which ``torch.load`` reads.
+        onnx : int, optional
+            Refused.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When `onnx` is given, or the policy acts by a rule.
+        """
+        if onnx is not None:
+            raise UnsupportedRayFeatureError(
+                f"export_model(onnx={onnx!r})",
+                "A network is written in the form of its own framework",
+                "call torch.onnx.export(policy.model, ...) for a network of PyTorch",
+            )
+        if self.model is None:
+            raise UnsupportedRayFeatureError(
+                f"export_model() of the policy {self._name!r}",
+                "It acts by a rule, which has no network",
+                "call export_checkpoint()",
+            )
+        if hasattr(self.model, "export"):
+            self.model.export(export_dir, verbose=False)
+            return
+        import torch
+
+        Path(export_dir).mkdir(parents=True, exist_ok=True)
+        torch.save(self.model, Path(export_dir, "model.pt"))

@@ -33,11 +33,13 @@ from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
+    SEQ_LENS,
     DefaultBCTorchRLModule,
     DefaultPPOTorchRLModule,
     ModuleNetwork,
     ModulePolicy,
     TorchRLModule,
+    as_weights_are,
     at_most_threads,
     get_weights,
     mapped,
@@ -93,6 +95,8 @@ class TorchLearner:
     def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
         self.config = config
         self.module = module if isinstance(module, Modules) else Modules(dict(module))
+        #: Its name in methods that classes of programs override.
+        self._module = self.module
         self.metrics = MetricsLogger()
         self._device = torch.device("cpu")
         #: The optimizers by module and name, and the parameters that each changes.
@@ -309,15 +313,28 @@ class TorchLearner:
                 group["lr"] = scheduled(rate, num_steps)
         self.before_gradient_based_update(timesteps=timesteps)
         for batch in batches:
-            found = self.module.forward_train(batch)
-            losses = self.compute_losses(fwd_out=found, batch=batch)
-            for name, loss in losses.items():
-                self.metrics.log_value((name, "total_loss"), loss, window=1)
-            gradients = self.postprocess_gradients(self.compute_gradients(losses))
-            self.apply_gradients(gradients)
+            self._update(batch)
         for scheduler in (each for own in self._schedulers.values() for each in own):
             scheduler.step()
         self.after_gradient_based_update(timesteps=timesteps)
+
+    def _update(self, batch: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+        """Learn from one minibatch; programs override it, to learn in ``torch.autocast``.
+
+        Returns
+        -------
+        outputs, losses : dict
+            By module.
+        metrics : dict
+            It is empty: what is logged is in ``metrics``.
+        """
+        found = self.module.forward_train(batch)
+        losses = self.compute_losses(fwd_out=found, batch=batch)
+        for name, loss in losses.items():
+            self.metrics.log_value((name, "total_loss"), loss, window=1)
+        gradients = self.postprocess_gradients(self.compute_gradients(losses))
+        self.apply_gradients(gradients)
+        return found, losses, {}
 
     def get_optimizer_state(self) -> dict[tuple[str, str], Any]:
         """Return the states of the optimizers."""
@@ -550,7 +567,9 @@ class ModuleLearner(PolicyLearner):
     def _tensors(self, columns: Columns) -> dict[str, Any]:
         """Return columns as tensors, by Ray's names."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
-        seen = self._network.batch(tensors.pop("observations"))
+        seen = self._network.batch(as_weights_are(self._module, tensors.pop("observations")))
+        if "mask" in tensors:
+            seen[SEQ_LENS] = tensors["mask"].sum(-1)
         return {**seen, **{_NAMES.get(name, name): each for name, each in tensors.items()}}
 
     def _batch(self, parts: list[Columns]) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from raycompat.rllib.torch_distributions import class_for
 #: The names of columns that modules give and see.
 OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embeddings"
 LOG_PROBABILITIES, STATE_IN, STATE_OUT = "action_logp", "state_in", "state_out"
+SEQ_LENS = "seq_lens"
 
 
 class TorchRLModule(nn.Module, RLModule):
@@ -239,7 +240,7 @@ class DefaultBCTorchRLModule(TorchRLModule):
         """Return what the encoder gives; only encoders of programs see images in their shape."""
         seen, shape = batch[OBS], getattr(self._seen_space, "shape", None) or ()
         if len(shape) != 3 or has_dense_layers(self.encoder):
-            seen = flattened(self._seen_space, seen)
+            seen = as_weights_are(self, flattened(self._seen_space, seen))
         return self.encoder({**batch, OBS: seen})[ENCODER_OUT]
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
@@ -342,6 +343,12 @@ def flattened(space: Any, observations: Any) -> Any:
     return observations.reshape(len(observations), -1).float()
 
 
+def as_weights_are(module: nn.Module, rows: Any) -> Any:
+    """Return rows of float32 in the dtype of a module's weights: a program may make these shorter."""
+    first = next(module.parameters(), None)
+    return rows if first is None else rows.to(first.dtype)
+
+
 @contextlib.contextmanager
 def at_most_threads(count: int) -> Iterator[None]:
     """Let PyTorch compute in fewer threads; of small layers, threads wait longer than they compute."""
@@ -420,8 +427,8 @@ class ModuleNetwork:
         Returns
         -------
         dict
-            ``obs``; with a memory, of shape (sequences, steps, ...), and ``state_in``, of shape
-            (sequences, ...). Rows are sequences of one step then.
+            ``obs``; with a memory, of shape (sequences, steps, ...), ``state_in``, of shape
+            (sequences, ...), and ``seq_lens``. Rows are sequences of one step then.
         """
         if self.memory is None:
             return {OBS: unflattened(self.spec.observation_space, rows)}
@@ -438,6 +445,7 @@ class ModuleNetwork:
         return {
             OBS: mapped(lambda each: each.reshape(num, length, *each.shape[1:]), observations),
             STATE_IN: mapped(lambda _: next(states), self.initial_state),
+            SEQ_LENS: torch.full((num,), length),
         }
 
     def states(self, found: Any) -> NDArray[Any]:
@@ -459,19 +467,20 @@ class ModulePolicy:
 
     def __init__(self, network: ModuleNetwork, layout: Layout) -> None:
         self._network, self._layout = network, layout
-        self._module = network.build().eval()
+        #: What programs see in an env runner.
+        self.module = network.build().eval()
         self._decode = ActionDecoder(network.spec.action_space)
-        self._has_critic = isinstance(self._module, ValueFunctionAPI)
+        self._has_critic = isinstance(self.module, ValueFunctionAPI)
 
     def _batch(self, observations: NDArray[Any]) -> dict[str, Any]:
         rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32))
-        return self._network.batch(rows)
+        return self._network.batch(as_weights_are(self.module, rows))
 
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
     ) -> tuple[NDArray[Any], Extras]:
         """Return actions; remember the parameters of their distributions, and the values."""
-        module, memory = self._module, self._network.memory
+        module, memory = self.module, self._network.memory
         with torch.no_grad(), torch.random.fork_rng(devices=[]), at_most_threads(1):
             torch.manual_seed(int(rng.integers(2**31)))
             forward = module.forward_exploration if explore else module.forward_inference
@@ -497,9 +506,9 @@ class ModulePolicy:
         if INPUTS not in found:
             return self._given(found[ACTIONS]), {}
         found = self._drawn(found, rng, explore)
-        parameters = found[INPUTS].numpy()
+        parameters = found[INPUTS].float().numpy()
         if ACTIONS in found and LOG_PROBABILITIES in found:
-            actions, logs = self._given(found[ACTIONS]), found[LOG_PROBABILITIES].numpy()
+            actions, logs = self._given(found[ACTIONS]), found[LOG_PROBABILITIES].float().numpy()
             return actions, {"parameters": parameters, "log_probabilities": logs}
         distribution = distribution_of(self._layout, parameters)
         if ACTIONS in found:
@@ -513,7 +522,7 @@ class ModulePolicy:
         self, found: dict[str, Any], rng: np.random.Generator, explore: bool
     ) -> dict[str, Any]:
         """Return outputs with actions and their chances, where a program has its own distribution."""
-        module = self._module
+        module = self.module
         classes = module.get_inference_action_dist_cls, module.get_exploration_action_dist_cls
         cls = classes[explore]()
         if cls is class_for(self._layout):
@@ -539,15 +548,15 @@ class ModulePolicy:
             return None
         with torch.no_grad(), at_most_threads(1):
             # The class of a program may take the batch alone.
-            own = type(self._module).compute_values is DefaultPPOTorchRLModule.compute_values
+            own = type(self.module).compute_values is DefaultPPOTorchRLModule.compute_values
             given = {"embeddings": embeddings} if own else {}
             batch = self._batch(observations)
-            found: NDArray[Any] = self._module.compute_values(batch, **given).numpy()
+            found: NDArray[Any] = self.module.compute_values(batch, **given).float().numpy()
         return found.reshape(len(observations))
 
     def set_weights(self, weights: Weights) -> None:
         """Replace all weights."""
-        set_weights(self._module, weights)
+        set_weights(self.module, weights)
 
     def set_exploration(self, epsilon: float) -> None:
         """Do nothing: the distribution itself explores."""

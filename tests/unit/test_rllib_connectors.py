@@ -333,6 +333,35 @@ class Numbers(ConnectorV2):
         return batch
 
 
+def test_a_learner_connector_sees_what_callbacks_have_left():
+    class Weighted(ConnectorV2):
+        def __call__(self, *, batch, episodes, **kwargs):
+            for each in episodes:
+                rewards = [each.custom_data["weight"]] * len(each)
+                self.add_n_batch_items(batch, "rewards", rewards, len(each), each)
+            return batch
+
+    def on_episode_start(*, episode, **kwargs):
+        episode.custom_data["weight"] = 0
+
+    def on_sample_end(*, env_runner, samples, **kwargs):
+        for weight, episode in enumerate(samples, 1):
+            episode.custom_data["weight"] = weight
+
+    config = PPOConfig().environment(lambda config: Count()).env_runners(num_env_runners=0)
+    config.environment(horizon=2).training(learner_connector=lambda *spaces: Weighted())
+    algorithm = config.callbacks(
+        on_episode_start=on_episode_start, on_sample_end=on_sample_end
+    ).build_algo()
+    try:
+        (columns,) = algorithm.to_learn(algorithm.sample(5))["default_policy"]
+        assert columns["rewards"][:, 0].tolist() == [1, 1, 2, 2, 3]
+        (found,) = algorithm.learner_group.foreach_learner(lambda each: each._learner_connector)
+        assert [type(each) for each in found] == [Weighted]
+    finally:
+        algorithm.stop()
+
+
 def test_a_learner_connector_adds_columns():
     given = spaces.Discrete(4), spaces.Discrete(2)
     found = LearnerConnectors.of(Numbers())("policy", played(), given)
@@ -360,10 +389,11 @@ def added(column, item):
 
 def test_a_learner_connector_replaces_actions_and_their_chances():
     assert added("actions", 1)["actions"][:, 0].tolist() == [1, 1, 0, 1, 1]
+    assert added("rewards", 5.0)["rewards"][:, 0].tolist() == [5, 5, 2, 5, 5]
     assert added("action_logp", -9.0)["log_probabilities"][:, 0].tolist() == [-9, -9, 0, -9, -9]
 
 
-@pytest.mark.parametrize("column", ["obs", "valid", "rewards", "advantages", "parameters"])
+@pytest.mark.parametrize("column", ["obs", "valid", "advantages", "parameters"])
 def test_columns_that_learners_make_are_refused(column):
     with pytest.raises(UnsupportedRayFeatureError, match=rf"\['{column}'\] of a learner connector"):
         added(column, 1.0)

@@ -11,8 +11,10 @@ import pytest
 from raycompat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from raycompat.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import PPOConfig
 from raycompat.rllib.env.multi_agent_env import make_multi_agent
+from raycompat.rllib.fixed_policies import Policy
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 
 pytestmark = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
@@ -25,6 +27,11 @@ def two_policies():
     config.env_runners(num_env_runners=0).rl_module(model_config={"fcnet_hiddens": [4]})
     config.multi_agent(policies={"p", "q"}, policy_mapping_fn=lambda a, *_, **__: "pq"[a])
     return config.build_algo()
+
+
+def one_policy(**model):
+    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
+    return config.training(model={"fcnet_hiddens": [4], **model}).build_algo()
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +151,65 @@ def test_reducing_begins_again():
     assert logger.peek(("a", "items")) == []
     with pytest.raises(KeyError):
         logger.reduce("b")
+
+
+def test_a_policy_of_a_checkpoint_acts(saved, tmp_path):
+    algorithm, folder = saved
+    policies = Policy.from_checkpoint(folder, ["p"])
+    assert list(policies) == ["p"]
+    assert same(policies["p"].get_weights(), algorithm.get_weights()["p"])
+    algorithm.export_policy_checkpoint(tmp_path / "exported", "q")
+    for path in (folder / "policies" / "q", tmp_path / "exported"):
+        policy = Policy.from_checkpoint(path)
+        action, states, extras = policy.compute_single_action(np.zeros(4, np.float32))
+        assert (action.shape, states, extras["action_dist_inputs"].shape) == ((), [], (2,))
+        assert same(policy.get_weights(), algorithm.get_weights()["q"])
+
+
+def test_the_network_of_a_policy_is_exported(saved, tmp_path):
+    algorithm, _ = saved
+    algorithm.export_policy_model(tmp_path / "exported", "p")
+    assert (tmp_path / "exported" / "saved_model.pb").exists()
+    with pytest.raises(UnsupportedRayFeatureError, match=r"torch\.onnx\.export"):
+        algorithm.export_policy_model(tmp_path, "p", onnx=11)
+
+
+@needs_torch
+@pytest.mark.parametrize("shares", [False, True])
+def test_a_module_takes_over_the_network_of_a_policy(tmp_path, shares):
+    import torch
+    from raycompat.rllib.models.torch.torch_action_dist import TorchCategorical
+    from raycompat.rllib.policy.torch_policy_v2 import TorchPolicyV2
+
+    algorithm = one_policy(vf_share_layers=shares)
+    try:
+        path = Path(algorithm.save_to_path(tmp_path), "policies", "default_policy")
+        policy = TorchPolicyV2.from_checkpoint(path)
+        assert policy.dist_class is TorchCategorical
+        seen = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+        outputs, _ = policy.model({"obs": torch.from_numpy(seen)})
+        found = algorithm.get_module().forward_inference({"obs": seen})
+    finally:
+        algorithm.stop()
+    values = policy.model.value_function()
+    np.testing.assert_allclose(outputs.detach(), found["action_dist_inputs"], atol=1e-5)
+    np.testing.assert_allclose(values.detach(), found["vf_preds"], atol=1e-5)
+
+
+@needs_torch
+def test_a_network_with_a_memory_is_made_of_the_options_of_an_algorithm():
+    import torch
+
+    config = PPOConfig().training(model={"fcnet_hiddens": [4], "use_lstm": True})
+    space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    cls = PPOConfig().algo_class.get_default_policy_class(config)
+    model = cls(space, gymnasium.spaces.Discrete(3), config.to_dict()).model
+    steps = torch.rand(6, 2)
+    states = [each[None].repeat(2, 1) for each in model.get_initial_state()]
+    whole, _ = model({"obs": steps}, states, torch.tensor([3, 3]))
+    assert whole.shape == (6, 3)
+    assert model.value_function().shape == (6,)
+    rows = steps.reshape(2, 3, 2)
+    for step in range(3):
+        outputs, states = model({"obs": rows[:, step]}, states, torch.tensor([1.0, 1.0]))
+        torch.testing.assert_close(outputs, whole.reshape(2, 3, 3)[:, step])

@@ -147,6 +147,35 @@ def test_a_module_and_a_learner_of_a_program_learn(tmp_path):
     np.testing.assert_array_equal(mine["state"][0]["exp_avg"], yours["state"][0]["exp_avg"])
 
 
+def test_a_program_learns_and_acts_with_short_weights():
+    import torch
+    from raycompat.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+
+    class Watched(PPOTorchLearner):
+        dtypes = set()
+
+        def configure_optimizers_for_module(self, module_id, config=None):
+            own = list(self._module[module_id].parameters())
+            optimizer = torch.optim.Adam(own, eps=1e-4)  # a smaller one is 0 in float16
+            self.register_optimizer(module_id=module_id, optimizer=optimizer, params=own)
+
+        def _update(self, batch):
+            outputs, losses, metrics = super()._update(batch)
+            self.dtypes.add(outputs["default_policy"]["action_dist_inputs"].dtype)
+            return outputs, losses, metrics
+
+    def halve(*, algorithm, **kwargs):
+        halved = lambda name, module: module.half()  # noqa: E731
+        algorithm.learner_group.foreach_learner(lambda each: each._module.foreach_module(halved))
+        algorithm.env_runner_group.foreach_env_runner(lambda each: each.module.half())
+
+    algorithm = ppo(learner_class=Watched).callbacks(on_algorithm_init=halve).build_algo()
+    algorithm.train()
+    assert Watched.dtypes == {torch.float16}
+    (dtype,) = {each.dtype for each in algorithm.env_runner.module.parameters()}
+    assert dtype == torch.float16
+
+
 def test_the_loss_is_that_of_the_algorithm():
     import torch
 

@@ -497,6 +497,15 @@ def _bridged(terms: Callable[..., Terms]) -> Callable[..., Terms]:
     return bridged
 
 
+def torch_distribution_class(layout: Layout) -> type[ActionDistribution]:
+    """Return the class of PyTorch for actions with a layout, by its own name where it has one."""
+    if len(layout) > 1 and all(part.is_discrete for part in layout):
+        return TorchMultiCategorical
+    if len(layout) > 1:
+        return distribution_class(layout, TorchActionDistribution)
+    return TorchCategorical if layout[0].is_discrete else TorchDiagGaussian
+
+
 def distribution_class(layout: Layout, kind: type[ActionDistribution]) -> type[ActionDistribution]:
     """Return the class of distributions of actions with a layout.
 

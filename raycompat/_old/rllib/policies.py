@@ -6,10 +6,15 @@ weights, and does not learn.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Never
+from typing import Any, ClassVar, Self
 
+from raycompat._old.rllib.action_distributions import torch_distribution_class
 from raycompat._old.rllib.policy_functions import Functions, functions_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.algorithms.algorithm_config import MODEL
+from raycompat.rllib.checkpoint_state import policies_of
+from raycompat.rllib.distributions import num_parameters
+from raycompat.rllib.spaces import ActionDecoder
 
 
 class PolicyClass:
@@ -19,7 +24,7 @@ class PolicyClass:
     #: The name of the algorithm.
     algorithm: ClassVar[str] = ""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Never:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Refuse: an algorithm makes its policies."""
         raise UnsupportedRayFeatureError(
             f"{cls.__name__}(...)",
@@ -44,6 +49,83 @@ class PolicyClass:
         return type(name or cls.__name__, (cls,), {"functions": made, "__module__": __name__})
 
 
+class TorchPolicyV2(PolicyClass):
+    """The network of a policy in PyTorch, without the policy's algorithm.
+
+    Modules of today take it over: see `from_checkpoint`.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+    config : dict
+        Its ``model`` has the options of the network.
+
+    Attributes
+    ----------
+    model : TorchModelV2
+    dist_class : type
+        The distribution of actions.
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.policy.torch_policy_v2.TorchPolicyV2``, 2.60.0. Differs from Ray: it has
+    a network, and neither acts nor learns.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return an object."""
+        return object.__new__(cls)
+
+    def __init__(self, observation_space: Any, action_space: Any, config: Any) -> None:
+        from raycompat._old.rllib.models.torch_networks import LSTMNetwork
+        from raycompat.rllib.models.catalog import ModelCatalog
+
+        self.observation_space, self.action_space = observation_space, action_space
+        options = {**MODEL, **config["model"]}
+        # ModelCatalog makes no memory of the options.
+        default = LSTMNetwork if options["use_lstm"] else None
+        layout = ActionDecoder(action_space).layout
+        self.model = ModelCatalog.get_model_v2(
+            observation_space,
+            action_space,
+            num_parameters(layout),
+            {**options, "use_lstm": False},
+            "torch",
+            default_model=default,
+        )
+        self.dist_class = torch_distribution_class(layout)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Any, policy_ids: Any = None) -> Any:
+        """Return the network of a checkpoint's policy; see `Policy.from_checkpoint`.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When its network has other layers than dense ones.
+        """
+        found = policies_of(checkpoint, policy_ids)
+        if isinstance(found, dict):
+            return {name: cls._of(policy) for name, policy in found.items()}
+        return cls._of(found)
+
+    @classmethod
+    def _of(cls, policy: Any) -> Self:
+        config = policy.config.to_dict()
+        made = cls(policy.observation_space, policy.action_space, config)
+        if hasattr(policy.model, "state_dict"):
+            made.model.load_state_dict(policy.model.state_dict())
+        elif hasattr(made.model, "take_keras_weights"):
+            made.model.take_keras_weights(policy.get_weights())
+        else:
+            raise UnsupportedRayFeatureError(
+                f"{cls.__name__}.from_checkpoint() of a network with a memory",
+                "Weights of Keras go into dense layers of PyTorch",
+                "leave use_lstm out, or train with a module in PyTorch",
+            )
+        return made
+
+
 _ALGORITHMS = {
     "A3C": "A3C",
     "AsyncPPO": "APPO",
@@ -66,5 +148,6 @@ def __getattr__(name: str) -> Any:
     for prefix, algorithm in _ALGORITHMS.items():
         if name.startswith(prefix) and name.removeprefix(prefix) in _KINDS:
             body = {"algorithm": algorithm, "__module__": __name__}
-            return globals().setdefault(name, type(name, (PolicyClass,), body))
+            base = TorchPolicyV2 if name.endswith("TorchPolicy") else PolicyClass
+            return globals().setdefault(name, type(name, (base,), body))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,24 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import os
-import pickle
-import tempfile
 import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
-import cloudpickle
 import gymnasium
 import numpy as np
 
 import raycompat as ray
 from raycompat._old_forms.gym.adapters import of_today
-from raycompat._storage import Folder
 from raycompat._surface import era
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
@@ -31,14 +26,8 @@ from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
 from raycompat.rllib.algorithms.old_keys import RENAMED
+from raycompat.rllib.algorithms.saved_algorithm import SavedAlgorithm
 from raycompat.rllib.callbacks.callbacks import overridden
-from raycompat.rllib.checkpoint_state import (
-    NETWORKS,
-    STATE_FILE,
-    read_state,
-    weights_of_component,
-    write_module,
-)
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
@@ -70,7 +59,7 @@ from raycompat.rllib.results import (
     with_old_names,
 )
 from raycompat.rllib.step_writer import with_writer
-from raycompat.tune import PlacementGroupFactory, Trainable
+from raycompat.tune import PlacementGroupFactory
 from raycompat.tune.trainable.nested import merge_dicts
 from raycompat.util.tracking import Experiment
 
@@ -88,7 +77,7 @@ _SHOWN_OF_RUNNERS = (
 )
 
 
-class Algorithm(Trainable):
+class Algorithm(SavedAlgorithm):
     """An algorithm of reinforcement learning, with its policy and the processes that play.
 
     Subclasses give `learner_class` and `training_step`.
@@ -227,7 +216,7 @@ class Algorithm(Trainable):
                 [] if connectors is None else connectors.connectors,
             )
         #: The learners, as programs see them.
-        self.learner_group = LearnerGroup(self)
+        self.learner_group = LearnerGroup(self, self._learner_connectors)
         self.call_hooks("on_algorithm_init")
 
     def creator_of_env(self, env: Any = None) -> Callable[[EnvContext], Any]:
@@ -373,7 +362,8 @@ class Algorithm(Trainable):
         for sample in samples:
             for name, columns in sample.policies.items():
                 if name in self._trained:
-                    found.setdefault(name, []).append(self._connected(name, columns))
+                    own = self._connected(name, columns, sample.custom_data)
+                    found.setdefault(name, []).append(own)
         if self._shows_batches:
             for name, parts in found.items():
                 result = self._of_batches.setdefault(name, {})
@@ -385,13 +375,13 @@ class Algorithm(Trainable):
                 )
         return found
 
-    def _connected(self, name: str, columns: Columns) -> Columns:
+    def _connected(self, name: str, columns: Columns, custom_data: Any) -> Columns:
         """Return the columns of a policy as the connectors of its learner leave them."""
         if self._learner_connectors is None:
             return columns
         plan = self._plans[name]
         spaces = plan.observation_space, plan.action_space
-        found = self._learner_connectors(name, columns, spaces)
+        found = self._learner_connectors(name, columns, spaces, custom_data)
         added = sorted(set(found) - set(columns))
         if added and not hasattr(self.learners[name], "torch_learner"):
             raise UnsupportedRayFeatureError(
@@ -538,8 +528,9 @@ class Algorithm(Trainable):
     def env_runner(self) -> Any:
         """The env runner of this process; where others play, it is one that does not."""
         found = self.env_runner_group.local_env_runner
-        networks = self.learner_group._view.module
-        found.module = networks if self.is_multi_agent else self.get_module()
+        if found.module is None:
+            networks = self.learner_group._view.module
+            found.module = networks if self.is_multi_agent else self.get_module()
         return found
 
     @property
@@ -759,7 +750,8 @@ class Algorithm(Trainable):
             following = [] if memory is None or left is None else memory.parted(left[0])
             if memory is not None and memory.are_windows(state or ()):
                 following = [window[-1] for window in following[:-1]]
-            return action, following, {name: column[0] for name, column in extras.items()}
+            names = upper("_old.rllib.sample_batch").NAMES
+            return action, following, {names.get(n, n): column[0] for n, column in extras.items()}
         return action
 
     def compute_action(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
@@ -830,164 +822,6 @@ class Algorithm(Trainable):
         for name, own in weights.items():
             self.learners[name].set_weights(own)
         self.weights_changed()
-
-    def _check_names(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.learners:
-                raise ValueError(
-                    f"{name!r} is not a policy with weights: expected one of {sorted(self.learners)}."
-                )
-
-    # Checkpoints.
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write the state into a folder."""
-        state = self._whole_state()
-        Path(checkpoint_dir, STATE_FILE).write_bytes(cloudpickle.dumps(state))
-        for name, learner in self.learners.items():
-            write_module(Path(checkpoint_dir, *NETWORKS, name), learner.saved_module())
-
-    def _whole_state(self) -> dict[str, Any]:
-        return {
-            "class": type(self),
-            "config": self.config,
-            "learners": {name: each.get_state() for name, each in self.learners.items()},
-            "filters": {name: each.filter.statistics for name, each in self._acting.items()},
-            "episodes": self._episodes.get_state(),
-            "rng": self._rng.bit_generator.state,
-        }
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Take the state from a folder, or a dict."""
-        state = checkpoint if isinstance(checkpoint, dict) else read_state(Path(checkpoint))
-        self._take_state(state)
-        self.call_hooks("on_checkpoint_loaded")
-
-    def _take_state(self, state: dict[str, Any]) -> None:
-        """Take what `_whole_state` returned."""
-        try:
-            if set(state["learners"]) != set(self.learners):
-                raise ValueError(
-                    f"its policies are {sorted(state['learners'])}, not {sorted(self.learners)}"
-                )
-            for name, own in state["learners"].items():
-                self.learners[name].set_state(own)
-        except (KeyError, ValueError) as error:
-            raise ValueError(
-                f"The checkpoint of {state['class'].__name__} does not fit {type(self).__name__} with "
-                f"this network: {error}. Use {type(self).__name__}.from_checkpoint(path), which takes "
-                "the config from the checkpoint, too."
-            ) from error
-        for name, statistics in state["filters"].items():
-            if statistics is not None:
-                self._acting[name].filter.statistics = statistics
-        self.weights_changed()
-        self._episodes.set_state(state["episodes"])
-        self._rng.bit_generator.state = state["rng"]
-
-    def save_to_path(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Save the algorithm as a folder.
-
-        Parameters
-        ----------
-        path : str or path-like, optional
-            Local, or a URI that fsspec knows. By default a new temporary folder.
-
-        Returns
-        -------
-        str
-            The folder.
-        """
-        if path is None:
-            path = tempfile.mkdtemp(prefix="checkpoint-")
-        target = Folder(path)
-        with tempfile.TemporaryDirectory() as local:
-            self._write_checkpoint(local)
-            Folder(os.path.dirname(target.path), target.filesystem).upload(
-                local, os.path.basename(target.path)
-            )
-        return target.uri
-
-    def restore_from_path(
-        self, path: str | os.PathLike[str], *, component: str | None = None
-    ) -> None:
-        """Continue from a folder of `save_to_path`.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The folder. For one network it may go on as checkpoints of Ray do:
-            ``learner_group/learner/rl_module/default_policy``.
-        component : str, optional
-            What to restore, with a path of the same form: the weights of all policies, or of one, which
-            may have another name than that in `path`. Default: all that the checkpoint has.
-
-        Raises
-        ------
-        ValueError
-            When the checkpoint is missing, damaged, or of another network.
-        """
-        if component is not None:
-            found = weights_of_component(path, component)
-            self._check_names(found)
-            for name, state in found.items():
-                self.learners[name].take_saved(state)
-            self.weights_changed()
-            return
-        with tempfile.TemporaryDirectory() as local:
-            source = Folder(path)
-            if not source.exists(STATE_FILE):
-                raise ValueError(
-                    f"{source.uri} is not a checkpoint of an algorithm: expected the file "
-                    f"{STATE_FILE} in it. Pass what save_to_path() returned."
-                )
-            source.download(local)
-            self.restore(local)
-
-    @classmethod
-    def from_checkpoint(cls, path: Any, **options: Any) -> Self:
-        """Return the algorithm of a checkpoint, with its config.
-
-        Parameters
-        ----------
-        path : str, path-like or Checkpoint
-            What `save_to_path` or `save` returned. It is unpickled: it must come from a trusted
-            source.
-        **options
-            In place of the checkpoint's.
-
-        Raises
-        ------
-        ValueError
-            When the checkpoint is missing, damaged, or of another algorithm.
-        """
-        path = getattr(path, "checkpoint", path)
-        path = getattr(path, "path", path)
-        with tempfile.TemporaryDirectory() as local:
-            source = Folder(path)
-            if source.exists(STATE_FILE):
-                source.download(local)
-            state = read_state(Path(local) if source.exists(STATE_FILE) else Path(source.path))
-        if not issubclass(state["class"], cls):
-            raise ValueError(
-                f"{path} is a checkpoint of {state['class'].__name__}, not {cls.__name__}."
-            )
-        algorithm: Self = state["class"](
-            state["config"].copy(copy_frozen=False).update_from_dict(options)
-        )
-        algorithm.restore_from_path(path)
-        return algorithm
-
-    def save_to_object(self) -> bytes:
-        """Return the whole state as bytes."""
-        state: bytes = cloudpickle.dumps({**self._whole_state(), "counts": self.get_state()})
-        return state
-
-    def restore_from_object(self, obj: bytes) -> None:
-        """Continue from a result of `save_to_object`, which must come from a trusted source."""
-        state = pickle.loads(obj)
-        self.load_checkpoint(state)
-        self._set_state(state["counts"])
 
     # Ends.
 

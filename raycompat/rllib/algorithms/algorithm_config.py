@@ -173,7 +173,7 @@ _UP_TO_ONE = _UpToOne()
 
 #: Options with few values here, and why.
 _FIXED: dict[str, tuple[Container[Any], str, str]] = {
-    "num_learners": ((0, 1), "The algorithm's own process learns", "use 0 or 1"),
+    "num_learners": ((None, 0, 1), "The algorithm's own process learns", "use 0 or 1"),
     "num_gpus_per_learner": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
     "num_gpus": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
     "framework_str": (

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from raycompat._surface.modules import names_of
+from raycompat._upper import upper
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
@@ -283,6 +284,16 @@ class PPO(Algorithm):
 
     config_class = PPOConfig
     learner_class: ClassVar[Any] = PPOLearner
+
+    @classmethod
+    def get_default_policy_class(cls, config: Any) -> Any:
+        """Return the class by which programs make a policy's network in PyTorch.
+
+        Parameters
+        ----------
+        config : AlgorithmConfig
+        """
+        return upper("_old.rllib.policies").PPOTorchPolicy
 
     def training_step(self) -> dict[str, Any]:
         """Play a batch, and let each policy learn from its part of it."""

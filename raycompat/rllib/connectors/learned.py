@@ -31,6 +31,7 @@ _DONE_BEFORE = FrameStackingLearner | FlattenObservations | PrevActionsPrevRewar
 #: Columns of a sample that connectors replace in the batch of a loss, by the names that they use.
 _REPLACED = {
     "actions": "actions",
+    "rewards": "rewards",
     "action_logp": "log_probabilities",
     "action_dist_inputs": "parameters",
 }
@@ -81,7 +82,13 @@ class LearnerConnectors:
                 )
         return cls(connectors) if connectors else None
 
-    def __call__(self, name: str, columns: Columns, spaces: tuple[Any, Any]) -> Columns:
+    def __call__(
+        self,
+        name: str,
+        columns: Columns,
+        spaces: tuple[Any, Any],
+        custom_data: NDArray[Any] | None = None,
+    ) -> Columns:
         """Return the columns of a sample with the rewards that the connectors leave, and what they add.
 
         Parameters
@@ -91,6 +98,8 @@ class LearnerConnectors:
         columns : dict of arrays, of shape (steps, places, ...)
         spaces : tuple of gymnasium.Space
             Of observations and actions.
+        custom_data : array of dict, of shape (steps, places), optional
+            What callbacks have left in the episode of each step.
 
         Raises
         ------
@@ -102,6 +111,9 @@ class LearnerConnectors:
         """
         parts = list(_parts(columns))
         episodes = [_episode(name, columns, each, place, spaces) for each, place in parts]
+        if custom_data is not None:
+            for episode, (steps, place) in zip(episodes, parts, strict=True):
+                episode.custom_data.update(custom_data[steps[-1], place])
         seen = [list(each.observations) for each in episodes]
         batch: Any = {}
         shared: dict[str, Any] = {}

@@ -83,7 +83,9 @@ class EnvRunner(Runner):
         rows: list[_Row] = []
         nexts: list[NDArray[Any]] = []
         episodes: list[EndedEpisode] = []
+        custom_data: list[Any] = []
         for _ in range(num_steps):
+            custom_data.append([] if self._watch is None else self._watch.custom_data())
             observations = self._observations
             assert observations is not None
             actions, extras = self._acting.act(observations, self._rng, explore)
@@ -116,8 +118,16 @@ class EnvRunner(Runner):
         name, news = self._policy_id, self._acting.filter.take_news()
         sample = Sample({name: stacked}, stacked["rewards"].size, episodes, {name: news})
         if self._watch is not None:
-            sample.left = self._watch.sampled(sample)
+            self._show(sample, custom_data)
         return sample
+
+    def _show(self, sample: Sample, custom_data: list[Any]) -> None:
+        """Show a sample to callbacks, and add what they leave: for learner connectors, of each step."""
+        assert self._watch is not None
+        sample.left = self._watch.sampled(sample)
+        if self.spec.keeps_next_observations:
+            # Callbacks of later steps change those of episodes that go on.
+            sample.custom_data = np.array([[dict(each) for each in row] for row in custom_data])
 
     def play_episodes(
         self,

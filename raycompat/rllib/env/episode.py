@@ -96,7 +96,7 @@ class Episode(ForCallbacks, SingleAgentEpisode):
         self.add_env_step(
             observation,
             action,
-            float(reward),
+            np.float64(reward),  # as in Ray, callbacks and connectors may call astype()
             dict(info),
             terminated=terminated,
             truncated=truncated,

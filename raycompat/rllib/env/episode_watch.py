@@ -111,6 +111,10 @@ class EpisodeWatch:
         episode = self._episodes[place]
         return EpisodeRecord(episode.custom_metrics, episode.hist_data)
 
+    def custom_data(self) -> list[dict[str, Any]]:
+        """Return what callbacks have left in the episodes that are played now, by environment."""
+        return [self._episodes[place].custom_data for place in sorted(self._episodes)]
+
     @property
     def sees_batches(self) -> bool:
         """Whether a callback sees the steps of agents as batches."""

@@ -20,6 +20,7 @@ from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.episode import Environments
 from raycompat.rllib.env.episode_watch import EpisodeWatch, LeftByCallbacks
 from raycompat.rllib.filters import RunningStatistics
+from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.results import EndedEpisode
 from raycompat.rllib.utils.error import EnvError
@@ -143,6 +144,8 @@ class Sample:
     left: LeftByCallbacks | None = None
     #: For `on_sample_end`: the episodes that ended in the sample, and those that go on.
     played: Sequence[Any] = ()
+    #: For learner connectors: what callbacks have left in the episode of each step, an array of dicts.
+    custom_data: NDArray[Any] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the episodes, as `on_sample_end` sees them."""
@@ -197,6 +200,8 @@ class Runner:
         self.policies: dict[str, ActingPolicy | ActingRule] = {
             name: plan.make() for name, plan in spec.policies.items()
         }
+        #: What programs see as its network, of several policies by name; None where a Keras model acts.
+        self.module: Any = _module_of(self.policies)
         #: Steps of all its environments, and how many there were at the last failures.
         self._num_steps = 0
         self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
@@ -452,3 +457,12 @@ class Runner:
     def close(self) -> None:
         """Close the environments."""
         self._together.close()
+
+
+def _module_of(policies: dict[str, ActingPolicy | ActingRule]) -> Any:
+    found = {
+        n: getattr(getattr(each, "policy", None), "module", None) for n, each in policies.items()
+    }
+    if list(found) == [POLICY_ID]:
+        return found[POLICY_ID]
+    return None if None in found.values() else Modules(found)

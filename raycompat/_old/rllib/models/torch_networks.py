@@ -165,6 +165,36 @@ class FullyConnectedNetwork(TorchModelV2, _Module):
         features = self._features if critic is None else critic(self._seen)
         return self._value_branch(features).squeeze(1)
 
+    def take_keras_weights(self, weights: list[Any]) -> None:
+        """Take the weights of an algorithm's network of Keras with the same dense layers.
+
+        Parameters
+        ----------
+        weights : list of arrays
+            The hidden layers and the outputs, then those of the critic; of each a kernel of shape
+            (inputs, outputs), and a bias.
+
+        Raises
+        ------
+        ValueError
+            When it has other layers.
+        """
+        hidden, critic = (
+            [f"{name}.{n}" for n in range(len(getattr(self, name) or ()))]
+            for name in ("_hidden_layers", "_critic_layers")
+        )
+        layers = [*hidden, "_logits", *critic, "_value_branch"]
+        names = [f"{each}._model.0.{kind}" for each in layers for kind in ("weight", "bias")]
+        own, shapes = self.state_dict(), [each.shape[::-1] for each in weights]
+        if shapes != [tuple(own[name].shape) for name in names]:
+            raise ValueError(
+                f"The weights have the shapes {shapes}: expected those of {names}, "
+                f"{[tuple(own[name].shape) for name in names]}. Leave head_fcnet_hiddens, filters and "
+                "free_log_std out of the options of the model."
+            )
+        pairs = zip(names, weights, strict=True)
+        self.load_state_dict({name: torch.as_tensor(each.T.copy()) for name, each in pairs})
+
 
 class RecurrentNetwork(RecurrentModel, TorchModelV2):
     """A network of PyTorch with a memory. Subclasses write `forward_rnn`: see `ModelV2`."""
@@ -174,6 +204,40 @@ class RecurrentNetwork(RecurrentModel, TorchModelV2):
 
     def _in_rows(self, outputs: Any) -> Any:
         return outputs.reshape(-1, self.num_outputs)
+
+
+class LSTMNetwork(RecurrentNetwork, _Module):
+    """Dense layers below a long short-term memory, which outputs and values share: see `ModelV2`."""
+
+    def __init__(
+        self,
+        obs_space: Any,
+        action_space: Any,
+        num_outputs: int | None,
+        model_config: Mapping[str, Any],
+        name: str,
+    ) -> None:
+        _Module.__init__(self)
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        below = FullyConnectedNetwork(obs_space, action_space, None, model_config, name)
+        self._below, cells = below._hidden_layers, model_config["lstm_cell_size"]
+        self._memory = nn.LSTM(below.num_outputs, cells, batch_first=True)
+        self.num_outputs = cells if num_outputs is None else num_outputs
+        self._logits, self._value_branch = SlimFC(cells, self.num_outputs), SlimFC(cells, 1)
+
+    def get_initial_state(self) -> list[Any]:
+        """Return the states of output and cells at the beginning of an episode."""
+        return [torch.zeros(self._memory.hidden_size) for _ in range(2)]
+
+    def forward_rnn(self, inputs: Any, state: list[Any], seq_lens: Any) -> tuple[Any, list[Any]]:
+        """Return the outputs for sequences, and the states after them."""
+        before = tuple(each[None] for each in state)
+        self._features, after = self._memory(self._below(inputs), before)
+        return self._logits(self._features), [each[0] for each in after]
+
+    def value_function(self) -> Any:
+        """Return the values of the observations that `forward` saw last."""
+        return self._value_branch(self._features).reshape(-1)
 
 
 class DQNTorchModel(BelowValues, TorchModelV2, _Module):
