@@ -66,6 +66,7 @@ _INSTALLED_AS = {
     "pl_bolts": "lightning-bolts",
     "plotly": "",
     "psycopg2": "psycopg2-binary",
+    "pycocotools": "",
     "pydantic": "",
     "pygame": "",
     "pyspiel": "open_spiel",

@@ -14,8 +14,11 @@ from ray.tune.suggest import ConcurrencyLimiter
 from ray.tune.suggest.basic_variant import BasicVariantGenerator
 from ray.tune.suggest.hyperopt import HyperOptSearch
 from ray.tune.utils.log import Verbosity
+from ray.tune.utils.mock import FailureInjectorCallback
+from ray.tune.utils.release_test_util import ProgressCallback
 
 RESULTS = os.path.abspath("results")
+PROGRESS = os.environ["TEST_OUTPUT_JSON"] = os.path.abspath("progress.json")
 
 
 # Tune.
@@ -137,9 +140,17 @@ def trainer():
     print("Iterated:", seen, iterator.is_finished(), len(iterator.get_final_results()))
     runs.shutdown()
     analysis = tune.run(
-        runs.to_tune_trainable(train_func), config={"epochs": 2}, local_dir=RESULTS, verbose=0
+        runs.to_tune_trainable(train_func),
+        config={"epochs": 2},
+        checkpoint_freq=1,
+        checkpoint_at_end=True,
+        local_dir=RESULTS,
+        verbose=0,
+        callbacks=[FailureInjectorCallback(), ProgressCallback()],
     )
     print("As a trial:", analysis.trials[0].last_result["epoch"])
+    with open(PROGRESS) as file:
+        print("Progress:", sum(json.load(file)["trial_states"].values()))
 
 
 def has_torch():

@@ -7,7 +7,10 @@ import ray
 import torch
 import torch.nn as nn
 from ray import tune
+from ray.util.data import MLDataset, from_parallel_iter
+from ray.util.iter import from_items, from_iterators
 from ray.util.sgd import TFTrainer, TorchTrainer
+from ray.util.sgd.data import Dataset
 from ray.util.sgd.torch import TrainingOperator
 from ray.util.sgd.utils import BATCH_SIZE, AverageMeterCollection
 
@@ -125,6 +128,40 @@ def creators():
     with_creators.shutdown()
 
 
+def of_iterators():
+    trainer = TorchTrainer(
+        model_creator=model_creator,
+        data_creator=None,
+        optimizer_creator=optimizer_creator,
+        loss_creator=nn.MSELoss,
+    )
+    pairs = Dataset(
+        [0.0, 0.5, 1.0],
+        batch_size=4,
+        download_func=lambda x: (torch.tensor([[x]]), torch.tensor([[2 * x]])),
+    )
+    print("Of pairs:", trainer.train(num_steps=2, dataset=pairs)["num_samples"])
+    trainer.shutdown()
+    rows = [{"x": i, "y": [i, i], "label": 2 * i} for i in range(10)]
+    tables = from_parallel_iter(from_items(rows, num_shards=2), batch_size=3)
+    print("Tables:", tables, tables.batch_size, [len(each) for each in tables.gather_sync()])
+    again = tables.batch(4)
+    print("Rebatched:", [each.x.tolist() for each in again.gather_sync()])
+    other = from_parallel_iter(from_items(rows, num_shards=2), batch_size=3).select_shards([1])
+    shuffled = again.local_shuffle(2, seed=0).union(other)
+    print("Both:", type(shuffled) is MLDataset, shuffled.batch_size, shuffled.num_shards())
+    print("Sums:", sum(each.x.sum() for each in shuffled.gather_sync()))
+    tensors = tables.to_torch(["x", "y"], [None, 2], label_column="label")
+    shard = tensors.get_shard(1)
+    first, again = list(shard), list(shard)
+    print("Tensors:", [each.tolist() for each in first[0]], len(first), len(again))
+    num_rows = len(list(tensors.get_shard(-1, shuffle=True, shuffle_buffer_size=2, seed=0)))
+    tensors.set_num_shards(1)
+    print("All:", num_rows, len(list(tensors.get_shard(0))))
+    plain = from_parallel_iter(from_iterators([tables.take(1)]), need_convert=False)
+    print("Plain:", plain.batch_size, plain.take(1)[0].columns.tolist())
+
+
 def keras_creator(config):
     import keras
 
@@ -167,4 +204,5 @@ if __name__ == "__main__":
     workers()
     of_operators()
     creators()
+    of_iterators()
     keras()

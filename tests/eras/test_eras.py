@@ -161,6 +161,7 @@ EXPECTED = {
         In memory: 1 None
         Iterated: [2, 3, 4] True 2
         As a trial: 1
+        Progress: 1
         Workers: {'size': 2}
         Named: True
         """,
@@ -269,6 +270,14 @@ EXPECTED = {
         Restored: True
         Best: 0.1 32
         Steps: 32
+        Of pairs: 8
+        Tables: MLDataset[from_items[dict, 10, shards=2].batch(3).for_each()] 3 [3, 3, 2, 2]
+        Rebatched: [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
+        Both: True 0 3
+        Sums: 70
+        Tensors: [[1.0], [1.0, 1.0], [2.0]] 5 5
+        All: 10 10
+        Plain: 0 ['x', 'y', 'label']
         Keras: True True True
         """,
     "of_2023": """

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from raycompat import tune
+from raycompat._old.train.profiler import TorchTensorboardProfilerCallback, TorchWorkerProfiler
 from raycompat._old.train.trainer import Trainer
 from raycompat._old.tune import utils
 from raycompat._old.tune.automl import (
@@ -18,6 +19,7 @@ from raycompat._old.tune.automl import (
     RandomSearch,
     SearchSpace,
 )
+from raycompat._old.tune.callbacks_of_tests import FailureInjectorCallback
 from raycompat._old.tune.logger import DEFAULT_LOGGERS, LegacyLoggerCallback, Logger, as_callbacks
 from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._surface import era
@@ -30,6 +32,62 @@ from raycompat.tune.schedulers.pb2 import PB2, BanditModel, best_point
 from raycompat.tune.search.library import LibrarySearcher
 
 pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+
+
+# Callbacks.
+
+
+class Profile:
+    step_num = 4
+
+    def export_chrome_trace(self, path):
+        with open(path, "w") as file:
+            file.write("{}")
+
+
+def test_traces_of_workers_are_written_once(tmp_path):
+    profiler = TorchWorkerProfiler(str(tmp_path / "worker"))
+    profiler.trace_handler(Profile())
+    results = [{}, {"loss": 0.5, **profiler.get_and_clear_profile_traces()}]
+    assert profiler.get_and_clear_profile_traces() == {"_train_torch_profiler": []}
+    callback = TorchTensorboardProfilerCallback(workers_to_log=1)
+    callback.start_training(str(tmp_path), {})
+    callback.handle_result(results)
+    assert callback.logdir == tmp_path / "pytorch_profiler"
+    assert (callback.logdir / "worker_0_epoch_4.pt.trace.json").read_text() == "{}"
+
+
+def test_an_injector_of_failures_is_refused_where_there_is_a_cluster_file(tmp_path):
+    cluster = tmp_path / "cluster.yaml"
+    FailureInjectorCallback(str(cluster))
+    cluster.touch()
+    FailureInjectorCallback(str(cluster), disable=True)
+    with pytest.raises(UnsupportedRayFeatureError, match="autoscaler"):
+        FailureInjectorCallback(str(cluster))
+
+
+# Checkpoints.
+
+
+class SavesFile(tune.Trainable):
+    def save_checkpoint(self, folder):
+        path = os.path.join(folder, "state")
+        with open(path, "w") as file:
+            file.write("saved")
+        return path
+
+    def load_checkpoint(self, path):
+        with open(path) as file:
+            self.loaded = file.read()
+
+
+def test_a_class_may_return_the_file_of_its_checkpoint(tmp_path, monkeypatch):
+    saver = SavesFile()
+    saver.restore(saver.save(str(tmp_path)))
+    assert saver.loaded == "saved"
+    monkeypatch.setenv(era.VARIABLE, "2.10")
+    with pytest.raises(ValueError, match="save_checkpoint with a file"):
+        saver.save(str(tmp_path))
 
 
 # Reports.

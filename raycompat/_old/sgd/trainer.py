@@ -196,8 +196,8 @@ class TorchTrainer:
             How often the epoch begins again when a worker dies.
         info : dict, optional
             For the operator.
-        dataset : optional
-            Refused.
+        dataset : raycompat._old.sgd.torch_dataset.Dataset, optional
+            What to train on, and not the operator's data. Each worker gets a shard.
 
         Raises
         ------
@@ -207,15 +207,18 @@ class TorchTrainer:
             When workers died too often.
         """
         if dataset is not None:
-            raise UnsupportedRayFeatureError(
-                "TorchTrainer.train(dataset=...)",
-                "Ray has replaced ray.util.sgd.data",
-                "pass ray.data data sets to ray.train.torch.TorchTrainer(datasets=...)",
-            )
+            dataset.set_num_shards(len(self._workers))
         before = self.state_dict() if max_retries else None
         for left in range(max_retries, -1, -1):
             try:
-                metrics = self._workers.execute(worker.train, num_steps, info)
+                group = self._workers
+                shards = [dataset and dataset.get_shard(rank) for rank in range(len(group))]
+                metrics = ray.get(
+                    [
+                        group.execute_single_async(rank, worker.train, num_steps, info, shard)
+                        for rank, shard in enumerate(shards)
+                    ]
+                )
                 break
             except RayTaskError:
                 raise

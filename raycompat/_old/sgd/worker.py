@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+import torch
 
 from raycompat._old.sgd.operator import OperatorOptions, TrainingOperator
 from raycompat.train.torch import _process_group
@@ -50,10 +52,14 @@ def set_up(
     _work = _Work(make_operator(config, rank, local_rank, options, device, size))
 
 
-def train(num_steps: int | None, info: dict[str, Any] | None) -> dict[str, Any]:
-    """Train for an epoch; return its metrics."""
+def train(
+    num_steps: int | None,
+    info: dict[str, Any] | None,
+    shard: Iterable[list[tuple[torch.Tensor, torch.Tensor]]] | None = None,
+) -> dict[str, Any]:
+    """Train for an epoch, on batches of pairs if there are any; return its metrics."""
     work = _current()
-    loader = work.operator._train_loader
+    loader = work.operator._train_loader if shard is None else map(_stacked, shard)
     if loader is None:
         raise RuntimeError(
             "The operator has no data to train on. Call register_data(train_loader=...) in its setup()."
@@ -67,6 +73,10 @@ def train(num_steps: int | None, info: dict[str, Any] | None) -> dict[str, Any]:
     found = _called(work.operator.train_epoch, batches, given)
     work.num_epochs += 1
     return {"epoch": work.num_epochs, **found}
+
+
+def _stacked(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.cat(each) for each in zip(*pairs, strict=True))
 
 
 def validate(num_steps: int | None, info: dict[str, Any] | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -31,6 +31,9 @@ from raycompat.train._configs import CheckpointConfig, FailureConfig, RunConfig,
 from raycompat.train._functions import report
 from raycompat.train.backend import BackendConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
 __all__ = ["CheckpointStrategy", "Trainer", "TrainingIterator"]
 
@@ -231,8 +234,9 @@ class Trainer:
 
     def to_tune_trainable(
         self, train_func: Callable[[dict[str, Any]], Any], dataset: Any = None
-    ) -> Callable[[dict[str, Any]], None]:
+    ) -> type[FunctionTrainable]:
         """Return the function as a trainable of Tune, whose trials have these workers."""
+        from raycompat.tune.trainable.function_trainable import wrap_function
         from raycompat.tune.trainable.trainer import trainable_of
 
         trainer = self._trainer(train_func, {}, dataset, None, None)
@@ -244,7 +248,9 @@ class Trainer:
 
         train.__name__ = getattr(train_func, "__name__", "train")
         train._resources = lambda config: train_as_trial._resources({})  # type: ignore[attr-defined]
-        return train
+        trainable = wrap_function(train)
+        trainable._accepts_checkpoint_times = True
+        return trainable
 
 
 def _as_checkpoint(given: Any) -> Checkpoint | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import difflib
 import inspect
 import os
@@ -173,11 +174,15 @@ class Experiment:
 
     def _check_checkpoints(self) -> None:
         """Raise for functions with options that only classes support."""
-        is_function = isinstance(self.trainable_cls, type) and issubclass(
-            self.trainable_cls, FunctionTrainable
-        )
+        cls = self.trainable_cls
+        if not isinstance(cls, type) or not issubclass(cls, FunctionTrainable):
+            return
+        if cls._accepts_checkpoint_times:
+            self.checkpoint_config = dataclasses.replace(
+                self.checkpoint_config, checkpoint_frequency=0, checkpoint_at_end=None
+            )
         for name in ("checkpoint_at_end", "checkpoint_frequency"):
-            if is_function and getattr(self.checkpoint_config, name):
+            if getattr(self.checkpoint_config, name):
                 raise ValueError(
                     f"{name} is for subclasses of tune.Trainable; a function makes a checkpoint by "
                     "tune.report(metrics, checkpoint=...), and that of a trainer by train.report or "

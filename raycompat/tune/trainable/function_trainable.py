@@ -26,6 +26,10 @@ class FunctionTrainable(Trainable):
 
     _name = "func"
 
+    #: Whether an experiment may name times for checkpoints, which change nothing: all that are reported
+    #: are kept.
+    _accepts_checkpoint_times = False
+
     def setup(self, config: dict[str, Any]) -> None:
         self._session = FunctionSession(self._call, self._place)
 

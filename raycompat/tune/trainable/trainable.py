@@ -413,15 +413,14 @@ class Trainable:
         Path(folder, METADATA_FILE).write_bytes(cloudpickle.dumps(metadata))
 
     def _path_in(self, folder: str, saved: str) -> str:
-        """Return a path of ``_save`` relative to the folder; today's `save_checkpoint` has to
-        return it.
-        """
+        """Return a path in the folder, relative to it; today's `save_checkpoint` returns the folder."""
         inside = os.path.relpath(saved, folder)
-        old_form = hasattr(self, "_save") and not inside.startswith("..")
-        if inside != "." and not old_form:
+        if inside.startswith(".."):
             raise ValueError(
                 f"save_checkpoint({folder!r}) returned {saved!r}: expected None, a dict, or the folder."
             )
+        if inside != "." and not hasattr(self, "_save"):
+            forms.used("ray.tune.Trainable.save_checkpoint with a file", refusal=ValueError)
         return inside
 
     def restore(self, checkpoint_path: Any) -> None:
