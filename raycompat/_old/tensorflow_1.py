@@ -36,7 +36,7 @@ def choose_for(program: CodeType) -> None:
     Not for a program that chooses by itself between the versions. Not beside RLlib, whose algorithms
     learn by functions of TensorFlow 2 in the same process.
     """
-    codes = _with_inner(program)
+    codes = with_inner(program)
     if not forms.is_used_today(tensorflow_mode.VERSION_1_USE) or _imports_rllib(codes):
         return
     aliases = {alias for code in codes for alias in _aliases(code)}
@@ -45,9 +45,10 @@ def choose_for(program: CodeType) -> None:
         tensorflow_mode.follow(tensorflow_mode.VERSION_1)
 
 
-def _with_inner(code: CodeType) -> list[CodeType]:
+def with_inner(code: CodeType) -> list[CodeType]:
+    """Return a code and all code within it."""
     within = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(inner for each in within for inner in _with_inner(each))]
+    return [code, *(inner for each in within for inner in with_inner(each))]
 
 
 def _imports_rllib(codes: list[CodeType]) -> bool:

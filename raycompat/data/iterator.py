@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
-from raycompat._old_forms.data import plain_rows
+from raycompat._old_forms.data import plain_rows, tf
 from raycompat._surface.modules import lacks
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
@@ -393,6 +393,7 @@ class DataIterator(abc.ABC):
         )
         return torch.to_iterable_dataset(batches)
 
+    @tf.takes_a_signature
     def to_tf(
         self,
         feature_columns: str | list[str],

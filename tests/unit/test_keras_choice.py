@@ -8,7 +8,6 @@ import types
 import pytest
 
 from raycompat._old.train import keras_choice
-from raycompat._surface import era
 from raycompat.train import _ports
 from raycompat.train.tensorflow import _keras_choice, _keras_watch
 from raycompat.train.tensorflow._keras_choice import VARIABLE, choose, names_of
@@ -174,17 +173,14 @@ def test_keras_3_under_the_strategy_is_said_in_the_worker_too(monkeypatch, varia
 
 
 @pytest.mark.parametrize(
-    ("version", "source", "found"),
+    ("source", "found"),
     [
-        ("1.12", "def f(): tf.distribute.MultiWorkerMirroredStrategy()", "1"),
-        ("1.12", "def f(): tf.distribute.MirroredStrategy()", None),
-        ("2.40", "tf.distribute.MultiWorkerMirroredStrategy()", None),
+        ("def f(): tf.distribute.MultiWorkerMirroredStrategy()", "1"),
+        ("def f(): tf.distribute.MirroredStrategy()", None),
+        ("import keras.layers\ntf.distribute.MultiWorkerMirroredStrategy()", None),
     ],
 )
-def test_the_driver_of_an_old_program_has_the_keras_of_its_workers(
-    version, source, found, monkeypatch
-):
-    monkeypatch.setenv(era.VARIABLE, version)
+def test_the_driver_has_the_keras_of_its_workers(source, found, monkeypatch):
     monkeypatch.setenv(VARIABLE, "")  # so that what is chosen is undone
     monkeypatch.delenv(VARIABLE)
     keras_choice.choose_for(compile(source, "program.py", "exec"))

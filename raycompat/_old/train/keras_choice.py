@@ -1,15 +1,13 @@
-"""Programs of the time of Keras 2 that train under a strategy of several workers."""
+"""Programs that train under a strategy of several workers, for which the workers use Keras 2."""
 
 from __future__ import annotations
 
+import dis
 import importlib.util
 import os
 from types import CodeType
 
-from raycompat._surface import era
-
-#: The last version of Ray from before TensorFlow came with Keras 3.
-_LAST = "2.10"
+from raycompat._old.tensorflow_1 import with_inner
 
 
 def choose_for(program: CodeType) -> None:
@@ -18,7 +16,9 @@ def choose_for(program: CodeType) -> None:
     Keras 3 cannot train under a `MultiWorkerMirroredStrategy`, so the workers use Keras 2. A callback
     or a layer of the program must be of the same Keras, and the program derives it in the driver.
     """
-    if not era.is_within(_LAST) or not _names_strategy(program):
+    codes = with_inner(program)
+    names = {name for code in codes for name in code.co_names}
+    if "MultiWorkerMirroredStrategy" not in names or any(map(_imports_keras_3, codes)):
         return
     from raycompat.train.tensorflow._keras_choice import VARIABLE
 
@@ -26,6 +26,8 @@ def choose_for(program: CodeType) -> None:
         os.environ[VARIABLE] = "1"
 
 
-def _names_strategy(code: CodeType) -> bool:
-    within = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return "MultiWorkerMirroredStrategy" in code.co_names or any(map(_names_strategy, within))
+def _imports_keras_3(code: CodeType) -> bool:
+    return any(
+        step.opname == "IMPORT_NAME" and str(step.argval).partition(".")[0] == "keras"
+        for step in dis.get_instructions(code)
+    )

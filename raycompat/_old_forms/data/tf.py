@@ -14,7 +14,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def takes_a_signature(method: _F) -> _F:
-    """Make ``Dataset.to_tf`` take ``output_signature``, and what belonged to it."""
+    """Make ``to_tf`` of data sets and iterators take ``output_signature``, and what belonged to it."""
 
     @functools.wraps(method)
     def to_tf(dataset: Any, *args: Any, **kwargs: Any) -> Any:
