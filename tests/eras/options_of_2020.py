@@ -82,6 +82,7 @@ if installed("nevergrad"):
     from ray.tune.suggest.nevergrad import NevergradSearch
 
     one = nevergrad.optimizers.OnePlusOne
+    NevergradSearch(one(2), ["height", "width"], metric="loss", mode="min")
     made.append(
         NevergradSearch(one, parameter_names=None, metric="score", mode="max", max_concurrent=2)
     )

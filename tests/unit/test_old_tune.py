@@ -3,11 +3,14 @@
 import gc
 import os
 import pickle
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from raycompat import tune
+from raycompat._old.air.wandb import WandbLogger
 from raycompat._old.train.profiler import TorchTensorboardProfilerCallback, TorchWorkerProfiler
 from raycompat._old.train.trainer import Trainer
 from raycompat._old.tune import utils
@@ -27,7 +30,11 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import Checkpoint
 from raycompat.tune.error import TuneError
 from raycompat.tune.experiment.trial import ExportFormat
-from raycompat.tune.schedulers import create_scheduler
+from raycompat.tune.schedulers import (
+    AsyncHyperBandScheduler,
+    MedianStoppingRule,
+    create_scheduler,
+)
 from raycompat.tune.schedulers.pb2 import PB2, BanditModel, best_point
 from raycompat.tune.search.library import LibrarySearcher
 
@@ -64,6 +71,47 @@ def test_an_injector_of_failures_is_refused_where_there_is_a_cluster_file(tmp_pa
     FailureInjectorCallback(str(cluster), disable=True)
     with pytest.raises(UnsupportedRayFeatureError, match="autoscaler"):
         FailureInjectorCallback(str(cluster))
+
+
+class Runs:
+    """In place of wandb."""
+
+    def init(self, **options):
+        self.options, self.logged = options, []
+        return self
+
+    def log(self, numbers):
+        self.logged.append(numbers)
+
+    def finish(self, exit_code):
+        self.logged.append(exit_code)
+
+
+def test_a_logger_of_wandb_takes_the_settings_of_the_config(monkeypatch):
+    runs = Runs()
+    monkeypatch.setitem(sys.modules, "wandb", runs)
+    trial = SimpleNamespace(
+        trial_id="a", experiment_dir_name="own", config={"lr": 0.5, "wandb": {"project": "mine"}}
+    )
+    logger = WandbLogger(trial.config, "", trial)
+    logger.on_result({"training_iteration": 1, "loss": 0.5})
+    logger.close()
+    assert (runs.options["project"], runs.options["config"]) == ("mine", {"lr": 0.5})
+    assert runs.logged == [{"training_iteration": 1, "loss": 0.5}, 0]
+    with pytest.raises(ValueError, match="'project': 'mine'"):
+        WandbLogger({"lr": 0.5}, "", trial)
+
+
+# Schedulers.
+
+
+def test_a_scheduler_of_the_time_has_a_metric_and_a_mode(monkeypatch):
+    with pytest.raises(ValueError, match=r"mode=None: .* --ray 0.8"):
+        AsyncHyperBandScheduler(metric="score").on_trial_add(None, None)
+    monkeypatch.setenv(era.VARIABLE, "0.8.7")
+    scheduler = MedianStoppingRule()
+    scheduler.on_trial_add(None, None)
+    assert scheduler.score({"episode_reward_mean": 2.0}) == 2.0
 
 
 # Checkpoints.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old.tune.logger import Logger
 from raycompat._old_forms.packages import require
 from raycompat.tune.logger import LoggerCallback
 from raycompat.tune.trainable.nested import flatten_dict
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 #: The variable in which W&B looks for its key.
 WANDB_ENV_VAR = "WANDB_API_KEY"
 
-__all__ = ["WANDB_ENV_VAR", "WandbLoggerCallback", "setup_wandb"]
+#: The key of a config with the settings of W&B, which a run does not show.
+_SETTINGS = "wandb"
+
+__all__ = ["WANDB_ENV_VAR", "WandbLogger", "WandbLoggerCallback", "setup_wandb"]
 
 
 def _set_key(api_key: str | None, api_key_file: str | None) -> None:
@@ -83,7 +87,7 @@ class WandbLoggerCallback(LoggerCallback):
             **{
                 "id": trial.trial_id,
                 "name": str(trial),
-                "config": trial.config,
+                "config": {name: v for name, v in trial.config.items() if name != _SETTINGS},
                 "reinit": "create_new",
                 "resume": "allow",
                 **names,
@@ -156,3 +160,41 @@ def setup_wandb(
         kwargs.setdefault("name", context.get_trial_name())
         kwargs.setdefault("group", context.get_experiment_name())
     return wandb.init(config=config, **{"resume": "allow", **kwargs})
+
+
+class WandbLogger(Logger):
+    """Log a trial as a run of Weights & Biases, by the settings in its config.
+
+    They are the value of ``wandb``, in the config or in its ``logger_config``: options of
+    `WandbLoggerCallback`.
+
+    Raises
+    ------
+    ValueError
+        When there are no settings.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.integration.wandb.WandbLogger``, 1.12.1. No known difference.
+    """
+
+    def _init(self) -> None:
+        settings = {**self.config.get("logger_config", {}), **self.config}.get(_SETTINGS)
+        if not isinstance(settings, dict):
+            raise ValueError(
+                f"WandbLogger: the config has {_SETTINGS!r}: {settings!r}. Expected a dict, such as "
+                "config={'wandb': {'project': 'mine'}}."
+            )
+        self._callback = WandbLoggerCallback(**settings)
+        assert self.trial is not None
+        self._callback.log_trial_start(self.trial)
+
+    def on_result(self, result: dict[str, Any]) -> None:
+        """Log the numbers of a result."""
+        assert self.trial is not None
+        self._callback.log_trial_result(result["training_iteration"], self.trial, result)
+
+    def close(self) -> None:
+        """End the run."""
+        assert self.trial is not None
+        self._callback.log_trial_end(self.trial)

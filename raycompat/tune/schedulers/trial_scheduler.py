@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
+from raycompat._surface import era
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.result import DEFAULT_METRIC
 
@@ -251,10 +252,13 @@ class ScoredScheduler(FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
         """Check that there are a metric and a mode."""
+        if era.is_within("0.8"):  # its defaults
+            self._metric, self._mode = self._metric or "episode_reward_mean", self._mode or "max"
         if not self._metric or not self._mode:
+            old = " In a program of Ray 0.8 the mode is 'max' then: `raycompat run --ray 0.8`."
             raise ValueError(
                 f"{type(self).__name__} has metric={self._metric!r} and mode={self._mode!r}: pass "
-                "both to it, or to TuneConfig."
+                f"both to it, or to TuneConfig.{'' if self._mode else old}"
             )
 
 

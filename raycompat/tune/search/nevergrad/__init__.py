@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raycompat._old_forms.tune import searchers
+from raycompat._surface import forms
 from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
@@ -66,6 +67,11 @@ class NevergradSearch(LibrarySearcher):
                 "NevergradSearch(optimizer=None): expected one of nevergrad.optimizers, such as "
                 "nevergrad.optimizers.OnePlusOne."
             )
+        if isinstance(optimizer_kwargs, list | package.p.Parameter):
+            forms.used(
+                "ray.tune.search.nevergrad.NevergradSearch with the space behind the optimizer"
+            )
+            optimizer_kwargs, space = None, optimizer_kwargs
         self._class, self._kwargs = optimizer, dict(optimizer_kwargs or {})
         #: The names of a vector's elements.
         self._names: list[str] | None = None
