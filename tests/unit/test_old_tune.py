@@ -108,10 +108,16 @@ def test_a_logger_of_wandb_takes_the_settings_of_the_config(monkeypatch):
 def test_a_scheduler_of_the_time_has_a_metric_and_a_mode(monkeypatch):
     with pytest.raises(ValueError, match=r"mode=None: .* --ray 0.8"):
         AsyncHyperBandScheduler(metric="score").on_trial_add(None, None)
+    accurate = AsyncHyperBandScheduler(metric="mean_accuracy")
+    accurate.on_trial_add(None, SimpleNamespace(trial_id="a"))
+    assert accurate.score({"mean_accuracy": 0.5}) == 0.5
     monkeypatch.setenv(era.VARIABLE, "0.8.7")
     scheduler = MedianStoppingRule()
     scheduler.on_trial_add(None, None)
     assert scheduler.score({"episode_reward_mean": 2.0}) == 2.0
+    monkeypatch.setenv(era.VARIABLE, "1.12")
+    with pytest.raises(ValueError, match="a metric without a mode"):
+        AsyncHyperBandScheduler(metric="mean_accuracy").on_trial_add(None, None)
 
 
 # Checkpoints.

@@ -8,6 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old_forms.tune import modes
 from raycompat._old_forms.tune.analysis import OldForms, as_of_the_time
 from raycompat._storage import Folder
 from raycompat._surface import forms
@@ -169,7 +170,7 @@ class ExperimentAnalysis(OldForms):
         return pandas.json_normalize(rows, sep="/") if rows else pandas.DataFrame()
 
     def _metric_and_mode(self, metric: str | None, mode: str | None) -> tuple[str, str]:
-        metric, mode = metric or self.default_metric, mode or self.default_mode
+        metric, mode = modes.completed(metric or self.default_metric, mode or self.default_mode)
         if not metric or not mode:
             raise ValueError(
                 f"metric={metric!r}, mode={mode!r}: pass both here, or to TuneConfig or tune.run."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
-from raycompat._surface import era
+from raycompat._old_forms.tune import modes
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.result import DEFAULT_METRIC
 
@@ -252,8 +252,7 @@ class ScoredScheduler(FIFOScheduler):
 
     def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
         """Check that there are a metric and a mode."""
-        if era.is_within("0.8"):  # its defaults
-            self._metric, self._mode = self._metric or "episode_reward_mean", self._mode or "max"
+        self._metric, self._mode = modes.completed(self._metric, self._mode)
         if not self._metric or not self._mode:
             old = " In a program of Ray 0.8 the mode is 'max' then: `raycompat run --ray 0.8`."
             raise ValueError(
