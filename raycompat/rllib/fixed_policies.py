@@ -511,7 +511,7 @@ class FixedPolicy:
     ) -> tuple[list[Any], list[list[Any]]]:
         """Return the actions of some agents as their environments take them, and their next states."""
         count = len(observations)
-        batch = _stacked(observations)
+        batch = stacked(observations)
         if self.takes_raw:
             forward = self.rule._forward_exploration if explore else self.rule._forward_inference
             return _rows(forward({"obs": batch})["actions"], count), states
@@ -537,13 +537,13 @@ def fixed_policy(cls: Any, observation_space: Any, action_space: Any, options: A
     return FixedPolicy(cls(observation_space, action_space, options or {}))
 
 
-def _stacked(observations: list[Any]) -> Any:
+def stacked(observations: list[Any]) -> Any:
     """Return observations as one batch; of dicts and tuples, a batch of each part."""
     first = observations[0]
     if isinstance(first, Mapping):
-        return {name: _stacked([each[name] for each in observations]) for name in first}
+        return {name: stacked([each[name] for each in observations]) for name in first}
     if isinstance(first, tuple):
-        return tuple(_stacked([each[i] for each in observations]) for i in range(len(first)))
+        return tuple(stacked([each[i] for each in observations]) for i in range(len(first)))
     return np.asarray(observations)
 
 

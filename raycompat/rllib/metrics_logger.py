@@ -86,7 +86,7 @@ class MetricsLogger:
         #: Returns the results in which `peek` looks for keys that were not logged here.
         self.results: Callable[[], Mapping[str, Any]] = dict
         #: Counts what runners have played, which `aggregate` is given; set by an algorithm.
-        self.count_played: Callable[[Any], None] | None = None
+        self.count_played: Callable[[Any, tuple[str, ...]], None] | None = None
 
     def log_value(
         self,
@@ -243,13 +243,14 @@ class MetricsLogger:
             Dicts of values, as ``learner_group.update`` returns them; or what ``get_metrics`` of env
             runners returned: their episodes and steps are in results then.
         key : str or tuple of str, optional
-            What goes before each key of a dict.
+            What goes before each key of a dict. Of episodes of env runners, one that begins with
+            "evaluation" says that these are not of training: figures of them are logged under it.
         """
         for each in stats_dicts:
             if isinstance(each, Mapping):
                 self.log_dict(each, key=key)
             elif self.count_played is not None:
-                self.count_played(each)
+                self.count_played(each, () if key is None else _path_of(key))
 
     def merge_and_log_n_dicts(self, stats_dicts: Iterable[Any], *, key: Any = None) -> None:
         """Do what `aggregate` does, the form until 2025.

@@ -6,7 +6,7 @@ An algorithm has one for each policy; an algorithm of one agent has one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
@@ -273,7 +273,11 @@ class _FirstOutput:
 
 
 def forward_of_module(
-    network: Any, encode: ObservationEncoder, batch: Mapping[str, Any], **kwargs: Any
+    network: Any,
+    encode: ObservationEncoder,
+    memory: Memory | None,
+    batch: Mapping[str, Any],
+    **kwargs: Any,
 ) -> dict[str, Any]:
     """Return a network's outputs by the names that modules give them.
 
@@ -281,9 +285,11 @@ def forward_of_module(
     ----------
     network : KerasNetwork
     encode : ObservationEncoder
+    memory : Memory, optional
+        Of the network.
     batch : mapping
         ``obs``: an array or a PyTorch tensor of several observations, or a dict of these. A filter of
-        observations is not applied.
+        observations is not applied. With a memory, see `_forward_with_memory`.
     **kwargs
         They have no effect.
 
@@ -292,6 +298,8 @@ def forward_of_module(
     dict of arrays, or of tensors where the observations are tensors
         ``action_dist_inputs`` and ``vf_preds``; or ``actions``, of a network of values of actions.
     """
+    if memory is not None:
+        return _forward_with_memory(network, encode, memory, batch)
     observations = rows_of(batch["obs"])
     outputs = {name: each.numpy() for name, each in network(encode(observations)).items()}
     found: dict[str, Any] = {}
@@ -306,6 +314,55 @@ def forward_of_module(
     import torch
 
     return {name: torch.as_tensor(each) for name, each in found.items()}
+
+
+def states_by_name(memory: Memory, states: Sequence[Any]) -> dict[Any, Any]:
+    """Return the states of a network by the names that modules give them."""
+    names = ("h", "c") if isinstance(memory.layer, int) else range(len(states))
+    return dict(zip(names, states, strict=True))
+
+
+def _forward_with_memory(
+    network: Any, encode: ObservationEncoder, memory: Memory, batch: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a network's outputs for sequences.
+
+    Parameters
+    ----------
+    network : KerasNetwork
+    encode : ObservationEncoder
+    memory : Memory
+    batch : mapping
+        ``obs`` of shape (sequences, steps, ...), and ``state_in``, see `states_by_name`, of shape
+        (sequences, ...).
+
+    Raises
+    ------
+    UnsupportedRayFeatureError
+        When the network sees the last action or reward, which a batch does not have.
+    """
+    if memory.num_past:
+        raise UnsupportedRayFeatureError(
+            "forward_inference() of a network that sees the last action or reward",
+            "A batch has observations and states",
+            "call algorithm.compute_single_action(observation, state, prev_action=..., "
+            "prev_reward=...), or use the connector PrevActionsPrevRewards",
+        )
+    seen = np.asarray(batch["obs"])
+    num, length = seen.shape[:2]
+    encoded = encode(list(seen.reshape(num * length, *seen.shape[2:]))).reshape(num, length, -1)
+    states = [np.asarray(each) for each in batch["state_in"].values()]
+    rows = np.stack([memory.joined([each[n] for each in states]) for n in range(num)])
+    repeated = np.repeat(rows[:, None], length, axis=1)
+    found = network(np.concatenate([encoded, repeated], -1, dtype=np.float32))
+    outputs = {name: each.numpy() for name, each in found.items()}
+    after = [memory.parted(row) for row in outputs["states"]]
+    joined = [np.stack(each) for each in zip(*after, strict=True)]
+    return {
+        "action_dist_inputs": outputs["policy"].reshape(num, length, -1),
+        "vf_preds": outputs["value"].reshape(num, length),
+        "state_out": states_by_name(memory, joined),
+    }
 
 
 def rows_of(values: Any) -> list[Any]:
@@ -410,9 +467,12 @@ class KerasLearner(PolicyLearner):
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self.learner = Learner(network, seed, self.config.grad_clip, **self._adam())
-        forward = partial(forward_of_module, self.learner.network, setup.encode)
+        memory = network.memory
+        forward = partial(forward_of_module, self.learner.network, setup.encode, memory)
         for name in ("forward_inference", "forward_exploration", "forward_train"):
             setattr(self.model, name, forward)
+        if memory is not None:
+            self.model.get_initial_state = lambda: states_by_name(memory, memory.initial)
 
     def _adam(self) -> dict[str, Any]:
         """Return more options of the optimizer."""

@@ -7,6 +7,7 @@ import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -379,6 +380,26 @@ def test_a_sample_of_an_evaluation_is_one_episode(caplog):
     worker = WorkerOfProgram(runner, fragment=1, is_evaluation=True)
     assert [worker.sample().count, worker.sample().count] == [3, 3]
     assert not caplog.records
+
+
+def test_a_program_of_gym_plays_in_the_environment_of_a_runner(monkeypatch):
+    class OfGymnasium(Count, gymnasium.Env):
+        pass
+
+    runner, _ = runner_with(env_class=OfGymnasium)
+    assert runner.env.num_envs == 1
+    monkeypatch.setenv("RAYCOMPAT_RAY_VERSION", "1.12")
+    assert runner.env.reset().shape == (1,)
+    assert [type(each) for each in runner.env.step(0)[1:]] == [float, bool, dict]
+
+
+def test_a_sample_of_today_is_a_list_of_episodes():
+    runner, state = runner_with()
+    runner.set_state(state)
+    (episode,) = WorkerOfProgram(runner, is_evaluation=True, gives_episodes=True).sample()
+    assert (len(episode), episode.is_done) == (3, True)
+    episodes = WorkerOfProgram(runner, fragment=5, gives_episodes=True).sample()
+    assert [len(each) for each in episodes] == [3, 2]
 
 
 def test_a_plan_and_a_worker_have_the_same_fragment_by_default():

@@ -8,12 +8,16 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from raycompat.rllib.connectors.env_to_module.env_to_module_pipeline import EnvToModulePipeline
+from raycompat.rllib.connectors.module_to_env import ModuleToEnvPipeline
 from raycompat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from raycompat.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import PPOConfig
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.env.multi_agent_env import make_multi_agent
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.fixed_policies import Policy
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 
@@ -213,3 +217,63 @@ def test_a_network_with_a_memory_is_made_of_the_options_of_an_algorithm():
     for step in range(3):
         outputs, states = model({"obs": rows[:, step]}, states, torch.tensor([1.0, 1.0]))
         torch.testing.assert_close(outputs, whole.reshape(2, 3, 3)[:, step])
+
+
+def play(folder, env, num_steps):
+    """Return the episode that the parts of a checkpoint play in a loop, without exploring."""
+    to_module = EnvToModulePipeline.from_checkpoint(folder / "env_runner/env_to_module_connector")
+    to_env = ModuleToEnvPipeline.from_checkpoint(folder / "env_runner/module_to_env_connector")
+    module = RLModule.from_checkpoint(folder / NETWORKS / "default_policy")
+    episode = SingleAgentEpisode(observations=[env.reset(seed=1)[0]])
+    for _ in range(num_steps):
+        given = {"episodes": [episode], "rl_module": module, "explore": False}
+        outputs = module.forward_inference(to_module(**given))
+        found = to_env(batch=outputs, **given)
+        (action,) = found.pop("actions")
+        kept = {name: column[0] for name, column in found.items()}
+        episode.add_env_step(*_stepped(env, action), extra_model_outputs=kept)
+    return episode
+
+
+def _stepped(env, action):
+    observation, reward, *_ = env.step(action)
+    return observation, action, reward
+
+
+@pytest.mark.parametrize("model", [{}, {"use_lstm": True, "lstm_cell_size": 4}])
+def test_a_program_plays_with_the_parts_of_a_checkpoint(tmp_path, model):
+    algorithm, env = one_policy(**model), gymnasium.make("CartPole-v1")
+    try:
+        episode = play(Path(algorithm.save_to_path(tmp_path)), env, 5)
+        policy, state = algorithm.get_policy(), algorithm.get_policy().get_initial_state()
+        for step in range(5):
+            action, state, extras = policy.compute_single_action(
+                episode.get_observations(step), state or None, explore=False
+            )
+            outputs = episode.get_extra_model_outputs("action_dist_inputs", step)
+            np.testing.assert_allclose(outputs, extras["action_dist_inputs"], atol=1e-5)
+            assert episode.get_actions(step) == action
+    finally:
+        algorithm.stop()
+
+
+def test_connectors_of_a_program_are_called_in_its_loop(tmp_path):
+    class Doubled(ConnectorV2):
+        def __call__(self, *, batch, episodes, **kwargs):
+            for each in episodes:
+                doubled = 2 * each.get_observations(-1)
+                each.set_observations(new_data=doubled, at_indices=-1)
+            return batch
+
+    space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+    made = EnvToModulePipeline(space, space, connectors=[Doubled()])
+    path = made.save_to_path(tmp_path / "saved")
+    episode = SingleAgentEpisode(observations=[np.array([0.25], np.float32)])
+    found = EnvToModulePipeline.from_checkpoint(path)(rl_module=None, episodes=[episode])
+    assert found["obs"].tolist() == [[0.5]]
+    with pytest.raises(
+        ValueError, match="has no ModuleToEnvPipeline: expected the folder env_runner"
+    ):
+        ModuleToEnvPipeline.from_checkpoint(path)
+    with pytest.raises(UnsupportedRayFeatureError, match="module_to_env of outputs"):
+        ModuleToEnvPipeline(space, space)(batch={"values": np.zeros((1, 1))})

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 #: The attributes of a runner's view; all others are the runner's.
-_OWN = ("_runner", "_fragment", "_is_evaluation", "_explores")
+_OWN = ("_runner", "_fragment", "_is_evaluation", "_explores", "_gives_episodes")
 
 
 class WorkerOfProgram:
@@ -48,6 +48,8 @@ class WorkerOfProgram:
         Whether a sample is one whole episode, without exploring.
     explores : bool
         Whether actions are drawn.
+    gives_episodes : bool
+        Whether a sample is a list of episodes, the form of today, and not a `SampleBatch`.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class WorkerOfProgram:
         fragment: int = FRAGMENT,
         is_evaluation: bool = False,
         explores: bool = True,
+        gives_episodes: bool = False,
     ) -> None:
+        self._gives_episodes = gives_episodes
         self._runner, self._fragment = runner, fragment
         self._is_evaluation, self._explores = is_evaluation, explores
 
@@ -98,9 +102,10 @@ class WorkerOfProgram:
         Returns
         -------
         list of SingleAgentEpisode or MultiAgentEpisode
-            Where a number of steps or episodes is given.
+            Where a number of steps or episodes is given, and for functions that
+            ``foreach_env_runner`` calls: one episode of an evaluation, else a fragment.
         SampleBatch, or MultiAgentBatch of an environment of several agents
-            Where none is given.
+            Else.
 
         Raises
         ------
@@ -120,6 +125,11 @@ class WorkerOfProgram:
                 "The policies of the runner act",
                 "step the environments of env_runner.env with actions of their action_space",
             )
+        if self._gives_episodes and num_timesteps is None and num_episodes is None:
+            if self._is_evaluation:
+                num_episodes = 1
+            else:
+                num_timesteps = self._fragment * self._runner.spec.num_envs
         if num_timesteps is not None or num_episodes is not None:
             return self._runner.sample_episodes(num_episodes, num_timesteps, draws)
         if force_reset:

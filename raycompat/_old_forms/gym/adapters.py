@@ -148,6 +148,11 @@ def of_today(env: Any) -> Any:
     return OfToday(env) if getattr(env, "is_of_gym", False) else env
 
 
+def of_its_time(env: Any) -> Any:
+    """Return an environment for a program of gym's time: gymnasium's as gym's, others as they are."""
+    return OfItsTime(env) if isinstance(env, gymnasium.Env) else env
+
+
 def class_of_its_time(cls: type[Any]) -> type[Any]:
     """Return a subclass of a class of gymnasium with gym's form, for programs that derive from it."""
 

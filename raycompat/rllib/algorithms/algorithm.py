@@ -261,6 +261,7 @@ class Algorithm(SavedAlgorithm):
                     "training_step",
                 )
             self._filter = _filter_of(probe, settings.observation_filter)
+            self._connectors = list(getattr(probe, "connectors", ()))
             self._learner_connectors = self._made_learner_connectors()
             specs = specs_of(settings.policies)
             # Recorded steps without an environment are those of one policy, which may have any name.
@@ -512,8 +513,17 @@ class Algorithm(SavedAlgorithm):
             self._records += sample.left.records
             self._logged.add(sample.left.logged)
 
-    def _count_played(self, played: Any) -> None:
-        """Count what runners have played for a program's `training_step`."""
+    def _count_played(self, played: Any, path: tuple[str, ...]) -> None:
+        """Count what runners have played for a program's `training_step`, or for its evaluation."""
+        if path[:1] == ("evaluation",):
+            for episode in played:
+                for kind in ("mean", "min", "max"):
+                    for name, value in (("return", episode.value), ("len", episode.length)):
+                        key = (*path, f"episode_{name}_{kind}")
+                        self.metrics.log_value(key, value, reduce=kind)
+            steps = (*path, "num_env_steps_sampled")
+            self.metrics.log_value(steps, played.num_steps, reduce="sum")
+            return
         self._episodes.add(list(played), played.num_steps)
         key = ("env_runners", "num_env_steps_sampled_lifetime")
         self.metrics.log_value(key, played.num_steps, reduce="lifetime_sum")

@@ -163,10 +163,10 @@ _IN_TWO_METHODS = {
 
 
 class _UpToOne:
-    """The numbers from 0 to 1."""
+    """The numbers from 0 to 1, and None, which is 0."""
 
     def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and 0 <= value <= 1
+        return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
 
 
 _UP_TO_ONE = _UpToOne()

@@ -14,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from raycompat._storage import Folder
+from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.checkpoint_state import (
     NETWORKS,
     STATE_FILE,
@@ -21,6 +22,13 @@ from raycompat.rllib.checkpoint_state import (
     weights_of_component,
     write_module,
     write_policy,
+)
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.connectors.env_loop import (
+    ENV_TO_MODULE,
+    MODULE_TO_ENV,
+    EnvToModulePipeline,
+    ModuleToEnvPipeline,
 )
 from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.results import EpisodeStatistics
@@ -30,7 +38,10 @@ from raycompat.tune import Trainable
 class SavedAlgorithm(Trainable):
     """What algorithms save and restore."""
 
+    observation_space: Any
+    action_space: Any
     learners: dict[str, Any]
+    _connectors: list[ConnectorV2]
     _acting: Mapping[str, Any]
     _episodes: EpisodeStatistics
     _rng: np.random.Generator
@@ -91,6 +102,19 @@ class SavedAlgorithm(Trainable):
         for name, learner in self.learners.items():
             write_module(Path(checkpoint_dir, *NETWORKS, name), learner.saved_module())
             write_policy(Path(checkpoint_dir, "policies", name), name)
+        acting = self._acting.get(POLICY_ID)
+        if isinstance(acting, ActingPolicy) and len(self._acting) == 1:
+            self._write_pipelines(Path(checkpoint_dir), acting)
+
+    def _write_pipelines(self, folder: Path, acting: ActingPolicy) -> None:
+        """Write what a program plays with in its own loop."""
+        spaces = self.observation_space, self.action_space
+        to_module = EnvToModulePipeline(
+            *spaces, connectors=self._connectors, observation_filter=acting.filter
+        )
+        to_module.save_to_path(folder.joinpath(*ENV_TO_MODULE))
+        to_env = ModuleToEnvPipeline(*spaces, decode=acting.decode)
+        to_env.save_to_path(folder.joinpath(*MODULE_TO_ENV))
 
     def _whole_state(self) -> dict[str, Any]:
         return {

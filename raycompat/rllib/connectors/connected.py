@@ -75,13 +75,14 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Attributes
     ----------
+    connectors : list of ConnectorV2
     observation_filter : MeanStdFilter or None
         The connector that is a filter.
     """
 
     def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
         super().__init__(env)
-        self._connectors = connectors
+        self.connectors = self._connectors = connectors
         self.observation_filter = filter_of(connectors)
         space = env.observation_space
         for each in connectors:

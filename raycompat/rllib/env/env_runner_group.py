@@ -298,12 +298,24 @@ class RunnerGroup:
         ----------
         func : callable
         **options
+            They have no effect. The runner's ``sample()`` returns episodes where the name
+            ``local_env_runner`` of today is among them, else a `SampleBatch`.
+        """
+        self._sync_first()
+        return self.call_all("apply", func, "local_env_runner" in options)
+
+    def foreach_env_runner(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
+        """Call a function with each runner that plays, where it is, and return the results.
+
+        Parameters
+        ----------
+        func : callable
+            The runner's ``sample()`` returns episodes.
+        **options
             They have no effect.
         """
         self._sync_first()
-        return self.call_all("apply", func)
-
-    foreach_env_runner = foreach_worker
+        return self.call_all("apply", func, True)
 
     def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
         """Call a function with each environment, where it is; return lists of the runners' results.

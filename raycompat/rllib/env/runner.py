@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat._old_forms.gym.adapters import of_its_time
 from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -227,8 +228,13 @@ class Runner:
 
     @property
     def env(self) -> Any:
-        """The environments together; for a program of Ray 2.39 or less, the first one."""
-        return self._envs[0] if era.is_within("2.39") else self._together
+        """The environments together; for a program of Ray 2.39 or less, the first one.
+
+        It has the form of gym for one of 2.2 or less.
+        """
+        if not era.is_within("2.39"):
+            return self._together
+        return of_its_time(self._envs[0]) if era.is_within("2.2") else self._envs[0]
 
     def _make(self, place: int) -> Any:
         return make_env(self.spec.create, self._context(place), self.spec.described)
@@ -425,13 +431,14 @@ class Runner:
         clipped: NDArray[Any] = np.clip(rewards, -limit, limit)
         return clipped
 
-    def apply(self, function: Callable[[Any], Any]) -> Any:
-        """Return what a function of a program makes of the runner."""
-        return function(self.for_program())
+    def apply(self, function: Callable[[Any], Any], gives_episodes: bool = False) -> Any:
+        """Return what a function of a program makes of the runner; see `WorkerOfProgram`."""
+        return function(self.for_program(gives_episodes))
 
-    def for_program(self) -> Any:
+    def for_program(self, gives_episodes: bool = False) -> Any:
         """Return the runner as functions of programs see it."""
-        return upper("_old.rllib.workers").WorkerOfProgram(self, **self.spec.for_programs)
+        cls = upper("_old.rllib.workers").WorkerOfProgram
+        return cls(self, **self.spec.for_programs, gives_episodes=gives_episodes)
 
     def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
         """Return what a function of a program makes of each environment."""
