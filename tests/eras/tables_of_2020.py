@@ -80,6 +80,7 @@ state = ray.global_state
 print("Resources:", state.cluster_resources()["CPU"], state.client_table()[0]["IsInsertion"])
 print("Tasks:", "add" in {row["Name"] for row in state.task_table().values()})
 reference = ray.put(np.zeros(200_000))
+print("Calls:", "add" in str(ray.tasks()))
 print("Object:", ray.objects(reference)["ObjectRef"] == reference.hex())
 state.chrome_tracing_dump("trace.json")
 with open("trace.json") as file:

@@ -98,6 +98,7 @@ EXPECTED = {
         One actor: Counter [False]
         Resources: 2.0 True
         Tasks: True
+        Calls: True
         Object: True
         Trace: True
         By key: {'a': 1, 'b': 2}
