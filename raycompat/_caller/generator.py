@@ -42,7 +42,8 @@ class Stream:
         #: Where the program made the call, if this process records that.
         self.site: str | None = None
         self._ready: deque[ObjectRef[Any]] = deque()
-        self._ended = False
+        #: Whether its end has come, and whether the end can be taken.
+        self._is_ending = self._ended = False
         #: Whether the handle that takes items still exists.
         self._is_wanted = True
         self._is_limited = is_limited
@@ -102,7 +103,11 @@ class Stream:
         self._settle_awaited()
 
     def end(self, error: bytes | None, victim: str | None) -> None:
-        """Add the end; an error becomes the last item."""
+        """Add the end; an error becomes the last item. Only the first end counts."""
+        with self._news:
+            if self._is_ending:
+                return
+            self._is_ending = True
         if error is not None and self._is_wanted:
             entry = self.session.table.add(return_key(self.key, self.num_items))
             self.session.table.fail(entry, error, victim)

@@ -173,11 +173,12 @@ class ObjectTable:
         self._remove_segment = remove_segment
         self._report = report
         self._unasked: deque[Entry] = deque()
-        self._end: bytes | None = None
+        #: The error of all objects that are not ready, once the session is lost.
+        self.error_of_end: bytes | None = None
 
     def end(self, error: bytes) -> None:
         """Fail all objects that are not ready, and those that are added later."""
-        self._end = error
+        self.error_of_end = error
         for entry in list(self.entries.values()):
             self.settle(entry, error=error)
 
@@ -201,8 +202,8 @@ class ObjectTable:
         self.entries[key] = entry = Entry(key)
         if is_held_in_dask:
             entry.is_held_in_dask = True
-        if self._end is not None:  # checked after the entry is added, because `end` may run now
-            self.settle(entry, error=self._end)
+        if self.error_of_end is not None:  # checked after it is added, because `end` may run now
+            self.settle(entry, error=self.error_of_end)
         return entry
 
     def get(self, key: str) -> Entry | None:

@@ -58,6 +58,8 @@ def _call(session: Session, call: Call, sender: Sender) -> Any:
             call.stream.site = site
             refs = ObjectRefGenerator(call.stream)
         sender.submit(call)
+        if call.stream is not None and table.error_of_end is not None:  # lost while it was sent
+            call.stream.end(table.error_of_end, None)
     except BaseException:  # the caller gets no references; an interrupt may have come earlier
         session.call_ended(call)
         table.remove_unreferenced(keys)

@@ -364,10 +364,10 @@ class Session(Membership):
         self.table.leave_to_parent(self.lost)
 
     def _fail_all(self, error: bytes) -> None:
+        self.table.end(error)  # a call that is sent now ends its own stream
         for call in list(self.calls.values()):
             if call.stream is not None:
                 call.stream.end(error, None)
-        self.table.end(error)
         self.sharing.end_waits()
 
 

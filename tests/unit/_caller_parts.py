@@ -152,12 +152,18 @@ class Process:
         return await self._after(step)
 
     def call(
-        self, *arguments: ObjectRef[Any], to: Any = None, num_cpus: float = 1, retries: int = 0
-    ) -> ObjectRef[Any]:
+        self,
+        *arguments: ObjectRef[Any],
+        to: Any = None,
+        num_cpus: float = 1,
+        retries: int = 0,
+        num_returns: Any = 1,
+    ) -> Any:
         """Call a function, or the actor behind the channel `to`."""
         key = ids.call_key("f" if to is None else "m", ids.new_task_id())
         call = Call(key, "f-id" if to is None else "m", "f" if to is None else "m")
         call.retries, call.waits_for_restart = retries, retries != 0
+        call.num_returns = num_returns
         call.dependencies, call.holds = [each._entry for each in arguments], arguments
         call.request = ResourceSet.from_amounts({"CPU": num_cpus})
         if to is None:

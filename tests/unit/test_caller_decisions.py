@@ -19,10 +19,11 @@ from raycompat._messages.objects import (
     Synced,
 )
 from raycompat._protocol import failures
-from raycompat._protocol.resource_set import ResourceSet
+from raycompat._protocol.resource_set import LeaseKind, ResourceSet
 
 VALUE = ("inline", b"value", ())
 HELLO = (direct.HELLO, HOST, "driver")
+CPU = LeaseKind.of(ResourceSet.from_amounts({"CPU": 1}))
 
 
 def keys_of(instructions):
@@ -384,3 +385,24 @@ def test_a_borrowed_reference_is_released_with_the_last_copy():
         assert await process.do(held.clear) == [("scheduler", ReleaseKeys(["put-1"]))]
 
     run(test)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_generator_ends_whose_cluster_is_lost_while_it_is_called(is_known, monkeypatch):
+    async def body(process):
+        session, pool = process.session, type(process.session.lease_pool("DEFAULT", CPU))
+        submit = pool.submit
+
+        def submit_and_lose(self, call):
+            if is_known:
+                submit(self, call)
+            session.lose_node("it was killed")
+            if not is_known:
+                submit(self, call)
+
+        monkeypatch.setattr(pool, "submit", submit_and_lose)
+        items = process.call(num_returns="streaming")
+        assert items.next_ready()
+        assert [error_of(ref) for ref in items] == [session.table.error_of_end]
+
+    run(body)
