@@ -177,6 +177,7 @@ def nothing_is_left(request: pytest.FixtureRequest):
     """Fail a test that leaves a task, a segment, a process or a thread."""
     had_session, sessions_before = _has_session(), _sessions_made()
     if any(folder in request.path.parents for folder in WITHOUT_CLUSTERS):
+        assert not had_session, "a cluster runs beside a test that needs none"
         yield  # and nothing to look for
         assert _sessions_made() == sessions_before, "it has started a cluster"
         return

@@ -106,8 +106,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         _sessions.shared = None  # what a failed test has left behind ends with its session
 
 
-def pytest_sessionfinish() -> None:
-    _sessions.stop()
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the session that the last tests share: it would go on beside tests that start none."""
+    if nextitem is None or HERE not in nextitem.path.parents:
+        _sessions.stop()
 
 
 @pytest.fixture(scope="session")
