@@ -13,7 +13,7 @@ import logging
 import pkgutil
 from typing import TYPE_CHECKING, NamedTuple
 
-from raycompat._messages.nodes import AwaitReady, NodeAt
+from raycompat._messages.nodes import AwaitReady, FoundNodes, NodeAt
 from raycompat._node.door import node_plugin
 from raycompat._protocol.message import ask
 from raycompat._protocol.version import VERSION
@@ -115,7 +115,12 @@ def _say(found: object) -> str:
 
 async def _wait_for_nodes(client: Client) -> Ready:
     scheduler = client.scheduler
-    ready = await ask(scheduler, AwaitReady(1, _FIRST_NODE_S))
+    ready: FoundNodes | None = await ask(scheduler, AwaitReady(1, _FIRST_NODE_S))
+    if ready is None:  # Dask's answer where nothing handles the request any more
+        raise ConnectionError(
+            f"raycompat was taken off the Dask cluster at {scheduler.address} while this program "
+            "joined it. Call ray.init() again."
+        )
     nodes = ready["nodes"]
     if unfit := ready["unfit"]:
         reasons = "; ".join(f"{worker}: {reason}" for worker, reason in unfit.items())

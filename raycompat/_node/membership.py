@@ -85,8 +85,9 @@ class Membership:
             asyncio.get_running_loop().call_soon(adapter.start_if_ready, self._worker, key)
 
     def announce(self) -> None:
-        """Report the node to the scheduler."""
+        """Report the node to the scheduler, and that it leaves if the plugin has gone meanwhile."""
         self.node.tell(NodeReady(self.node.info))
+        self._resign()
 
     def stay(self) -> None:
         """Remain a node, because the plugin was only replaced."""

@@ -34,6 +34,9 @@ _LOOK_S = 2.0
 #: Seconds for all sessions to end, and for all workers to know.
 _DETACH_S = 30.0
 
+#: Seconds in which a worker that was becoming a node may still say so.
+_LATE_S = 5.0
+
 _UNREGISTERED = (
     "raycompat was taken off the Dask cluster: its plugin was unregistered. Call ray.shutdown(), and "
     "ray.init() to begin again."
@@ -73,6 +76,8 @@ class Guest:
         #: What takes back the others.
         self._lasting: list[dask_streams.TakeBack] = []
         self._looking: asyncio.TimerHandle | None = None
+        #: Whether both plugins were registered: a driver registers that of the workers later.
+        self._was_registered = False
         self._detaching: asyncio.Task[None] | None = None
 
     def start(
@@ -120,6 +125,7 @@ class Guest:
 
     def node_came(self, worker: str) -> None:
         """Send messages to a node without pauses."""
+        self._was_registered = True  # it has its worker's plugin
         if self._is_active:
             self._of_workers[worker] = self._dask.send_worker_batches_at_once(worker)
 
@@ -146,8 +152,11 @@ class Guest:
 
     def is_detaching(self) -> bool:
         """Return whether raycompat leaves the cluster; begin if a plugin was unregistered."""
-        if self._detaching is None and not self._dask.is_registered(PLUGIN_NAME):
-            self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
+        if self._detaching is None:
+            if self._dask.is_registered(PLUGIN_NAME):
+                self._was_registered = True
+            elif self._was_registered:
+                self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
         return self._detaching is not None
 
     async def detach(self, text: str) -> bool:
@@ -166,10 +175,16 @@ class Guest:
             async with asyncio.timeout(_DETACH_S):
                 await self._end_sessions(text)
                 await dask.unregister_from_workers(PLUGIN_NAME)
+                late = self._ground.nodes.silent()
                 for worker in list(self._ground.nodes.info):
                     self.dismiss(worker)
                 while not self._leaving.isdisjoint(dask.workers()):
                     await self._ground.next_change.wait()
+            if (
+                late
+            ):  # reports may be under way: Dask would close the connections, and the workers end
+                asyncio.get_running_loop().call_later(_LATE_S, self.remove_handlers)
+            else:
                 self.remove_handlers()
         except TimeoutError:  # a worker or a client is stopped
             logger.warning("Some processes have not left raycompat within %g s.", _DETACH_S)

@@ -95,6 +95,8 @@ class Nodes:
         self._jobs.node_came(worker)
         self._ground.next_change.notify()
         self._ground.next_round.soon()
+        if self._guest.is_detaching():  # it has become a node too late
+            self.dismiss(worker)
 
     def on_gpus(self, worker: str, message: Gpus) -> None:
         """Record what the GPUs do that a node can use."""

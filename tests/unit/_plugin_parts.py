@@ -40,6 +40,8 @@ class RecordedDask(DaskScheduler):
         self.all_clients = dict.fromkeys(["driver", "owner", "client"])
         #: Called with each instruction, as Dask's transitions happen while it carries one out.
         self.on_instruction: Callable[..., object] = lambda name, *arguments: None
+        #: Whether the plugins of the scheduler and of the workers are registered.
+        self.has_plugins = True
 
     address = id = "tcp://scheduler"
     http_server = None
@@ -99,7 +101,7 @@ class RecordedDask(DaskScheduler):
         return []
 
     def is_registered(self, plugin):
-        return True
+        return self.has_plugins
 
     def client_security(self):
         return None

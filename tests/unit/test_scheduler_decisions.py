@@ -21,6 +21,7 @@ from raycompat._messages.calls import (
 )
 from raycompat._messages.groups import AwaitGroup, CreateGroup, GroupReady, RemoveGroup
 from raycompat._messages.leases import LeaseAlive, LeaseGranted, Pressure, Revoke
+from raycompat._messages.nodes import Dismiss, Gone, NodeReady, Resign
 from raycompat._messages.objects import Adopt, GiveAgain, Sync, Synced
 from raycompat._protocol import failures
 from raycompat._protocol.call_spec import new_spec
@@ -279,5 +280,59 @@ def test_a_call_that_has_failed_is_answered_when_its_owner_leaves_it_to_the_sche
         ((_, client, answer),) = told
         assert (client, answer.key, answer.error) == ("driver", key, first.error)
         assert answer.unknown  # Dask has reported the end already
+
+    decide(test)
+
+
+INFO = {
+    "node_id": "late",
+    "name": "late",
+    "ip": "10.0.0.2",
+    "host": "late",
+    "labels": {},
+    "gpu_ids": [],
+    "pid": 1,
+    "started": 0.0,
+    "total": ResourceSet.from_amounts({"CPU": 1}).units(),
+}
+
+
+def test_a_driver_may_take_long_to_register_the_second_plugin(decide):
+    async def test(cluster):
+        guest = cluster.parts.guest
+        guest.plugin, guest.remove_handlers = None, lambda: None
+        cluster.dask.has_plugins = False
+        assert not guest.is_detaching()
+        cluster.dask.has_plugins = True
+        assert not guest.is_detaching()
+        cluster.dask.has_plugins = False
+        assert guest.is_detaching()
+
+    decide(test)
+
+
+def test_a_worker_that_becomes_a_node_too_late_is_dismissed_before_the_handlers_go(
+    decide, monkeypatch
+):
+    monkeypatch.setattr("raycompat._scheduler.guest._LATE_S", 0.2)
+
+    async def test(cluster):
+        cluster.dask.all_workers.update(dict.fromkeys([OTHER], True))
+        removed = []
+        guest = cluster.parts.guest
+        guest.plugin, guest.remove_handlers = None, lambda: removed.append(True)
+        cluster.parts.jobs.open.clear()
+        taking_off = asyncio.ensure_future(guest.detach("taken off"))
+        while ("notify_node", NODE, Dismiss()) not in cluster.dask.instructions:
+            assert not taking_off.done(), taking_off.result()
+            await asyncio.sleep(0)
+        cluster.handle(Resign(), worker=NODE)
+        cluster.handle(Gone(), worker=NODE)
+        assert await taking_off
+        assert not removed
+        assert ("notify_node", OTHER, Dismiss()) in cluster.handle(NodeReady(INFO), worker=OTHER)
+        async with asyncio.timeout(5):
+            while not removed:
+                await asyncio.sleep(0.01)
 
     decide(test)
