@@ -204,7 +204,7 @@ def use_dask(client, number):
 @pytest.mark.parametrize(
     "seconds",
     [
-        8,
+        3,
         pytest.param(600, marks=[pytest.mark.nightly, pytest.mark.timeout(900)]),
     ],
 )
