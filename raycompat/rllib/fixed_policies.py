@@ -561,13 +561,23 @@ def _rows(actions: Any, count: int) -> list[Any]:
 
 
 class ViewRequirement:
-    """What a `Policy` sees of earlier steps; it has no effect: `compute_actions` sees its arguments.
+    """What a network of a class sees of earlier steps.
+
+    Of a `Policy` it has no effect: `compute_actions` sees its arguments.
 
     Parameters
     ----------
-    *args, **kwargs
-        As in Ray.
+    data_col : str, optional
+        "obs" or "rewards". Default: the name under which it is in ``view_requirements``.
+    space : gymnasium.Space, optional
+        Has no effect.
+    shift : int or str, default 0
+        A step before the newest one, or a range: "-3:0" is the newest four.
+    **options
+        They have no effect.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.args, self.kwargs = args, kwargs
+    def __init__(
+        self, data_col: str | None = None, space: Any = None, shift: Any = 0, **options: Any
+    ) -> None:
+        self.data_col, self.space, self.shift = data_col, space, shift

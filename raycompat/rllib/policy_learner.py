@@ -145,7 +145,7 @@ class PolicySetup:
             heads,
             custom_trunk=source,
             gives_heads=True,
-            memory=Memory(states, length) if states else None,
+            memory=Memory(states, length, sees_reward=source.sees_reward) if states else None,
             distribution=self.distribution(),
         )
 
@@ -434,6 +434,10 @@ class PolicyLearner(ABC):
         """The network as a Keras model; None where it is none."""
         return None
 
+    def metrics_of_model(self) -> dict[str, float]:
+        """Return what the network of a program says beside the losses; nothing by default."""
+        return {}
+
     def saved_module(self) -> SavedModule:
         """Return the weights that a checkpoint stores in the folder of the network."""
         return SavedModule(None, self.get_weights())
@@ -477,6 +481,13 @@ class KerasLearner(PolicyLearner):
     def _adam(self) -> dict[str, Any]:
         """Return more options of the optimizer."""
         return {}
+
+    def metrics_of_model(self) -> dict[str, float]:
+        """Return the numbers of its ``metrics``, without those that TensorFlow computes later."""
+        of_class = self.learner.network.of_class
+        found = {} if of_class is None else of_class.metrics()
+        known = {n: v.numpy() if hasattr(v, "numpy") else v for n, v in found.items()}
+        return {n: float(v) for n, v in known.items() if isinstance(v, int | float | np.number)}
 
     def get_weights(self) -> Weights:
         """Return the weights of the network."""

@@ -99,6 +99,10 @@ class TorchDeterministic(TorchDistribution):
         """Return the actions."""
         return self._dist
 
+    def to_deterministic(self) -> TorchDeterministic:
+        """Return the distribution itself."""
+        return self
+
 
 class TorchCategorical(TorchDistribution):
     """One of several choices.

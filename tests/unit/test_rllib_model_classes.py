@@ -14,10 +14,12 @@ from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_norm
 from raycompat._old.rllib.models.torch_networks import DQNTorchModel
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
 from raycompat._old.rllib.models.torch_networks import normc_initializer as torch_normc
+from raycompat._old.rllib.models.views import views_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import DQNConfig, PPOConfig
 from raycompat.rllib.algorithms.dqn import DQNLearner
 from raycompat.rllib.algorithms.ppo import PPOLearner
+from raycompat.rllib.fixed_policies import ViewRequirement
 from raycompat.rllib.models import ModelCatalog
 from raycompat.rllib.networks import KerasNetwork, import_keras
 from raycompat.rllib.policy_learner import PolicySetup
@@ -442,3 +444,65 @@ class CalledWithState(FullyConnectedNetwork):
 def test_a_network_of_layers_is_called_with_state_and_lengths():
     outputs, values = layer(CalledWithState)(np.zeros((4, 3), np.float32))
     assert (outputs.shape, values.shape) == ((4, 2), (4, 1))
+
+
+def test_results_have_the_metrics_of_a_network():
+    class Measured(FullyConnectedNetwork):
+        def metrics(self):
+            return {"width": tf.constant(5.0), "name": "mine"}
+
+    ModelCatalog.register_custom_model("measured", Measured)
+    plan = setup(PPOConfig(), {"custom_model": "measured"})
+    learner = PPOLearner(plan, PPOLearner.network_of(plan), 1)
+    assert learner.metrics_of_model() == {"width": 5.0}
+
+
+class _Framed:
+    """Gives the sum of the newest three observations, and the last reward."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.view_requirements["frames"] = ViewRequirement("obs", shift="-2:0")
+        self.view_requirements["last"] = ViewRequirement("rewards", shift=-1)
+
+    def forward(self, input_dict, state, seq_lens):
+        assert (state, seq_lens) == ([], None)
+        return input_dict["frames"].sum((1, 2))[:, None] + input_dict["last"][:, None], []
+
+
+class Framed(_Framed, TFModelV2):
+    def forward(self, input_dict, state, seq_lens):
+        arrays = {name: input_dict[name].numpy() for name in ("frames", "last")}
+        return tf.constant(super().forward(arrays, state, seq_lens)[0]), []
+
+
+def torch_framed():
+    torch = pytest.importorskip("torch")
+
+    class TorchFramed(_Framed, TorchModelV2, torch.nn.Module):
+        def __init__(self, *given):
+            torch.nn.Module.__init__(self)
+            _Framed.__init__(self, *given)
+
+    return TorchFramed
+
+
+@pytest.mark.parametrize("make", [lambda: Framed, torch_framed], ids=["keras", "torch"])
+def test_a_network_sees_earlier_steps(make):
+    space = spaces.Box(-9, 9, (1,), np.float32)
+    source = ModelSource(make(), space, spaces.Discrete(2), 1, OPTIONS, False)
+    (state,) = source.initial_states((1,))
+    assert (state.tolist(), source.sees_reward) == ([[0.0], [0.0]], True)
+    # One observation, the two before the first one, and the last reward.
+    steps = np.array([[[1, 8, 9, 5], [2, 0, 0, 6], [3, 0, 0, 7]]], np.float32)
+    outputs, states = source((1,))(steps)
+    assert outputs[:, 0].numpy().tolist() == [8 + 9 + 1 + 5, 9 + 1 + 2 + 6, 1 + 2 + 3 + 7]
+    assert states.numpy().tolist() == [[2.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "shift"), [("obs", "-3:-1"), ("obs", -1), ("rewards", 0), ("infos", 0)]
+)
+def test_other_views_are_refused(column, shift):
+    with pytest.raises(UnsupportedRayFeatureError, match=f"of '{column}' with shift={shift!r}"):
+        views_of({"mine": ViewRequirement(column, shift=shift)})

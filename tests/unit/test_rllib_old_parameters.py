@@ -77,6 +77,7 @@ def test_distributions_are_made_of_their_parameters():
     same = TorchDiagGaussian.from_logits(torch.zeros(1, 4))
     assert normal.entropy().item() == pytest.approx(same.entropy().item())
     assert TorchDeterministic(loc=torch.tensor([5])).sample().item() == 5
+    assert TorchDeterministic(loc=torch.tensor([5])).to_deterministic().sample().item() == 5
 
     class Coin(TorchDistribution):
         def _get_torch_distribution(self, chance):

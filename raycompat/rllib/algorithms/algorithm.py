@@ -565,6 +565,9 @@ class Algorithm(SavedAlgorithm):
             ):
                 break
         self._timers["training_iteration"] = seconds
+        for name, own in statistics.items():
+            if of_model := self.learners[name].metrics_of_model():
+                own["model"] = of_model
         for name, metrics in self._of_batches.items():
             statistics.setdefault(name, {})["custom_metrics"] = dict(metrics)
         runners = {

@@ -24,6 +24,7 @@ from raycompat._old.rllib.models.modelv2 import ModelV2, TorchModelV2, parts_of
 from raycompat._old.rllib.models.original_spaces import restored
 from raycompat._old.rllib.models.scopes import NamedVariables, makes_variables
 from raycompat._old.rllib.models.symbolic import allow_forms_of_keras_2
+from raycompat._old.rllib.models.views import views_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.networks import import_keras
 from raycompat.rllib.spaces import ObservationEncoder
@@ -67,7 +68,8 @@ class ModelSource:
 
     def initial_states(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
         """Return the states of a network for encoded observations of a shape; () without a memory."""
-        if self.cls.get_initial_state is ModelV2.get_initial_state:
+        has_states = self.cls.get_initial_state is not ModelV2.get_initial_state
+        if not (has_states or _asks_for_views(self.cls)):
             return ()
         return tuple(map(_as_state, self._model(shape).get_initial_state()))
 
@@ -82,7 +84,16 @@ class ModelSource:
             if unknown := _not_taken(self.cls, own):
                 _say_not_taken(self.cls.__name__, unknown)
             own = {}
-        return self.cls(*given, config, "model", **own)
+        made = self.cls(*given, config, "model", **own)
+        if views := views_of(made.view_requirements):
+            states = views.initial_states(shape)
+            made.get_initial_state = lambda: states  # type: ignore[method-assign]
+        return made
+
+    @property
+    def sees_reward(self) -> bool:
+        """Whether the last reward is a further input."""
+        return _asks_for_views(self.cls)
 
     def run(self, model: ModelV2, inputs: Any, shape: tuple[int, ...], ops: Any) -> list[Any]:
         """Return the outputs of a network, of shape (rows, num_outputs), and (rows, 1) of a critic.
@@ -115,7 +126,12 @@ class ModelSource:
             "obs": restored(self.space, flat, reshape),
             "obs_flat": reshape(flat, (-1, math.prod(shape))),
         }
-        outputs, after = ModelV2.__call__(model, given, states, lengths)
+        if views := views_of(model.view_requirements):
+            seen, after = views.seen(inputs, shape, states[0], ops)
+            outputs, _ = ModelV2.__call__(model, {**given, **seen}, [], None)
+            after = [after]
+        else:
+            outputs, after = ModelV2.__call__(model, given, states, lengths)
         name = type(model).__name__
         _check_size(f"{name}.forward", outputs, rows, self.num_outputs)
         found = [reshape(outputs, (-1, self.num_outputs))]
@@ -173,6 +189,17 @@ class _TorchOps:
 
         return torch.full(shape, value, dtype=getattr(torch, dtype))
 
+    @staticmethod
+    def arange(count: int) -> Any:
+        import torch
+
+        return torch.arange(count)
+
+    @staticmethod
+    def take(tensor: Any, places: Any, axis: int) -> Any:
+        assert axis == 1, "the axis of steps"
+        return tensor[:, places]
+
 
 def model_of_class(
     base: Any,
@@ -225,11 +252,18 @@ def _default_class(is_image: bool, is_torch: bool) -> type[Any]:
     return tf_networks.VisionNetwork if is_image else tf_networks.FullyConnectedNetwork
 
 
+def _asks_for_views(cls: type[Any]) -> bool:
+    """Return whether a class says that it sees earlier steps; making a network may take seconds."""
+    inits = [vars(each).get("__init__") for each in cls.__mro__ if each is not ModelV2]
+    codes = [getattr(each, "__code__", None) for each in inits]
+    return any("view_requirements" in each.co_names for each in codes if each is not None)
+
+
 def _example_shape(model: ModelV2, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of inputs of a network for two rows, or for sequences where it has a memory."""
     states = model.get_initial_state()
-    num_states = sum(_as_state(each).size for each in states)
-    return (2, 3, math.prod(shape) + num_states) if states else (2, *shape)
+    num_more = sum(_as_state(each).size for each in states) + bool(model.view_requirements)
+    return (2, 3, math.prod(shape) + num_more) if states else (2, *shape)
 
 
 def _as_state(state: Any) -> Any:

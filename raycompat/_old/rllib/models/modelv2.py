@@ -46,6 +46,8 @@ class ModelV2:
         self.num_outputs, self.model_config = num_outputs, model_config
         self.name, self.framework = name, framework or self._framework
         self._last_output: Any = None
+        #: What it sees of earlier steps, by name; a class adds a `ViewRequirement` for each.
+        self.view_requirements: dict[str, Any] = {}
 
     def forward(
         self, input_dict: dict[str, Any], state: list[Any], seq_lens: Any
