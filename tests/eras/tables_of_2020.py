@@ -1,12 +1,13 @@
 """In the style of Ray 0.5 to 1.2: named actors, tables of the cluster, the worker, metrics of the core."""
 
+import asyncio
 import json
 
 import numpy as np
 import ray
 import ray.state
 from ray.exceptions import RayTimeoutError, RayWorkerError
-from ray.experimental import get_actor, register_actor
+from ray.experimental import async_api, get_actor, register_actor
 from ray.job_config import JobConfig
 from ray.profiling import profile
 from ray.util.metrics import Count, Gauge, Histogram
@@ -80,6 +81,17 @@ state = ray.global_state
 print("Resources:", state.cluster_resources()["CPU"], state.client_table()[0]["IsInsertion"])
 print("Tasks:", "add" in {row["Name"] for row in state.task_table().values()})
 reference = ray.put(np.zeros(200_000))
+loop = asyncio.new_event_loop()
+
+
+async def awaited():
+    return await asyncio.wait_for(async_api.as_future(add.remote()), 30)
+
+
+async_api.init()
+print("Awaited:", loop.run_until_complete(awaited()))
+async_api.shutdown()
+loop.close()
 print("Calls:", "add" in str(ray.tasks()))
 print("Object:", ray.objects(reference)["ObjectRef"] == reference.hex())
 state.chrome_tracing_dump("trace.json")

@@ -98,6 +98,7 @@ EXPECTED = {
         One actor: Counter [False]
         Resources: 2.0 True
         Tasks: True
+        Awaited: 3
         Calls: True
         Object: True
         Trace: True

@@ -1,5 +1,6 @@
 """Train with Lightning. Lightning itself is imported when it is first needed."""
 
+from raycompat._surface.modules import names_of
 from raycompat.train.lightning._callback import RayTrainReportCallback
 from raycompat.train.lightning._strategies import (
     RayDDPStrategy,
@@ -17,3 +18,5 @@ __all__ = [
     "RayTrainReportCallback",
     "prepare_trainer",
 ]
+
+__getattr__ = names_of(__name__)
