@@ -399,7 +399,9 @@ class KerasNetwork:
     @property
     def of_class(self) -> Any:
         """The network of a user's class; None where it is made of options."""
-        layers = (getattr(layer, "of_class", None) for layer in self._layers)
+        # Below heads of an algorithm, it is in a model of Keras.
+        below = [part for each in self._layers for part in getattr(each, "layers", ())]
+        layers = (getattr(layer, "of_class", None) for layer in [*self._layers, *below])
         return next((each for each in layers if each is not None), None)
 
     @property

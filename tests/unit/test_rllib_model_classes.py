@@ -452,9 +452,10 @@ def test_results_have_the_metrics_of_a_network():
             return {"width": tf.constant(5.0), "name": "mine"}
 
     ModelCatalog.register_custom_model("measured", Measured)
-    plan = setup(PPOConfig(), {"custom_model": "measured"})
-    learner = PPOLearner(plan, PPOLearner.network_of(plan), 1)
-    assert learner.metrics_of_model() == {"width": 5.0}
+    for config, cls in ((PPOConfig(), PPOLearner), (DQNConfig(), DQNLearner)):
+        plan = setup(config, {"custom_model": "measured"})
+        learner = cls(plan, cls.network_of(plan), 1)
+        assert learner.metrics_of_model() == {"width": 5.0}
 
 
 class _Framed:
