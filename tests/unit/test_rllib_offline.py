@@ -97,6 +97,15 @@ def test_behavior_cloning_imitates(write, tmp_path):
         algorithm.evaluate()
 
 
+def test_an_iteration_may_be_of_a_number_of_learned_steps(tmp_path):
+    options = config(BCConfig, write_json(tmp_path / "steps", rows()))
+    algorithm = options.reporting(min_train_timesteps_per_iteration=500).build_algo()
+    learned = algorithm.train()["learners"]["default_policy"]
+    assert learned["num_env_steps_trained_lifetime"] == 600
+    with pytest.raises(UnsupportedRayFeatureError, match="Use min_sample_timesteps_per_iteration"):
+        PPOConfig().reporting(min_train_timesteps_per_reporting=500).validate()
+
+
 def test_the_critic_prefers_the_actions_that_earned_more(tmp_path):
     # Two of five actions are right: a policy that imitates takes the others.
     path = write_json(tmp_path / "steps", rows(600, good=0.4))

@@ -553,7 +553,7 @@ class Algorithm(SavedAlgorithm):
     def step(self) -> dict[str, Any]:
         """Make one iteration; Tune and `train` call it."""
         settings = self.config
-        begin = time.perf_counter()
+        begin, before = time.perf_counter(), self.num_steps
         self._episodes.begin_iteration()
         self._timers, self._records = {}, []
         while True:
@@ -562,6 +562,7 @@ class Algorithm(SavedAlgorithm):
             if (
                 seconds >= (settings.min_time_s_per_iteration or 0)
                 and self._episodes.num_new_steps >= settings.min_sample_timesteps_per_iteration
+                and self.num_steps - before >= (settings.min_train_timesteps_per_iteration or 0)
             ):
                 break
         self._timers["training_iteration"] = seconds

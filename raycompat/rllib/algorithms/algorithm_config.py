@@ -109,6 +109,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "metrics_num_episodes_for_smoothing": 100,
         "min_time_s_per_iteration": None,
         "min_sample_timesteps_per_iteration": 0,
+        "min_train_timesteps_per_iteration": 0,
         "keep_per_episode_custom_metrics": False,
     },
     "debugging": {"seed": None, "logger_config": None},
@@ -242,6 +243,7 @@ _COUNTS = (
     "num_env_runners",
     "evaluation_num_env_runners",
     "max_num_env_runner_restarts",
+    "min_train_timesteps_per_iteration",
     "target_network_update_freq",
 )
 _FRACTIONS = ("gamma", "lambda_", "tau", "eval_prob")
@@ -466,6 +468,7 @@ class AlgorithmConfig:
         **options
             ``metrics_num_episodes_for_smoothing`` (int, default 100): of how many episodes means are.
             ``min_time_s_per_iteration`` (float, seconds), ``min_sample_timesteps_per_iteration`` (int).
+            ``min_train_timesteps_per_iteration`` (int): of BC, CQL and MARWIL, steps that are learned.
             ``keep_per_episode_custom_metrics`` (bool): results have callbacks' metrics of each episode.
         """
         return self._set("reporting", options)
@@ -963,6 +966,12 @@ class AlgorithmConfig:
                 raise UnsupportedRayFeatureError(feature, reason, alternative)
         self._check_numbers()
         self._check_input()
+        if self.min_train_timesteps_per_iteration and not self.learns_from_records:
+            raise UnsupportedRayFeatureError(
+                f"min_train_timesteps_per_iteration={self.min_train_timesteps_per_iteration!r}",
+                "An iteration is counted in steps that were played",
+                "use min_sample_timesteps_per_iteration",
+            )
         if self.logger_config:
             logger.warning("logger_config makes no logger: those of LegacyLoggerCallback read it.")
         self._check_runner_class()

@@ -29,6 +29,7 @@ RENAMED = {
     "metrics_smoothing_episodes": "metrics_num_episodes_for_smoothing",
     "min_iter_time_s": "min_time_s_per_iteration",
     "min_sample_timesteps_per_reporting": "min_sample_timesteps_per_iteration",
+    "min_train_timesteps_per_reporting": "min_train_timesteps_per_iteration",
     "min_time_s_per_reporting": "min_time_s_per_iteration",
     "mini_batch_size_per_learner": "minibatch_size",
     "num_cpus_for_driver": "num_cpus_for_main_process",
