@@ -43,6 +43,9 @@ OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embe
 LOG_PROBABILITIES, STATE_IN, STATE_OUT = "action_logp", "state_in", "state_out"
 SEQ_LENS = "seq_lens"
 
+#: The parts of an actor and its critic, in the order in which a network of Keras has their weights.
+_IN_KERAS = ("encoder.actor_encoder.", "pi.net.", "pi.log_std", "encoder.critic_encoder.", "vf.")
+
 
 class TorchRLModule(nn.Module, RLModule):
     """A network of a program in PyTorch. Subclass it, and write ``setup`` and ``_forward``.
@@ -279,17 +282,7 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         shapes = [tuple(each.shape) for each in self.state_dict().values()]
         if shapes == [each.shape for each in weights]:
             return super()._named(weights)
-        names = list(self.state_dict())
-        if "pi.log_std" in names:  # there, it follows the layers of its head
-            names.remove("pi.log_std")
-            place = max(i for i, name in enumerate(names) if name.startswith("pi."))
-            names.insert(place + 1, "pi.log_std")
-        if "critic" in str(names):  # there, the layers of the policy precede those of the critic
-
-            def rank(name: str) -> bool:
-                return "critic" in name or name.startswith("vf.")
-
-            names.sort(key=rank)
+        names = [n for part in _IN_KERAS for n in self.state_dict() if n.startswith(part)]
         pairs = zip(names, weights, strict=True)
         return {name: np.asarray(each).T for name, each in pairs}
 
