@@ -109,6 +109,8 @@ def experiments():
         verbose=0,
     )
     print("Accuracies:", sorted(round(t.last_result["mean_accuracy"], 2) for t in trials))
+    analysis = tune.ExperimentAnalysis(os.path.join(RESULTS, "reporters"))
+    print("Most accurate:", analysis.get_best_config(metric="mean_accuracy"))
     print("Printed:", "mean_accuracy" in pretty_print(trials[0].last_result))
 
 

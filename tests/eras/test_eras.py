@@ -132,6 +132,7 @@ EXPECTED = {
         By the worker: 3
         Address is text: True
         Accuracies: [0.25, 0.4]
+        Most accurate: {'height': 1.0}
         Printed: True
         Logged: ['1', '2', '3']
         Left: [0, 0]
