@@ -149,7 +149,7 @@ def of_iterators():
     print("Rebatched:", [each.x.tolist() for each in again.gather_sync()])
     other = from_parallel_iter(from_items(rows, num_shards=2), batch_size=3).select_shards([1])
     shuffled = again.local_shuffle(2, seed=0).union(other)
-    print("Both:", type(shuffled) is MLDataset, shuffled.batch_size, shuffled.num_shards())
+    print("Both:", type(shuffled) is MLDataset, shuffled.num_shards())
     print("Sums:", sum(each.x.sum() for each in shuffled.gather_sync()))
     tensors = tables.to_torch(["x", "y"], [None, 2], label_column="label")
     shard = tensors.get_shard(1)

@@ -276,7 +276,7 @@ EXPECTED = {
         Of pairs: 8
         Tables: MLDataset[from_items[dict, 10, shards=2].batch(3).for_each()] 3 [3, 3, 2, 2]
         Rebatched: [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
-        Both: True 0 3
+        Both: True 3
         Sums: 70
         Tensors: [[1.0], [1.0, 1.0], [2.0]] 5 5
         All: 10 10

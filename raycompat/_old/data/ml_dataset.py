@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Never, cast
@@ -90,52 +90,23 @@ class MLDataset(ParallelIterator[pd.DataFrame]):
     def __repr__(self) -> str:
         return f"MLDataset[{self.name}]"
 
-    def _like(self, iterator: ParallelIterator[Any]) -> MLDataset:
-        return self.from_parallel_it(iterator, self.batch_size, self.repeated)
-
-    def _then(self, transform: Callable[[Any], Any], name: str) -> MLDataset:
-        return self._like(super()._then(transform, name))
+    def _made(
+        self, actor_sets: Sequence[Any], name: str, parents: Sequence[ParallelIterator[Any]]
+    ) -> MLDataset:
+        return MLDataset(actor_sets, name, parents, self.batch_size, self.repeated)
 
     def batch(self, n: int) -> MLDataset:
         """Return the same rows in tables of `n` rows; the last table of a shard may have less."""
-        if n == self.batch_size:
-            return self
-        made = self._then(methodcaller("transform", partial(_in_batches, n)), f".batch({n})")
+        made = cast("MLDataset", self.transform(partial(_in_batches, n)))
         made.batch_size = n
         return made
 
-    def local_shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> MLDataset:
+    def local_shuffle(
+        self, shuffle_buffer_size: int, seed: int | None = None
+    ) -> ParallelIterator[pd.DataFrame]:
         """Change the order of each shard's tables, and of the rows in each table, at random."""
         shuffled = super().local_shuffle(shuffle_buffer_size, seed)
-        rows = methodcaller("sample", frac=1, random_state=seed)
-        return cast("MLDataset", shuffled.for_each(rows))
-
-    def repartition(self, num_partitions: int, batch_ms: int = 0) -> MLDataset:
-        """Return the same tables in another number of shards."""
-        if num_partitions == self.num_shards():
-            return self
-        return self._like(super().repartition(num_partitions, batch_ms))
-
-    def union(self, other: ParallelIterator[pd.DataFrame]) -> MLDataset:
-        """Return a data set of the shards of both.
-
-        Raises
-        ------
-        TypeError
-            When the other is not a data set, or only one of them has an end.
-        """
-        if not isinstance(other, MLDataset) or other.repeated != self.repeated:
-            raise TypeError(
-                f"union({other!r}): expected an MLDataset with repeated={self.repeated}, as of this."
-            )
-        made = self._like(super().union(other))
-        if other.batch_size != self.batch_size:
-            made.batch_size = 0
-        return made
-
-    def select_shards(self, shards_to_keep: list[int]) -> MLDataset:
-        """Return a data set of some shards, by index."""
-        return self._like(super().select_shards(shards_to_keep))
+        return shuffled.for_each(methodcaller("sample", frac=1, random_state=seed))
 
     def get_repeatable_shard(
         self,
@@ -178,13 +149,7 @@ class MLDataset(ParallelIterator[pd.DataFrame]):
         return TorchMLDataset(self, *features, label_column, label_shape, label_type)
 
     def to_tf(self, *args: object, **options: object) -> Never:
-        """Refuse.
-
-        Raises
-        ------
-        UnsupportedRayFeatureError
-            Names `raycompat.data.Dataset.to_tf`.
-        """
+        """Refuse; `raycompat.data.Dataset` has such a method."""
         raise UnsupportedRayFeatureError(
             "MLDataset.to_tf", "Ray has replaced its MLDataset", "use ray.data.Dataset.to_tf"
         )

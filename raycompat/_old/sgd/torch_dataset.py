@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -107,7 +107,8 @@ class TorchMLDataset:
 
     def set_num_shards(self, num_shards: int) -> None:
         """Deal the tables out to another number of shards."""
-        self._ds = self._ds.repartition(num_shards)
+        if num_shards != self._ds.num_shards():
+            self._ds = cast("MLDataset", self._ds.repartition(num_shards))
 
     def get_shard(
         self,

@@ -191,7 +191,13 @@ class ParallelIterator(Generic[T]):
         changed = [
             _ActorSet(each.actors, (*each.transforms, transform)) for each in self.actor_sets
         ]
-        return ParallelIterator(changed, f"{self.name}{name}", self.parent_iterators)
+        return self._made(changed, f"{self.name}{name}", self.parent_iterators)
+
+    def _made(
+        self, actor_sets: Sequence[_ActorSet], name: str, parents: Sequence[ParallelIterator[Any]]
+    ) -> ParallelIterator[Any]:
+        """Make an iterator that an operator returns."""
+        return ParallelIterator(actor_sets, name, parents)
 
     # --- operators that run in the actors -------------------------------------------------------
 
@@ -319,8 +325,8 @@ class ParallelIterator(Generic[T]):
         ]
         name = f"{self.name}.repartition[num_partitions={num_partitions}]"
         made: ParallelIterator[T] = from_iterators(sources, name=name)
-        made.parent_iterators = [self]  # its actors live as long as the new iterator
-        return made
+        # The actors of this iterator live as long as the new one.
+        return self._made(made.actor_sets, name, [self])
 
     def union(self, other: ParallelIterator[T]) -> ParallelIterator[T]:
         """Return an iterator over the shards of this and another.
@@ -337,7 +343,7 @@ class ParallelIterator(Generic[T]):
         """
         if not isinstance(other, ParallelIterator):
             raise TypeError(f"other must be of type ParallelIterator, got {type(other)}")
-        return ParallelIterator(
+        return self._made(
             [*self.actor_sets, *other.actor_sets],
             f"ParallelUnion[{self}, {other}]",
             [*self.parent_iterators, *other.parent_iterators],
@@ -371,7 +377,7 @@ class ParallelIterator(Generic[T]):
                 "each may be given once."
             )
         name = f"{self}.select_shards({len(shards_to_keep)} total)"
-        return ParallelIterator([_ActorSet(kept, old.transforms)], name, self.parent_iterators)
+        return self._made([_ActorSet(kept, old.transforms)], name, self.parent_iterators)
 
     def num_shards(self) -> int:
         """Return the number of shards.
