@@ -11,6 +11,7 @@ import pytest
 
 from raycompat import tune
 from raycompat._old.air.wandb import WandbLogger
+from raycompat._old.train.predictors import TorchPredictor
 from raycompat._old.train.profiler import TorchTensorboardProfilerCallback, TorchWorkerProfiler
 from raycompat._old.train.trainer import Trainer
 from raycompat._old.tune import utils
@@ -118,6 +119,20 @@ def test_a_scheduler_of_the_time_has_a_metric_and_a_mode(monkeypatch):
     monkeypatch.setenv(era.VARIABLE, "1.12")
     with pytest.raises(ValueError, match="a metric without a mode"):
         AsyncHyperBandScheduler(metric="mean_accuracy").on_trial_add(None, None)
+
+
+# Predictors.
+
+
+def test_a_predictor_takes_the_dtypes_of_its_library():
+    torch = pytest.importorskip("torch")
+    predictor = TorchPredictor(torch.nn.Identity())
+    numbers = np.array([1, 2])
+    assert predictor.predict(numbers, dtype=torch.float32)["predictions"].dtype == np.float32
+    of_tensorflow = SimpleNamespace(as_numpy_dtype=np.float16)
+    halves = predictor.predict({"a": numbers, "b": numbers}, dtype={"a": of_tensorflow})
+    assert halves["a"].dtype == np.float16
+    assert halves["b"].dtype == numbers.dtype
 
 
 # Checkpoints.

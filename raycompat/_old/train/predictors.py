@@ -134,7 +134,7 @@ class _OfModel(Predictor):
             }
             output = self.call_model(columns)
         else:
-            output = self.call_model(np.asarray(data, dtype))
+            output = self.call_model(np.asarray(data, _of_numpy(dtype)))
         if isinstance(output, dict):
             return output
         return {"predictions": output}
@@ -145,7 +145,14 @@ class _OfModel(Predictor):
 
 
 def _of_column(dtype: Any, name: str) -> Any:
-    return dtype.get(name) if isinstance(dtype, dict) else dtype
+    return _of_numpy(dtype.get(name) if isinstance(dtype, dict) else dtype)
+
+
+def _of_numpy(dtype: Any) -> Any:
+    """Return the dtype of numpy for one of TensorFlow or PyTorch."""
+    if hasattr(dtype, "as_numpy_dtype"):
+        return dtype.as_numpy_dtype
+    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
 
 
 class TorchPredictor(_OfModel):
