@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from raycompat._old.rllib.action_distributions import torch_distribution_class
 from raycompat._old.rllib.policy_functions import Functions, functions_of
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms.algorithm_config import MODEL
+from raycompat.rllib.algorithms.option_groups import MODEL
 from raycompat.rllib.checkpoint_state import policies_of
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.spaces import ActionDecoder

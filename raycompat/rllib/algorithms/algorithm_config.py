@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from raycompat._surface import era, forms
@@ -19,6 +19,18 @@ from raycompat.rllib.algorithms.old_keys import (
     options_of_buffer,
     options_of_model,
     with_new_names,
+)
+from raycompat.rllib.algorithms.option_groups import (
+    ALSO,
+    CHECKS,
+    FIXED,
+    GROUPS,
+    IN_TWO_METHODS,
+    MODEL,
+    MODULES_OF_RUNNERS,
+    SCHEDULES,
+    SIZES_OF_MODEL,
+    is_positive_integer,
 )
 from raycompat.rllib.callbacks.callbacks import (
     HOOKS,
@@ -59,210 +71,6 @@ class _NotProvided:
 
 #: An option with this value is left as it is; programs' configs have it as a default.
 NotProvided = _NotProvided()
-
-#: The options that all algorithms have, by the method that sets them, with their defaults.
-GROUPS: dict[str, dict[str, Any]] = {
-    "environment": {
-        "env": None,
-        "env_config": {},
-        "observation_space": None,
-        "action_space": None,
-        "env_task_fn": None,
-        "horizon": None,
-        "clip_rewards": None,
-        "normalize_actions": True,
-        "clip_actions": False,
-    },
-    "env_runners": {
-        "num_env_runners": 0,
-        "num_envs_per_env_runner": 1,
-        "num_cpus_per_env_runner": 1,
-        "num_gpus_per_env_runner": 0,
-        "custom_resources_per_env_runner": {},
-        "rollout_fragment_length": "auto",
-        "sample_timeout_s": 60.0,
-        "observation_filter": "NoFilter",
-        "remote_worker_envs": False,
-        "env_to_module_connector": None,
-        "explore": True,
-        "env_runner_cls": None,
-    },
-    "training": {
-        "gamma": 0.99,
-        "lr": 0.001,
-        "grad_clip": None,
-        "train_batch_size_per_learner": 4000,
-        "model": {},
-        "learner_connector": None,
-        "learner_class": None,
-        "learner_config_dict": {},
-    },
-    "evaluation": {
-        "evaluation_interval": None,
-        "evaluation_duration": 10,
-        "evaluation_duration_unit": "episodes",
-        "evaluation_num_env_runners": 0,
-        "evaluation_config": None,
-        "custom_evaluation_function": None,
-    },
-    "reporting": {
-        "metrics_num_episodes_for_smoothing": 100,
-        "min_time_s_per_iteration": None,
-        "min_sample_timesteps_per_iteration": 0,
-        "min_train_timesteps_per_iteration": 0,
-        "keep_per_episode_custom_metrics": False,
-    },
-    "debugging": {"seed": None, "logger_config": None},
-    "fault_tolerance": {
-        "restart_failed_env_runners": True,
-        "ignore_env_runner_failures": False,
-        "max_num_env_runner_restarts": 1000,
-        "restart_failed_sub_environments": False,
-    },
-    "callbacks": {"callbacks_class": None},
-    # What Ray has beside; only the value that says what happens here is taken.
-    "learners": {"num_learners": 0, "num_gpus_per_learner": 0},
-    "resources": {
-        "num_gpus": 0,
-        "num_cpus_for_main_process": 1,
-        "custom_resources_for_main_process": {},
-    },
-    "framework": {"framework_str": "tf2"},
-    "multi_agent": {
-        "policies": None,
-        "policy_mapping_fn": None,
-        "policies_to_train": None,
-        "observation_fn": None,
-        "algorithm_config_overrides_per_module": {},
-    },
-    "rl_module": {"rl_module_spec": None},
-    "offline_data": {
-        "input_": "sampler",
-        "input_config": {},
-        "actions_in_input_normalized": True,
-        "dataset_num_iters_per_learner": None,
-        "output": None,
-    },
-    "checkpointing": {},
-    "experimental": {"_torch_lr_scheduler_classes": None, "_torch_grad_scaler_class": None},
-    "python_environment": {},
-}
-
-#: Options that methods of other groups took for some years, too.
-_ALSO = {
-    "resources": ("learners", "env_runners"),
-    "env_runners": ("fault_tolerance",),
-}
-
-
-#: Single options that two methods take: those of a learner are among ``training`` until 2025.
-_IN_TWO_METHODS = {
-    "learners": ("learner_class", "learner_config_dict", "learner_connector"),
-    "rl_module": ("algorithm_config_overrides_per_module",),
-    "training": ("clip_actions",),
-}
-
-
-class _UpToOne:
-    """The numbers from 0 to 1, and None, which is 0."""
-
-    def __contains__(self, value: object) -> bool:
-        return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
-
-
-_UP_TO_ONE = _UpToOne()
-
-#: Options with few values here, and why.
-_FIXED: dict[str, tuple[Container[Any], str, str]] = {
-    "num_learners": ((None, 0, 1), "The algorithm's own process learns", "use 0 or 1"),
-    "num_gpus_per_learner": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
-    "num_gpus": (_UP_TO_ONE, "One process learns, with the GPU it sees", "use 0 to 1"),
-    "framework_str": (
-        ("tf2", "tf", "torch"),
-        "Algorithms learn in TensorFlow",
-        "leave .framework(...) out",
-    ),
-    "evaluation_duration_unit": (
-        ("episodes", "timesteps"),
-        "Evaluation plays episodes or steps",
-        'set it to "episodes" or "timesteps"',
-    ),
-}
-
-#: The options of a network, with their defaults, as in ``training(model=...)``.
-MODEL: dict[str, Any] = {
-    "fcnet_hiddens": [256, 256],
-    "fcnet_activation": "tanh",
-    "fcnet_kernel_initializer": None,
-    "fcnet_kernel_initializer_kwargs": None,
-    "fcnet_bias_initializer": None,
-    "fcnet_bias_initializer_kwargs": None,
-    "conv_filters": None,
-    "vf_share_layers": False,
-    "free_log_std": False,
-    "head_fcnet_hiddens": [],
-    "custom_model": None,
-    "custom_model_config": {},
-    "custom_action_dist": None,
-    "max_seq_len": 20,
-    "use_lstm": False,
-    "lstm_cell_size": 256,
-    "lstm_use_prev_action": False,
-    "lstm_use_prev_reward": False,
-    "use_attention": False,
-    "attention_num_transformer_units": 1,
-    "attention_dim": 64,
-    "attention_num_heads": 1,
-    "attention_head_dim": 32,
-    "attention_memory_inference": 50,
-    "attention_position_wise_mlp_dim": 32,
-    "attention_init_gru_gate_bias": 2.0,
-}
-
-#: Options of a network that are numbers of layers, steps or numbers.
-_SIZES_OF_MODEL = (
-    "max_seq_len",
-    "lstm_cell_size",
-    *(name for name in MODEL if name.startswith("attention_") and name[-4:] != "bias"),
-)
-
-_POSITIVE_INTEGERS = (
-    "num_envs_per_env_runner",
-    "train_batch_size_per_learner",
-    "minibatch_size",
-    "num_epochs",
-    "evaluation_duration",
-    "metrics_num_episodes_for_smoothing",
-    "n_step",
-    "episodes_per_batch",
-    "noise_size",
-    "min_updates_per_iteration",
-    "dataset_num_iters_per_learner",
-)
-_COUNTS = (
-    "num_env_runners",
-    "evaluation_num_env_runners",
-    "max_num_env_runner_restarts",
-    "min_train_timesteps_per_iteration",
-    "target_network_update_freq",
-)
-_FRACTIONS = ("gamma", "lambda_", "tau", "eval_prob")
-_SCHEDULES = (
-    "lr",
-    "entropy_coeff",
-    "epsilon",
-    "clip_param",
-    "actor_lr",
-    "critic_lr",
-    "alpha_lr",
-)
-
-
-#: Of the classes of env runners that a config may name: an algorithm has these whatever it says.
-_MODULES_OF_RUNNERS = (
-    "raycompat.rllib.env.env_runner",
-    "raycompat.rllib.env.multi_agent_env_runner",
-)
 
 # Algorithms are Any below: their module imports this one.
 
@@ -788,10 +596,10 @@ class AlgorithmConfig:
 
     def _set(self, group: str, options: dict[str, Any]) -> Self:
         options = {name: each for name, each in options.items() if each is not NotProvided}
-        groups = (group, *_ALSO.get(group, ()))
+        groups = (group, *ALSO.get(group, ()))
         known = [name for each in groups for name in GROUPS[each]]
         known += self.TRAINING if group == "training" else ()
-        known += _IN_TWO_METHODS.get(group, ())
+        known += IN_TWO_METHODS.get(group, ())
         renamed = with_new_names(options, self.ROWS)
         self._refuse_unknown(group, renamed, known)
         for name, value in renamed.items():
@@ -960,7 +768,7 @@ class AlgorithmConfig:
         UnsupportedRayFeatureError
             When a value means something that raycompat does not do.
         """
-        for name, (values, reason, alternative) in _FIXED.items():
+        for name, (values, reason, alternative) in FIXED.items():
             if getattr(self, name) not in values:
                 feature = f"{name}={getattr(self, name)!r}"
                 raise UnsupportedRayFeatureError(feature, reason, alternative)
@@ -976,7 +784,7 @@ class AlgorithmConfig:
             logger.warning("logger_config makes no logger: those of LegacyLoggerCallback read it.")
         self._check_runner_class()
         fragment = self.rollout_fragment_length
-        if fragment != "auto" and not _is_positive_integer(fragment):
+        if fragment != "auto" and not is_positive_integer(fragment):
             raise ValueError(
                 f"rollout_fragment_length={fragment!r}: expected 'auto' or an integer of 1 or more."
             )
@@ -990,15 +798,15 @@ class AlgorithmConfig:
                 f"model: fcnet_activation={self.model['fcnet_activation']!r}: expected one of "
                 f"{sorted(ACTIVATIONS)}."
             )
-        for name in _SIZES_OF_MODEL:
-            if not _is_positive_integer(self.model[name]):
+        for name in SIZES_OF_MODEL:
+            if not is_positive_integer(self.model[name]):
                 raise ValueError(
                     f"model: {name}={self.model[name]!r}: expected an integer of 1 or more."
                 )
 
     def _check_runner_class(self) -> None:
         cls = self.env_runner_cls
-        if cls is not None and getattr(cls, "__module__", "") not in _MODULES_OF_RUNNERS:
+        if cls is not None and getattr(cls, "__module__", "") not in MODULES_OF_RUNNERS:
             raise UnsupportedRayFeatureError(
                 f"env_runner_cls={cls!r}",
                 "Algorithms play by their own env runners",
@@ -1026,11 +834,11 @@ class AlgorithmConfig:
             )
 
     def _check_numbers(self) -> None:
-        for name in _SCHEDULES:
+        for name in SCHEDULES:
             value = vars(self).get(name)
             if value is not None or self.TRAINING.get(name, value) is not None:
                 check_schedule(name, value)
-        for names, is_valid, expected in _CHECKS:
+        for names, is_valid, expected in CHECKS:
             for name in names:
                 value = getattr(self, name, None)
                 if value is not None and not is_valid(value):
@@ -1137,26 +945,6 @@ def _as_dict(given: Any) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return dict(given)
     return {name: value for name, value in vars(given).items() if value is not None}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_positive_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-_CHECKS: list[tuple[tuple[str, ...], Callable[[Any], bool], str]] = [
-    (_POSITIVE_INTEGERS, _is_positive_integer, "an integer of 1 or more"),
-    (_COUNTS, lambda v: v == 0 or _is_positive_integer(v), "an integer of 0 or more"),
-    (_FRACTIONS, lambda v: _is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
-    (
-        ("grad_clip", "sample_timeout_s", "horizon", "noise_stdev", "stepsize"),
-        lambda v: _is_number(v) and v > 0,
-        "a number greater than 0",
-    ),
-]
 
 
 __getattr__ = names_of(__name__)
