@@ -21,6 +21,7 @@ from dask import _task_spec
 from dask._task_spec import Alias, TaskRef
 from distributed import Security
 from distributed.client import _MapExpr, _maybe_call_security_loader
+from distributed.comm import utils as comm_utils
 from distributed.core import connect
 from distributed.protocol.pickle import loads
 from distributed.protocol.serialize import Serialized
@@ -118,6 +119,11 @@ def prepare_client(
     for operation, handler in guarded(handlers).items():
         own[operation] = _both(handler, own[operation]) if operation in own else handler
     send_at_once(client.scheduler_comm)
+
+
+def encode_in_event_loops() -> None:
+    """Let Dask encode all messages in event loops: at its end, Python begins no work in threads."""
+    comm_utils.OFFLOAD_THRESHOLD = 0
 
 
 def poll_scheduler(client: Client) -> None:

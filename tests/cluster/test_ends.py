@@ -144,6 +144,27 @@ def test_a_driver_that_is_gone_ends_its_actors_gracefully(
         assert events(tmp_path, "detached") == AT_THE_END
 
 
+def test_large_messages_are_sent_when_python_ends():
+    """Dask encodes them in another thread: then Python begins no work in threads any more."""
+    program = """
+    import raycompat as ray
+
+    ray.init(num_cpus=1, configure_logging=False, include_dashboard=False)
+    say = ray.remote(lambda number: print(f"line {number}"))
+    ray.get([say.remote(number) for number in range(5)])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env=os.environ | {"DASK_DISTRIBUTED__COMM__OFFLOAD": "1B"},
+    )
+    assert [f"line {number}" in done.stdout for number in range(5)] == [True] * 5
+    assert "Error" not in done.stderr
+
+
 def test_in_local_mode_actors_that_end_are_shut_down(no_cluster, tmp_path, wait_until):
     ray.init(local_mode=True, **QUIET)
 
