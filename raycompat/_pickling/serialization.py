@@ -18,6 +18,7 @@ import io
 import pickle
 import pickletools
 import struct
+import sys
 import threading
 import weakref
 from collections import ChainMap
@@ -222,9 +223,15 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
         if isinstance(obj, BaseException) and registered_reducer(type(obj)) is None:
             return _reduce_exception(obj)
         reduced = super().reducer_override(obj)
-        is_named = reduced is NotImplemented and isinstance(obj, type | FunctionType)
-        if is_named and str(obj.__module__).partition(".")[0] in ("numpy", "raycompat"):
-            _by_name[id(obj)] = obj
+        if reduced is NotImplemented and isinstance(obj, type | FunctionType):
+            package = str(obj.__module__).partition(".")[0]
+            module = sys.modules.get(package)
+            if package in ("numpy", "raycompat"):
+                _by_name[id(obj)] = obj
+            elif module is not None and getattr(module, "__spec__", None) is None:
+                # It was made here, for example by `runpy.run_path`: no other process can import it.
+                cloudpickle.register_pickle_by_value(module)
+                return super().reducer_override(obj)
         return reduced
 
 

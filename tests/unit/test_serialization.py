@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from types import FunctionType
+import runpy
+from types import FunctionType, SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -185,3 +186,31 @@ def test_code_keeps_the_name_of_its_file():
         copy = deserialize(block)
         function = copy if callable(copy) else copy[0]
         assert function.__code__.co_filename == __file__
+
+
+#: A class with another object in its place, as `ray.remote` puts one there.
+CLASS = """
+@stand_in_for
+class Doubler:
+    def double(self, x):
+        return 2 * x
+
+send()
+"""
+
+
+def test_what_a_file_defines_that_is_run_as_a_function_goes_by_value(tmp_path):
+    """`runpy.run_path` makes a module that no other process can import."""
+    found = []
+
+    def stand_in_for(kind):
+        found.append(kind)
+        return SimpleNamespace(double=kind.double)
+
+    def send():
+        found.append(serialize(found.pop())[0].to_bytes())
+
+    file = tmp_path / "file.py"
+    file.write_text(CLASS)
+    runpy.run_path(str(file), {"stand_in_for": stand_in_for, "send": send})
+    assert deserialize(found[0])().double(2) == 4
