@@ -42,8 +42,10 @@ class Stream:
         #: Where the program made the call, if this process records that.
         self.site: str | None = None
         self._ready: deque[ObjectRef[Any]] = deque()
-        #: Whether its end has come, and whether the end can be taken.
-        self._is_ending = self._ended = False
+        #: Whether its end has come.
+        self._is_ending = False
+        #: Whether the end can be taken.
+        self._ended = False
         #: Whether the handle that takes items still exists.
         self._is_wanted = True
         self._is_limited = is_limited

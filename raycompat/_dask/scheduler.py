@@ -82,8 +82,12 @@ class DaskScheduler:
         return servers.client_security(self._scheduler)
 
     def is_registered(self, plugin: str) -> bool:
-        """Return whether both plugins of this name are registered: of the scheduler and of workers."""
-        return plugin in self._scheduler.plugins and plugin in self._scheduler.worker_plugins
+        """Return whether a plugin of the scheduler with this name is registered."""
+        return plugin in self._scheduler.plugins
+
+    def is_registered_for_workers(self, plugin: str) -> bool:
+        """Return whether a plugin of workers with this name is registered."""
+        return plugin in self._scheduler.worker_plugins
 
     def register(self, name: str, plugin: distributed.SchedulerPlugin) -> None:
         """Register a plugin of the scheduler; it was started before."""

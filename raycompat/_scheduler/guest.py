@@ -76,8 +76,8 @@ class Guest:
         #: What takes back the others.
         self._lasting: list[dask_streams.TakeBack] = []
         self._looking: asyncio.TimerHandle | None = None
-        #: Whether both plugins were registered: a driver registers that of the workers later.
-        self._was_registered = False
+        #: Whether the workers' plugin was registered, which a driver does some time after this one.
+        self._workers_had_plugin = False
         self._detaching: asyncio.Task[None] | None = None
 
     def start(
@@ -125,7 +125,7 @@ class Guest:
 
     def node_came(self, worker: str) -> None:
         """Send messages to a node without pauses."""
-        self._was_registered = True  # it has its worker's plugin
+        self._workers_had_plugin = True
         if self._is_active:
             self._of_workers[worker] = self._dask.send_worker_batches_at_once(worker)
 
@@ -152,11 +152,11 @@ class Guest:
 
     def is_detaching(self) -> bool:
         """Return whether raycompat leaves the cluster; begin if a plugin was unregistered."""
-        if self._detaching is None:
-            if self._dask.is_registered(PLUGIN_NAME):
-                self._was_registered = True
-            elif self._was_registered:
-                self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
+        workers_have_plugin = self._dask.is_registered_for_workers(PLUGIN_NAME)
+        has_gone = self._workers_had_plugin and not workers_have_plugin
+        self._workers_had_plugin |= workers_have_plugin
+        if self._detaching is None and (has_gone or not self._dask.is_registered(PLUGIN_NAME)):
+            self._detaching = asyncio.ensure_future(self._detach(_UNREGISTERED))
         return self._detaching is not None
 
     async def detach(self, text: str) -> bool:
@@ -180,9 +180,8 @@ class Guest:
                     self.dismiss(worker)
                 while not self._leaving.isdisjoint(dask.workers()):
                     await self._ground.next_change.wait()
-            if (
-                late
-            ):  # reports may be under way: Dask would close the connections, and the workers end
+            # While reports may be under way: Dask would close the connections, and the workers end.
+            if late:
                 asyncio.get_running_loop().call_later(_LATE_S, self.remove_handlers)
             else:
                 self.remove_handlers()

@@ -40,8 +40,8 @@ class RecordedDask(DaskScheduler):
         self.all_clients = dict.fromkeys(["driver", "owner", "client"])
         #: Called with each instruction, as Dask's transitions happen while it carries one out.
         self.on_instruction: Callable[..., object] = lambda name, *arguments: None
-        #: Whether the plugins of the scheduler and of the workers are registered.
-        self.has_plugins = True
+        #: Which of the two plugins are registered.
+        self.has_plugin = self.workers_have_plugin = True
 
     address = id = "tcp://scheduler"
     http_server = None
@@ -101,7 +101,10 @@ class RecordedDask(DaskScheduler):
         return []
 
     def is_registered(self, plugin):
-        return self.has_plugins
+        return self.has_plugin
+
+    def is_registered_for_workers(self, plugin):
+        return self.workers_have_plugin
 
     def client_security(self):
         return None

@@ -297,15 +297,25 @@ INFO = {
 }
 
 
-def test_a_driver_may_take_long_to_register_the_second_plugin(decide):
+def test_a_driver_may_take_long_to_register_the_plugin_of_the_workers(decide):
     async def test(cluster):
-        guest = cluster.parts.guest
+        guest, dask = cluster.parts.guest, cluster.dask
         guest.plugin, guest.remove_handlers = None, lambda: None
-        cluster.dask.has_plugins = False
+        dask.workers_have_plugin = False
         assert not guest.is_detaching()
-        cluster.dask.has_plugins = True
+        dask.workers_have_plugin = True
         assert not guest.is_detaching()
-        cluster.dask.has_plugins = False
+        dask.workers_have_plugin = False
+        assert guest.is_detaching()
+
+    decide(test)
+
+
+def test_raycompat_goes_with_the_scheduler_s_plugin_where_workers_have_none_yet(decide):
+    async def test(cluster):
+        guest, dask = cluster.parts.guest, cluster.dask
+        guest.plugin, guest.remove_handlers = None, lambda: None
+        dask.workers_have_plugin = dask.has_plugin = False
         assert guest.is_detaching()
 
     decide(test)
