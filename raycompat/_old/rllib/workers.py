@@ -91,13 +91,14 @@ class WorkerOfProgram:
         Parameters
         ----------
         num_timesteps, num_episodes : int, optional
-            Return episodes: of so many steps at least, or so many episodes, from new beginnings.
+            Return episodes: parts of them with so many steps at least, which continue those of the
+            sample before; or so many whole ones, from new beginnings.
         explore : bool, optional
             Whether actions are drawn; by default as the options say.
         random_actions : bool, default False
             Refused: the policies act.
         force_reset : bool, default False
-            Whether new episodes begin. Where episodes are returned they do in any case.
+            Whether new episodes begin. With `num_episodes` they do in any case.
 
         Returns
         -------
@@ -130,10 +131,10 @@ class WorkerOfProgram:
                 num_episodes = 1
             else:
                 num_timesteps = self._fragment * self._runner.spec.num_envs
-        if num_timesteps is not None or num_episodes is not None:
-            return self._runner.sample_episodes(num_episodes, num_timesteps, draws)
         if force_reset:
             self._runner.restart()
+        if num_timesteps is not None or num_episodes is not None:
+            return self._runner.sample_episodes(num_episodes, num_timesteps, draws)
         if not self._is_evaluation:
             return self._batch(self._fragment, draws)
         batches, ended = [], len(self._runner.metrics)

@@ -119,7 +119,7 @@ class EvolutionRunner(EnvRunner):
     ) -> None:
         super().__init__(spec, index, is_recreated)
         self._noise: NDArray[Any] = ray.get(noise) if isinstance(noise, ray.ObjectRef) else noise
-        self._reset_all()
+        self._reset_all(self._seeds())
 
     def try_pairs(
         self, state: RunnerState, num_pairs: int, stdev: float, eval_prob: float

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from raycompat.rllib.acting import ActingPolicy, RecordedRule
 from raycompat.rllib.env.construction import check_reset, check_step
 from raycompat.rllib.env.episode import Episode
+from raycompat.rllib.env.episode_watch import EpisodeWatch
 from raycompat.rllib.env.runner import EnvRunnerSpec, Runner, RunnerState, Sample
 from raycompat.rllib.results import EndedEpisode
 from raycompat.rllib.utils.error import EnvError
@@ -78,7 +79,7 @@ class EnvRunner(Runner):
         if state is not None:
             self.set_state(state)
         if self._observations is None:
-            self._reset_all()
+            self._reset_all(self._seeds())
         columns: dict[str, list[Any]] = {}
         rows: list[_Row] = []
         nexts: list[NDArray[Any]] = []
@@ -160,7 +161,7 @@ class EnvRunner(Runner):
         """
         if state is not None:
             self.set_state(state)
-        self._reset_all()
+        self._reset_all(self._seeds(again=True))
         num_envs = self.spec.num_envs
         left = [count // num_envs + (i < count % num_envs) for i in range(num_envs)]
         done: list[EndedEpisode] = []
@@ -184,11 +185,19 @@ class EnvRunner(Runner):
         """Begin new episodes in the next sample."""
         self._observations = None
 
-    def _reset_all(self) -> None:
-        for place in range(self.spec.num_envs):
+    def _show_open(self, watch: EpisodeWatch) -> None:
+        """Let a watch that has not seen the last steps know the open episodes, from now on."""
+        if self._observations is None:
+            return
+        for place, observation in enumerate(self._raw):
+            begun = int(self._lengths[place])
+            watch.begins(place, Episode(observations=[observation], t_started=begun))
+
+    def _reset_all(self, seeds: list[int | None]) -> None:
+        for place, seed in enumerate(seeds):
             self._returns[place], self._lengths[place] = 0, 0
             try:
-                self._raw[place] = self._reset(place, self._seed_of(place))
+                self._raw[place] = self._reset(place, seed)
             except EnvError:
                 raise
             except Exception as error:

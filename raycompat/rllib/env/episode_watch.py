@@ -31,6 +31,16 @@ def policy_in(episode: Any, agent: Any) -> str:
     return found
 
 
+def _part_since(episode: Any, begin: int) -> Any:
+    """Return the steps since a number of them, with the step before as lookback.
+
+    An open episode is copied, because it continues; a whole one that has ended is returned itself.
+    """
+    if episode.is_done and not begin:
+        return episode
+    return episode.slice(slice(begin, None), len_lookback_buffer=min(begin, 1))
+
+
 @dataclass(frozen=True)
 class LeftByCallbacks:
     """What callbacks have left in a runner, for results.
@@ -182,7 +192,7 @@ class EpisodeWatch:
     def collect(
         self, play: Callable[[], int], num_episodes: int | None, num_timesteps: int | None
     ) -> list[Any]:
-        """Return episodes of a number, or of steps of a number with those that have not ended.
+        """Return a number of episodes, or the parts of episodes that a number of steps has.
 
         Parameters
         ----------
@@ -192,6 +202,7 @@ class EpisodeWatch:
             One of them.
         """
         ended: list[Any] = []
+        begun = {each.id_: len(each) for each in self._episodes.values()}
         self._ended, num_steps = ended, 0
         try:
             while len(ended) < (num_episodes or 0) or num_steps < (num_timesteps or 0):
@@ -200,7 +211,9 @@ class EpisodeWatch:
             self._ended = None
         if num_episodes is not None:
             return ended[:num_episodes]
-        return ended + [each for each in self._episodes.values() if len(each)]
+        open_now = [each for each in self._episodes.values() if not each.is_done]
+        parts = [_part_since(each, begun.get(each.id_, 0)) for each in [*ended, *open_now]]
+        return [each for each in parts if len(each)]
 
     def _call(self, name: str, place: int, **given: Any) -> None:
         everything = {

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule
+from raycompat.rllib.env.episode_watch import EpisodeWatch
 from raycompat.rllib.env.multi_agent_env import (
     ALL,
     as_step,
@@ -207,7 +208,7 @@ class MultiAgentEnvRunner(Runner):
         self._fragments = {name: [] for name in self.policies}
         self._ended = []
         if self._playing is None:
-            self._begin_all()
+            self._begin_all(self._seeds())
         for _ in range(num_steps):
             self._step(explore)
         if self._watch is not None:
@@ -236,7 +237,7 @@ class MultiAgentEnvRunner(Runner):
         if state is not None:
             self.set_state(state)
         self._ended, steps = [], 0
-        self._begin_all(update=False)
+        self._begin_all(self._seeds(again=True), update=False)
         while (steps if by_steps else len(self._ended)) < count:
             self._fragments = {name: [] for name in self.policies}
             self._step(explore, update=False)
@@ -250,11 +251,15 @@ class MultiAgentEnvRunner(Runner):
         """Begin new episodes in the next sample."""
         self._playing = None
 
-    def _begin_all(self, update: bool = True) -> None:
+    def _show_open(self, watch: EpisodeWatch) -> None:
+        """Begin new episodes: the steps of agents before now are not known."""
+        self.restart()
+
+    def _begin_all(self, seeds: list[int | None], update: bool = True) -> None:
         self._playing = [self._new() for _ in self._envs]
-        for place in range(len(self._envs)):
+        for place, seed in enumerate(seeds):
             try:
-                self._begin(place, self._seed_of(place), update)
+                self._begin(place, seed, update)
             except EnvError:
                 raise
             except Exception as error:

@@ -206,6 +206,10 @@ class Runner:
         #: Steps of all its environments, and how many there were at the last failures.
         self._num_steps = 0
         self._failed_at: deque[int] = deque(maxlen=MOST_FAILURES + 1)
+        self._is_seeded = False
+        #: Keeps the open episodes between calls of `sample_episodes`, where there are no callbacks.
+        self._collector = EpisodeWatch(self, [])
+        self._collected_until = 0
         #: Episodes that ended in samples of programs, which collect them.
         self.metrics = PlayedEpisodes()
         if self._watch is not None:
@@ -282,15 +286,15 @@ class Runner:
         num_timesteps: int | None = None,
         explore: bool = True,
     ) -> list[Any]:
-        """Play from new beginnings, and return the episodes as objects.
+        """Play, and return the episodes as objects.
 
         Parameters
         ----------
         num_episodes : int, optional
-            How many episodes, whole ones.
+            How many whole episodes: new ones begin before them and after them.
         num_timesteps : int, optional
-            Of how many steps of the environments together, at least; the last episodes may not have
-            ended. One of the two is required.
+            How many steps of the environments together, at least. Open episodes continue, and are
+            returned from their first step in this sample. One of the two is required.
         explore : bool, default True
             Whether actions are drawn; if not, the best ones are taken.
 
@@ -304,8 +308,12 @@ class Runner:
                 f"sample(num_episodes={num_episodes!r}, num_timesteps={num_timesteps!r}): expected "
                 "one of the two."
             )
+        if num_episodes is not None:
+            self.restart()
         own = self._watch
-        watch = self._watch = EpisodeWatch(self, []) if own is None else own
+        if own is None and self._collected_until != self._num_steps:
+            self._show_open(self._collector)
+        watch = self._watch = self._collector if own is None else own
 
         def play() -> int:
             sample: Sample = self.sample(1, None, explore)  # type: ignore[attr-defined]
@@ -315,12 +323,18 @@ class Runner:
                 own.put_back(sample.left)
             return sample.num_steps
 
-        self.restart()
         try:
-            return watch.collect(play, num_episodes, num_timesteps)
+            found = watch.collect(play, num_episodes, num_timesteps)
+            self._collected_until = self._num_steps
+            return found
         finally:
             self._watch = own
-            self.restart()
+            if num_episodes is not None:
+                self.restart()
+
+    def _show_open(self, watch: EpisodeWatch) -> None:
+        """Let a watch that has not seen the last steps know the open episodes, or begin new ones."""
+        raise NotImplementedError
 
     def encode_batch(self, policy: str, batch: Any) -> None:
         """Let a batch for callbacks have observations as the network sees them.
@@ -361,9 +375,15 @@ class Runner:
             "change them in the environment, or with env_to_module_connector",
         )
 
-    def _seed_of(self, place: int) -> int:
-        """Return the seed of an environment's first reset."""
-        return self.spec.seed + 1000 * self.index + place
+    def _seeds(self, again: bool = False) -> list[int | None]:
+        """Return the seeds for a reset of all environments.
+
+        Only the first reset has seeds, so that later episodes differ. With `again`, a reset has those
+        of the first one.
+        """
+        is_first, self._is_seeded = not self._is_seeded, True
+        first = self.spec.seed + 1000 * self.index
+        return [first + place if is_first or again else None for place in range(len(self._envs))]
 
     def _recover(self, place: int, error: Exception, begin: Callable[[int], None]) -> None:
         """Make the environment again until `begin` resets it; or raise.
