@@ -1,6 +1,7 @@
 """Old forms of Tune and Train that have code of their own, and what PB2 computes; without a cluster."""
 
 import gc
+import json
 import os
 import pickle
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from raycompat import tune
-from raycompat._old.air.wandb import WandbLogger
+from raycompat._old.air.wandb import WandbLogger, WandbLoggerCallback
 from raycompat._old.train.predictors import TorchPredictor
 from raycompat._old.train.profiler import TorchTensorboardProfilerCallback, TorchWorkerProfiler
 from raycompat._old.train.trainer import Trainer
@@ -103,6 +104,15 @@ def test_a_logger_of_wandb_takes_the_settings_of_the_config(monkeypatch):
         WandbLogger({"lr": 0.5}, "", trial)
 
 
+def test_a_run_of_wandb_shows_the_whole_config(monkeypatch):
+    runs = Runs()
+    monkeypatch.setitem(sys.modules, "wandb", runs)
+    config = {"lr": 0.5, "wandb": True, "callbacks": [object()]}
+    trial = SimpleNamespace(trial_id="a", experiment_dir_name="own", config=config)
+    WandbLoggerCallback(project="mine").log_trial_start(trial)
+    assert runs.options["config"] == {"lr": 0.5, "wandb": True}
+
+
 # Schedulers.
 
 
@@ -119,6 +129,46 @@ def test_a_scheduler_of_the_time_has_a_metric_and_a_mode(monkeypatch):
     monkeypatch.setenv(era.VARIABLE, "1.12")
     with pytest.raises(ValueError, match="a metric without a mode"):
         AsyncHyperBandScheduler(metric="mean_accuracy").on_trial_add(None, None)
+
+
+# Searchers and analyses.
+
+
+def test_a_searcher_of_the_time_has_a_metric_and_a_mode(monkeypatch):
+    class Library(LibrarySearcher):
+        def start(self, domains):
+            pass
+
+        def ask(self, point):
+            return object(), {"x": 0.5}
+
+    space = {"x": tune.uniform(0, 1)}
+    accurate = Library(space, metric="mean_accuracy")
+    accurate.suggest("a")
+    assert accurate.mode == "max"
+    with pytest.raises(RuntimeError, match="mode=None"):
+        Library(space, metric="score").suggest("a")
+    monkeypatch.setenv(era.VARIABLE, "0.8.7")
+    assert (Library().metric, Library(metric="score").mode) == ("episode_reward_mean", "max")
+    assert type("ZOOptSearch", (Library,), {})().mode == "min"
+    monkeypatch.setenv(era.VARIABLE, "1.12")
+    with pytest.raises(ValueError, match="a metric without a mode"):
+        Library(space, metric="mean_accuracy").suggest("a")
+
+
+def test_a_table_of_the_time_without_a_mode_has_the_last_results(monkeypatch, tmp_path):
+    results = [{"mean_accuracy": accuracy} for accuracy in (0.5, 0.1)]
+    lines = "".join(json.dumps(result) + "\n" for result in results)
+    folder = SimpleNamespace(exists=lambda name: True, read=lambda name: lines.encode())
+    trial = SimpleNamespace(
+        trial_id="a", config={}, path="", folder=folder, last_result=results[-1]
+    )
+    analysis = tune.ExperimentAnalysis(tmp_path, trials=[trial])
+    assert analysis.dataframe("mean_accuracy", "max").mean_accuracy.tolist() == [0.5]
+    with pytest.raises(ValueError, match="expected both"):
+        analysis.dataframe("mean_accuracy")
+    monkeypatch.setenv(era.VARIABLE, "0.8.7")
+    assert analysis.dataframe(metric="mean_accuracy").mean_accuracy.tolist() == [0.1]
 
 
 # Predictors.

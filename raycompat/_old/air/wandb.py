@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from raycompat._old.tune.logger import Logger
 from raycompat._old_forms.packages import require
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: The variable in which W&B looks for its key.
 WANDB_ENV_VAR = "WANDB_API_KEY"
 
-#: The key of a config with the settings of W&B, which a run does not show.
+#: The key of a config with the settings of W&B for `WandbLogger`.
 _SETTINGS = "wandb"
 
 __all__ = ["WANDB_ENV_VAR", "WandbLogger", "WandbLoggerCallback", "setup_wandb"]
@@ -59,6 +59,9 @@ class WandbLoggerCallback(LoggerCallback):
     are logged from the driver's process.
     """
 
+    #: Keys of a config that a run does not show.
+    _hidden: ClassVar[frozenset[str]] = frozenset({"callbacks"})
+
     def __init__(
         self,
         project: str | None = None,
@@ -87,7 +90,7 @@ class WandbLoggerCallback(LoggerCallback):
             **{
                 "id": trial.trial_id,
                 "name": str(trial),
-                "config": {name: v for name, v in trial.config.items() if name != _SETTINGS},
+                "config": {k: v for k, v in trial.config.items() if k not in self._hidden},
                 "reinit": "create_new",
                 "resume": "allow",
                 **names,
@@ -162,6 +165,12 @@ def setup_wandb(
     return wandb.init(config=config, **{"resume": "allow", **kwargs})
 
 
+class _WithSettings(WandbLoggerCallback):
+    """Log trials that have the settings in their configs."""
+
+    _hidden = WandbLoggerCallback._hidden | {_SETTINGS}
+
+
 class WandbLogger(Logger):
     """Log a trial as a run of Weights & Biases, by the settings in its config.
 
@@ -185,7 +194,7 @@ class WandbLogger(Logger):
                 f"WandbLogger: the config has {_SETTINGS!r}: {settings!r}. Expected a dict, such as "
                 "config={'wandb': {'project': 'mine'}}."
             )
-        self._callback = WandbLoggerCallback(**settings)
+        self._callback = _WithSettings(**settings)
         assert self.trial is not None
         self._callback.log_trial_start(self.trial)
 

@@ -325,6 +325,8 @@ class ExperimentAnalysis(OldForms):
         metric, mode : str, optional
             The result with the best value; by default the last.
         """
+        if mode is None and modes.have_defaults():
+            metric = None  # the last results, as in the Ray of the program
         if (metric is None) != (mode is None) or mode not in (None, "min", "max"):
             raise ValueError(
                 f"metric={metric!r}, mode={mode!r}: expected both, mode 'min' or 'max'."

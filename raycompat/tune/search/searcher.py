@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from raycompat._old_forms.tune import searchers
+from raycompat._old_forms.tune import modes, searchers
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.search.variant_generator import parse_spec_vars
@@ -134,6 +134,7 @@ class Searcher:
     CKPT_FILE_TMPL = "searcher-state-{}.pkl"
 
     def __init__(self, metric: Names = None, mode: Names = None) -> None:
+        metric, mode = modes.of_searcher(type(self).__name__, metric, mode)
         self._metric: Any = metric
         self._mode: Any = mode
         if metric and mode:
@@ -252,12 +253,12 @@ class Searcher:
 
 
 def _check_objectives(metric: Any, mode: Any) -> None:
-    metrics, modes = ([metric], [mode]) if isinstance(metric, str) else (metric, mode)
-    if isinstance(metric, str) != isinstance(mode, str) or len(metrics) != len(modes):
+    metrics, choices = ([metric], [mode]) if isinstance(metric, str) else (metric, mode)
+    if isinstance(metric, str) != isinstance(mode, str) or len(metrics) != len(choices):
         raise ValueError(
             f"metric={metric!r}, mode={mode!r}: expected one of each, or lists of the same length."
         )
-    for each in modes:
+    for each in choices:
         if each not in ("min", "max", "obs") or (each == "obs" and isinstance(mode, str)):
             raise InvalidModeError(f"mode={each!r}: expected 'min' or 'max'.")
 
@@ -280,12 +281,17 @@ def refuse_grid(grids: list[Any], library: str) -> None:
 
 
 def require_space(searcher: Any, space: Any) -> None:
-    """Raise when a searcher is asked for a point without a space, metric or mode."""
+    """Raise when a searcher is asked for a point without a space, metric or mode.
+
+    The mode of some metrics is known.
+    """
     name = type(searcher).__name__
     if not space:
         raise RuntimeError(
             f"{name} has no search space: pass space= to it, or param_space= to the Tuner."
         )
+    if not searcher.mode and not isinstance(searcher.metric, list):
+        searcher._metric, searcher._mode = modes.completed(searcher.metric, None)
     if not searcher.metric or not searcher.mode:
         raise RuntimeError(
             f"{name} has metric={searcher.metric!r} and mode={searcher.mode!r}: pass both to it, or to "
