@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
+
+from raycompat._storage import Folder
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
@@ -192,19 +195,36 @@ def policies_of(path: Any, names: Collection[str] | None = None) -> Any:
     Parameters
     ----------
     path : str or path-like
-        It is unpickled: it must come from a trusted source.
+        Local, or the URI of a folder with the state of an algorithm. It is unpickled: it must come from
+        a trusted source.
     names : collection of str, optional
         Of an algorithm, which policies to return.
 
     Raises
     ------
     ValueError
-        When there is no checkpoint, or it has no such policy.
+        When there is no checkpoint, it has no such policy, or `names` is a single string.
     """
-    path = getattr(path, "path", path)
+    if isinstance(names, str):
+        raise ValueError(
+            f"policy_ids={names!r}: expected several names in a list, such as [{names!r}]."
+        )
+    source = Folder(getattr(path, "path", path))
+    if source.is_local:
+        return _local_policies(Path(source.path), names)
+    if not source.exists(STATE_FILE):
+        raise ValueError(
+            f"{source.uri} is not a checkpoint of an algorithm: expected the file {STATE_FILE} in it."
+        )
+    with tempfile.TemporaryDirectory() as local:
+        source.download(local)
+        return _local_policies(Path(local), names)
+
+
+def _local_policies(path: Path, names: Collection[str] | None) -> Any:
     folder = folder_of_state(path)
     algorithm = read_state(folder)["class"].from_checkpoint(folder, num_env_runners=0)
     algorithm.stop()  # its policies act by themselves
-    if (Path(path) / POLICY_FILE).exists():
-        return algorithm.get_policy((Path(path) / POLICY_FILE).read_text())
+    if (path / POLICY_FILE).exists():
+        return algorithm.get_policy((path / POLICY_FILE).read_text())
     return {name: algorithm.get_policy(name) for name in names or algorithm.plans}

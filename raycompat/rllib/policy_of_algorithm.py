@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._storage import Folder
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
-from raycompat.rllib.checkpoint_state import write_policy
+from raycompat.rllib.checkpoint_state import POLICY_FILE
 from raycompat.rllib.networks import Weights
 
 
@@ -163,10 +164,10 @@ class PolicyOfAlgorithm:
         Parameters
         ----------
         export_dir : str
-            It has the state of the whole algorithm, too.
+            Local, or a URI that fsspec knows. It has the state of the whole algorithm, too.
         """
-        self._algorithm.save_to_path(export_dir)
-        write_policy(Path(export_dir), self._name)
+        folder = Folder(self._algorithm.save_to_path(export_dir))
+        folder.write(POLICY_FILE, self._name.encode())
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
         """Write the network into a folder.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -298,3 +298,12 @@ def check_has_deviations(action_space: gymnasium.Space[Any]) -> None:
             f"free_log_std=True: the actions of {action_space!r} are not numbers of one Box, and only "
             "these have deviations. Leave free_log_std out."
         )
+
+
+def mapped(function: Callable[[Any], Any], nested: Any) -> Any:
+    """Return dicts and tuples with what a function returns for each value in them."""
+    if isinstance(nested, Mapping):
+        return {name: mapped(function, each) for name, each in nested.items()}
+    if isinstance(nested, tuple | list):
+        return tuple(mapped(function, each) for each in nested)
+    return function(nested)

@@ -30,6 +30,7 @@ from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import make_buffer
 from raycompat.rllib.returns import normalized_advantages, with_advantages
 from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
+from raycompat.rllib.spaces import mapped
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
@@ -42,7 +43,6 @@ from raycompat.rllib.torch_module import (
     as_weights_are,
     at_most_threads,
     get_weights,
-    mapped,
     set_weights,
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +27,7 @@ from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policies import Extras
-from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder
+from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder, mapped
 from raycompat.rllib.torch_catalog import (
     ACTOR,
     CRITIC,
@@ -351,15 +351,6 @@ def at_most_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def mapped(function: Callable[[Any], Any], nested: Any) -> Any:
-    """Return dicts and tuples with what a function returns for each value in them."""
-    if isinstance(nested, dict):
-        return {name: mapped(function, each) for name, each in nested.items()}
-    if isinstance(nested, tuple | list):
-        return tuple(mapped(function, each) for each in nested)
-    return function(nested)
 
 
 def _flat(structure: Any, nested: Any) -> list[Any]:

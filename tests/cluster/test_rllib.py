@@ -475,8 +475,8 @@ def test_a3c_counts_each_played_step_once(cluster):
     def counted():
         """Return the numbers of the episodes of each runner."""
         found = {1: [], 2: []}
-        for value, _ in algorithm._episodes.get_state()["last"]:
-            found[int(value) // 1000].append(int(value) % 1000)
+        for episode in algorithm._episodes.get_state()["last"]:
+            found[int(episode.value) // 1000].append(int(episode.value) % 1000)
         return found
 
     def train_until_both_have(more):

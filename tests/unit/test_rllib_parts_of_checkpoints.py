@@ -168,6 +168,19 @@ def test_a_policy_of_a_checkpoint_acts(saved, tmp_path):
         action, states, extras = policy.compute_single_action(np.zeros(4, np.float32))
         assert (action.shape, states, extras["action_dist_inputs"].shape) == ((), [], (2,))
         assert same(policy.get_weights(), algorithm.get_weights()["q"])
+    with pytest.raises(ValueError, match=r"policy_ids='p': expected several names in a list"):
+        Policy.from_checkpoint(folder, "p")
+
+
+def test_a_policy_is_exported_to_a_uri(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    algorithm, _ = saved
+    algorithm.export_policy_checkpoint("memory://exported/policy", "q")
+    assert list(tmp_path.iterdir()) == []
+    policy = Policy.from_checkpoint("memory://exported/policy")
+    assert same(policy.get_weights(), algorithm.get_weights()["q"])
+    with pytest.raises(ValueError, match=r"memory:///exported is not a checkpoint"):
+        Policy.from_checkpoint("memory://exported")
 
 
 def test_the_network_of_a_policy_is_exported(saved, tmp_path):
@@ -277,3 +290,44 @@ def test_connectors_of_a_program_are_called_in_its_loop(tmp_path):
         ModuleToEnvPipeline.from_checkpoint(path)
     with pytest.raises(UnsupportedRayFeatureError, match="module_to_env of outputs"):
         ModuleToEnvPipeline(space, space)(batch={"values": np.zeros((1, 1))})
+
+
+class Doubles(ConnectorV2):
+    """Writes the doubled observations into the batch; of some episodes only, where it is told to."""
+
+    num_left_out = 0
+
+    def __call__(self, *, batch, episodes, **kwargs):
+        for each in episodes[self.num_left_out :]:
+            self.add_batch_item(batch, "obs", each.get_observations(-1) * 2, each)
+            self.add_batch_item(batch, "begun", float(len(each)), each)
+        return batch
+
+
+def episodes_at(*values):
+    return [SingleAgentEpisode(observations=[np.array([each])]) for each in values]
+
+
+def test_observations_that_connectors_write_into_the_batch_are_taken():
+    pipeline = EnvToModulePipeline(connectors=[Doubles()])
+    found = pipeline(rl_module=None, episodes=episodes_at(1.0, 2.0))
+    assert found["obs"].tolist() == [[2.0], [4.0]]
+    assert found["begun"].tolist() == [0.0, 0.0]
+    pipeline.connectors[0].num_left_out = 1
+    with pytest.raises(ValueError, match="the column 'obs', and nothing for the episodes"):
+        pipeline(rl_module=None, episodes=episodes_at(1.0, 2.0))
+
+
+@needs_torch
+def test_networks_of_torch_are_given_float32():
+    import torch
+
+    class Module:
+        framework = "torch"
+
+    (episode,) = episodes_at(np.float64(0.5))
+    found = EnvToModulePipeline()(rl_module=Module(), episodes=[episode])
+    assert found["obs"].dtype == torch.float32
+    whole = SingleAgentEpisode(observations=[np.array([3])])
+    found = EnvToModulePipeline()(rl_module=Module(), episodes=[whole])
+    assert found["obs"].dtype == torch.int64

@@ -82,7 +82,7 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
         super().__init__(env)
-        self.connectors = self._connectors = connectors
+        self.connectors = connectors
         self.observation_filter = filter_of(connectors)
         space = env.observation_space
         for each in connectors:
@@ -91,8 +91,8 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._past = self._new_past()
 
     def _new_past(self) -> Past:
-        past = Past(self.env.action_space, {}, Episode(), _most_past(self._connectors))
-        if _change_batches(self._connectors):
+        past = Past(self.env.action_space, {}, Episode(), _most_past(self.connectors))
+        if _change_batches(self.connectors):
             past.steps = SingleAgentEpisode(
                 past.episode.id_,
                 observation_space=self.observation_space,
@@ -118,7 +118,7 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         past = self._past
         if past.steps is not None:
             past.note(observation)
-        for each in self._connectors:
+        for each in self.connectors:
             observation = _through(each, observation, past)
         return observation
 

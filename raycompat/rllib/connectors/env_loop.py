@@ -19,12 +19,12 @@ import cloudpickle
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib.connectors.connector_v2 import ConnectorV2, key_of
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.distributions import distribution_of
 from raycompat.rllib.filters import NoFilter
 from raycompat.rllib.fixed_policies import stacked
-from raycompat.rllib.spaces import ActionDecoder
+from raycompat.rllib.spaces import ActionDecoder, mapped
 
 #: The file of a folder with one pipeline.
 _FILE = "pipeline.pkl"
@@ -85,7 +85,8 @@ class EnvToModulePipeline(_SavedPipeline):
     input_observation_space, input_action_space : gymnasium.Space, optional
         Of the environment.
     connectors : list of ConnectorV2, optional
-        They are called first, and may change the observations.
+        They are called first, and may change the observations of episodes, or write the column ``obs``
+        of the batch, which has priority.
     observation_filter : MeanStdFilter, FilterOfUser or NoFilter, optional
         It is called last, and counts nothing.
 
@@ -129,22 +130,29 @@ class EnvToModulePipeline(_SavedPipeline):
         -------
         dict
             ``obs``, of shape (episodes, ...). For a network with a memory, ``obs`` of shape
-            (episodes, 1, ...), and ``state_in``. Tensors for a network of PyTorch, else arrays.
+            (episodes, 1, ...), and ``state_in``. Tensors for a network of PyTorch, of float32 where an
+            array has float64; else arrays.
+
+        Raises
+        ------
+        ValueError
+            When a connector has added to a column for some of the episodes only.
         """
         batch = super().__call__(rl_module=rl_module, episodes=episodes, batch=batch or {}, **given)
-        seen = [each.get_observations(-1) for each in episodes]
+        found = {name: _batched(name, column, episodes) for name, column in batch.items()}
+        if "obs" not in found:
+            found["obs"] = stacked([each.get_observations(-1) for each in episodes])
         if self._filter is not None and not isinstance(self._filter, NoFilter):
-            seen = list(self._filter(np.stack(seen), False))
-        found = {**batch, "obs": stacked(seen)}
+            found["obs"] = self._filter(found["obs"], False)
         initial = rl_module.get_initial_state() if hasattr(rl_module, "get_initial_state") else {}
         if initial:
-            found["obs"] = _mapped(lambda each: each[:, None], found["obs"])
+            found["obs"] = mapped(lambda each: each[:, None], found["obs"])
             found["state_in"] = stacked([_state_of(each, initial) for each in episodes])
         if getattr(rl_module, "framework", None) != "torch":
             return found
         import torch
 
-        tensors: dict[str, Any] = _mapped(torch.as_tensor, found)
+        tensors: dict[str, Any] = mapped(torch.as_tensor, mapped(_single, found))
         return tensors
 
 
@@ -203,10 +211,12 @@ class ModuleToEnvPipeline(_SavedPipeline):
         UnsupportedRayFeatureError
             When the network gives neither actions nor the parameters of their distribution.
         """
-        batch = _mapped(_as_array, super().__call__(batch=batch, explore=explore, **given))
+        found = super().__call__(batch=batch, explore=explore, **given)
+        found = {k: stacked(each) if isinstance(each, list) else each for k, each in found.items()}
+        batch = mapped(_as_array, found)
         states = batch.pop("state_out", None)
         if states is not None:  # outputs are of sequences of one step
-            batch = _mapped(lambda each: each[:, 0], batch)
+            batch = mapped(lambda each: each[:, 0], batch)
         if "actions" not in batch:
             if "action_dist_inputs" not in batch:
                 raise UnsupportedRayFeatureError(
@@ -214,14 +224,14 @@ class ModuleToEnvPipeline(_SavedPipeline):
                     "Actions are drawn from their distribution",
                     "let the network give action_dist_inputs or actions",
                 )
-            found = distribution_of(self._decode.layout, batch["action_dist_inputs"])
-            batch["actions"] = found.sample(self._rng) if explore else found.mode()
-            batch["action_logp"] = found.log_probability(batch["actions"])
+            drawn = distribution_of(self._decode.layout, batch["action_dist_inputs"])
+            batch["actions"] = drawn.sample(self._rng) if explore else drawn.mode()
+            batch["action_logp"] = drawn.log_probability(batch["actions"])
         if not self._decode.is_choice:
             batch["actions_for_env"] = self._decode(batch["actions"])
         if states is not None:
             counted = range(len(next(iter(states.values()))))
-            batch["state_out"] = [_mapped(operator.itemgetter(n), states) for n in counted]
+            batch["state_out"] = [mapped(operator.itemgetter(n), states) for n in counted]
         return {name: list(column) for name, column in batch.items()}
 
 
@@ -229,7 +239,7 @@ def _state_of(episode: Any, initial: Any) -> Any:
     """Return what a network remembers of an episode."""
     outputs = episode.extra_model_outputs
     if not len(episode) or "state_out" not in outputs:
-        return _mapped(_as_array, initial)
+        return mapped(_as_array, initial)
     return episode.get_extra_model_outputs("state_out", -1)
 
 
@@ -237,8 +247,20 @@ def _as_array(value: Any) -> Any:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
-def _mapped(function: Any, nested: Any) -> Any:
-    """Return nested dicts with what a function returns for each value in them."""
-    if isinstance(nested, Mapping):
-        return {name: _mapped(function, each) for name, each in nested.items()}
-    return function(nested)
+def _single(value: Any) -> Any:
+    """Return float64 as float32, which the weights of networks have; another value as it is."""
+    return np.asarray(value, np.float32) if np.asarray(value).dtype == np.float64 else value
+
+
+def _batched(name: str, column: Any, episodes: Sequence[Any]) -> Any:
+    """Return a column to which connectors have added items as one batch; another one as it is."""
+    keys = [key_of(each) for each in episodes]
+    if isinstance(column, Mapping) and not set(keys).isdisjoint(column):
+        missing = [key for key in keys if key not in column]
+        if missing:
+            raise ValueError(
+                f"A connector has added to the column {name!r}, and nothing for the episodes "
+                f"{missing}: expected an item for each episode, with single_agent_episode."
+            )
+        return stacked([column[key][-1] for key in keys])
+    return stacked(column) if isinstance(column, list) else column

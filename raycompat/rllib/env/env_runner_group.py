@@ -298,8 +298,9 @@ class RunnerGroup:
         ----------
         func : callable
         **options
-            They have no effect. The runner's ``sample()`` returns episodes where the name
-            ``local_env_runner`` of today is among them, else a `SampleBatch`.
+            ``local_env_runner``, with any value, changes what the runner's ``sample()`` returns: a list
+            of episodes, as in Ray today. Without it, ``sample()`` returns a `SampleBatch`, as until
+            2024. The other options have no effect.
         """
         self._sync_first()
         return self.call_all("apply", func, "local_env_runner" in options)
