@@ -14,6 +14,7 @@ from raycompat.experimental.shuffle import simple_shuffle
 from raycompat.util.iter import LocalIterator, from_range
 from raycompat.util.joblib import register_ray
 from raycompat.util.multiprocessing import Pool
+from raycompat.util.placement_group import placement_group, remove_placement_group
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 
@@ -40,6 +41,16 @@ def test_a_function_with_a_hook_ends_with_its_items(cluster):
             return -x
 
     assert list(from_range(3, 1).gather_sync().for_each(Hooked())) == [0, -1, -2]
+
+
+def test_shards_need_no_cpus(cluster):
+    all_cpus = [{"CPU": 1}] * int(ray.cluster_resources()["CPU"])
+    held = placement_group(all_cpus)
+    assert held.wait(30)
+    try:
+        assert from_range(3, 1).repartition(2).take(3) == [0, 1, 2]
+    finally:
+        remove_placement_group(held)
 
 
 def test_one_output_partition(cluster):

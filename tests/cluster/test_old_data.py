@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 
 import raycompat as ray
+from raycompat._old.data import ml_dataset
 from raycompat._surface import era
 from raycompat.data.preprocessors import Concatenator
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
+from raycompat.util.iter import from_items
 
 pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
 
@@ -137,3 +139,54 @@ def test_an_old_form_warns(monkeypatch):
     monkeypatch.setattr(forms, "_is_first_in_program", None)
     with pytest.warns(OldFormWarning, match="for each epoch"):
         numbers(2, 1).repeat(2)
+
+
+# Tables of `ray.util.data`.
+
+
+def tables(num_shards=2, batch_size=2, repeat=False):
+    rows = from_items([{"a": i} for i in range(6)], num_shards, repeat)
+    return ml_dataset.from_parallel_iter(rows, batch_size=batch_size, repeated=repeat)
+
+
+def test_data_sets_are_joined_with_their_like():
+    ours = tables()
+    assert ours.union(tables()).batch_size == 2
+    assert ours.union(tables(batch_size=3)).batch_size == 0
+    with pytest.raises(TypeError, match="MLDataset"):
+        ours.union(from_items([1], 1))
+    with pytest.raises(TypeError, match="only one of them has an end"):
+        ours.union(tables(repeat=True))
+
+
+@pytest.mark.parametrize("method", ["flatten", "combine"])
+def test_operators_that_make_no_tables_are_refused(method):
+    with pytest.raises(UnsupportedRayFeatureError, match="Use transform"):
+        getattr(tables(), method)(*[list] * (method == "combine"))
+
+
+def test_rows_without_columns_are_refused():
+    with pytest.raises(ValueError, match="0 is not a row of a table"):
+        ml_dataset.to_pandas(from_items([0, 1], 1)).take(1)
+
+
+def test_tables_of_all_shards_come_in_turn():
+    found = [table.a.tolist() for table in tables().get_repeatable_shard(-1, num_async=0)]
+    assert found == [[0, 2], [1, 3], [4], [5]]
+
+
+def test_parquet_files_are_read_by_row_groups(tmp_path):
+    for part in range(2):
+        folder = tmp_path / f"part={part}"
+        folder.mkdir()
+        frame = pd.DataFrame({"a": range(part * 4, part * 4 + 4), "b": 0.5})
+        frame.to_parquet(folder / "rows.parquet", row_group_size=2)
+    read = ml_dataset.read_parquet(str(tmp_path), num_shards=2, columns=["a", "part"])
+    found = list(read.gather_sync())
+    assert [table.a.tolist() for table in found] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert [int(table.part[0]) for table in found] == [0, 0, 1, 1]
+    by_file = ml_dataset.read_parquet(str(tmp_path), 2, rowgroup_split=False, shuffle=True)
+    shards = [{i for table in shard for i in table.a} for shard in by_file.shards()]
+    assert sorted(map(sorted, shards)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(ValueError, match="has only 2 files"):
+        ml_dataset.read_parquet(str(tmp_path), 3, rowgroup_split=False)

@@ -274,7 +274,7 @@ EXPECTED = {
         Best: 0.1 32
         Steps: 32
         Of pairs: 8
-        Tables: MLDataset[from_items[dict, 10, shards=2].batch(3).for_each()] 3 [3, 3, 2, 2]
+        Tables: MLDataset[from_items[dict, 10, shards=2].batch(3).to_pandas()] 3 [3, 3, 2, 2]
         Rebatched: [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
         Both: True 3
         Sums: 70

@@ -101,7 +101,8 @@ def from_iterators(
     >>> sorted(it.gather_sync())
     [0, 1, 10, 11]
     """
-    worker: Any = internal_actor(ParallelIteratorWorker)
+    # Without CPUs: a consumer that waits for the items may hold all.
+    worker: Any = internal_actor(ParallelIteratorWorker, num_cpus=0)
     name = name or f"from_iterators[shards={len(generators)}{_repeated(repeat)}]"
     return from_actors([worker.remote(each, repeat) for each in generators], name)
 
