@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import pickle
 import sys
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from raycompat import exceptions
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from raycompat._executor.item_window import ItemWindow
     from raycompat._messages.direct import CallMessage
 
+
+logger = logging.getLogger(__name__)
+
+#: How many notes about items that tasks leave out a process remembers, so that it repeats none.
+_MOST_NOTES = 100
 
 #: Ray's name for the kind of error of a cancelled call.
 _CANCELLED = "TASK_CANCELLED"
@@ -416,17 +422,34 @@ def _split(executor: CallRunner, call: RunningCall, result: Any, num_returns: in
     failure: Exception
     try:
         for given, one in enumerate(user_items(result), 1):
-            if given > num_returns:
-                return  # as in Ray, further items are dropped
+            if given > num_returns:  # as in Ray, further items are dropped
+                _note_left_out(call.name, num_returns, "further items")
+                return
             yield one
         failure = ValueError(
             f"Task {call.name} returned {given} objects, but num_returns={num_returns}."
         )
     except Exception as error:
+        if given == num_returns:
+            _note_left_out(call.name, num_returns, f"the error {shortened(error)}")
         failure = error
+    if given == num_returns:
+        return
     missing = ErrorValue(exceptions.dumps_error(_describe(executor, call, failure)))
     for _ in range(given, num_returns):
         yield missing
+
+
+@lru_cache(maxsize=_MOST_NOTES)
+def _note_left_out(task: str, num_returns: int, what: str) -> None:
+    """Write into the process's log, once, that something is in no result of a task."""
+    logger.warning(
+        "Task %s has num_returns=%s and returned a generator, of which it leaves out %s. Use "
+        "num_returns='streaming' to receive all.",
+        task,
+        num_returns,
+        what,
+    )
 
 
 def _gather(executor: CallRunner, call: Call, items: Any) -> DynamicObjectRefGenerator:

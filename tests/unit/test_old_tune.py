@@ -179,6 +179,8 @@ def test_a_predictor_takes_the_dtypes_of_its_library():
     predictor = TorchPredictor(torch.nn.Identity())
     numbers = np.array([1, 2])
     assert predictor.predict(numbers, dtype=torch.float32)["predictions"].dtype == np.float32
+    with pytest.raises(UnsupportedRayFeatureError, match=r"dtype=torch\.bfloat16.*NumPy"):
+        predictor.predict(numbers, dtype=torch.bfloat16)
     of_tensorflow = SimpleNamespace(as_numpy_dtype=np.float16)
     halves = predictor.predict({"a": numbers, "b": numbers}, dtype={"a": of_tensorflow})
     assert halves["a"].dtype == np.float16

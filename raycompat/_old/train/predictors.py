@@ -10,6 +10,7 @@ import numpy as np
 from raycompat._old_forms.checkpoints import DICT_FILE
 from raycompat._old_forms.packages import require
 from raycompat._surface import forms
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._framework_checkpoint import FrameworkCheckpoint
 
@@ -152,7 +153,16 @@ def _of_numpy(dtype: Any) -> Any:
     """Return the dtype of numpy for one of TensorFlow or PyTorch."""
     if hasattr(dtype, "as_numpy_dtype"):
         return dtype.as_numpy_dtype
-    return str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
+    if type(dtype).__module__ != "torch":
+        return dtype
+    try:
+        return np.dtype(str(dtype).removeprefix("torch."))
+    except TypeError as error:
+        raise UnsupportedRayFeatureError(
+            f"predict(dtype={dtype})",
+            "A batch is of NumPy, which has no such dtype",
+            "use dtype=torch.float32, and let the model convert it",
+        ) from error
 
 
 class TorchPredictor(_OfModel):
