@@ -571,8 +571,8 @@ class ViewRequirement:
         "obs" or "rewards". Default: the name under which it is in ``view_requirements``.
     space : gymnasium.Space, optional
         Has no effect.
-    shift : int or str, default 0
-        A step before the newest one, or a range: "-3:0" is the newest four.
+    shift : int, str or list of int, default 0
+        A step up to the newest one, which is 0; a range of them, "-3:0" is the newest four; or a list.
     **options
         They have no effect.
     """

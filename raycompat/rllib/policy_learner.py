@@ -120,7 +120,7 @@ class PolicySetup:
 
     def _states_of(self, cls: Any) -> Any:
         """Return the states of a network of a class; () without a memory."""
-        return self._source_of_features(cls).initial_states(self.encode.shape)
+        return self._source_of_features(cls).past(self.encode.shape)[0]
 
     def custom_class(self) -> Any:
         """Return the network that the user registered as a class; None without one."""
@@ -138,14 +138,14 @@ class PolicySetup:
         count, options = heads[0].num_outputs, self.config.model
         layers = upper("_old.rllib.models.layers")
         source = layers.ModelSource(cls, *spaces, count, options, gives_value)
-        states = source.initial_states(self.encode.shape)
+        states, sees_reward = source.past(self.encode.shape)
         length = self.config.model["max_seq_len"]
         return NetworkSpec(
             self.encode.shape,
             heads,
             custom_trunk=source,
             gives_heads=True,
-            memory=Memory(states, length, sees_reward=source.sees_reward) if states else None,
+            memory=Memory(states, length, sees_reward=sees_reward) if states else None,
             distribution=self.distribution(),
         )
 

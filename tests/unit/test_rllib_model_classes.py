@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -13,6 +15,7 @@ from raycompat._old.rllib.models.tf_networks import FullyConnectedNetwork, Visio
 from raycompat._old.rllib.models.tf_networks import normc_initializer as tf_normc
 from raycompat._old.rllib.models.torch_networks import DQNTorchModel
 from raycompat._old.rllib.models.torch_networks import FullyConnectedNetwork as TorchNetwork
+from raycompat._old.rllib.models.torch_networks import RecurrentNetwork as TorchRecurrentNetwork
 from raycompat._old.rllib.models.torch_networks import normc_initializer as torch_normc
 from raycompat._old.rllib.models.views import views_of
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -492,8 +495,8 @@ def torch_framed():
 def test_a_network_sees_earlier_steps(make):
     space = spaces.Box(-9, 9, (1,), np.float32)
     source = ModelSource(make(), space, spaces.Discrete(2), 1, OPTIONS, False)
-    (state,) = source.initial_states((1,))
-    assert (state.tolist(), source.sees_reward) == ([[0.0], [0.0]], True)
+    (state,), sees_reward = source.past((1,))
+    assert (state.tolist(), sees_reward) == ([[0.0], [0.0]], True)
     # One observation, the two before the first one, and the last reward.
     steps = np.array([[[1, 8, 9, 5], [2, 0, 0, 6], [3, 0, 0, 7]]], np.float32)
     outputs, states = source((1,))(steps)
@@ -501,9 +504,117 @@ def test_a_network_sees_earlier_steps(make):
     assert states.numpy().tolist() == [[2.0, 3.0]]
 
 
+def viewing(**requirements):
+    """Return a network of PyTorch with these views, which a method adds; it notes what it sees."""
+    torch = pytest.importorskip("torch")
+
+    class Viewing(TorchModelV2, torch.nn.Module):
+        seen = ()
+
+        def __init__(self, *given):
+            torch.nn.Module.__init__(self)
+            super().__init__(*given)
+            self.add_views()
+
+        def add_views(self):
+            self.view_requirements.update(requirements)
+
+        def forward(self, input_dict, state, seq_lens):
+            Viewing.seen = {name: input_dict[name].tolist() for name in ("obs", *requirements)}
+            return input_dict["obs"].sum(-1, keepdim=True), []
+
+    return Viewing
+
+
 @pytest.mark.parametrize(
-    ("column", "shift"), [("obs", "-3:-1"), ("obs", -1), ("rewards", 0), ("infos", 0)]
+    ("requirements", "inputs", "seen"),
+    [
+        # One observation, the one before the first one, and the last reward.
+        (
+            {"last": ViewRequirement("rewards", shift=-1)},
+            [[1, 9, 5], [2, 0, 6]],
+            {"obs": [[1], [2]], "last": [5, 6]},
+        ),
+        (
+            {"obs": ViewRequirement(shift=0), "two": ViewRequirement("obs", shift="-1:0")},
+            [[1, 9], [2, 0]],
+            {"obs": [[1], [2]], "two": [[[9], [1]], [[1], [2]]]},
+        ),
+        (
+            {
+                "same": ViewRequirement("obs"),
+                "listed": ViewRequirement("obs", shift=[-2, 0]),
+                "one": ViewRequirement("obs", shift=-1),
+                "stepped": ViewRequirement("obs", shift="-2:0:2"),
+            },
+            [[1, 8, 9], [2, 0, 0]],
+            {
+                "obs": [[1], [2]],
+                "same": [[1], [2]],
+                "listed": [[[8], [1]], [[9], [2]]],
+                "one": [[9], [1]],
+                "stepped": [[[8], [1]], [[9], [2]]],
+            },
+        ),
+    ],
+    ids=["reward", "obs", "forms"],
+)
+def test_a_view_has_the_shape_that_its_shift_says(requirements, inputs, seen):
+    cls, space = viewing(**requirements), spaces.Box(-9, 9, (1,), np.float32)
+    source = ModelSource(cls, space, spaces.Discrete(2), 1, OPTIONS, False)
+    states, sees_reward = source.past((1,))
+    assert (len(states), sees_reward) == (1, "last" in requirements)
+    outputs, _ = source((1,))(np.array([inputs], np.float32))
+    assert cls.seen == seen
+    assert outputs.numpy().tolist() == seen["obs"]
+
+
+def test_a_network_with_a_memory_has_views_too():
+    torch = pytest.importorskip("torch")
+
+    class Summing(TorchRecurrentNetwork, torch.nn.Module):
+        """Remembers the sum of all observations, and adds the one before the newest."""
+
+        def __init__(self, *given):
+            torch.nn.Module.__init__(self)
+            super().__init__(*given)
+            self.view_requirements["one"] = ViewRequirement("obs", shift=-1)
+
+        def get_initial_state(self):
+            return [np.zeros(1, np.float32)]
+
+        def forward(self, input_dict, state, seq_lens):
+            self.before = input_dict["one"]
+            return super().forward(input_dict, state, seq_lens)
+
+        def forward_rnn(self, inputs, state, seq_lens):
+            sums = state[0][:, None] + inputs.cumsum(1)
+            return sums + self.before.reshape(sums.shape), [sums[:, -1]]
+
+    space = spaces.Box(-9, 9, (1,), np.float32)
+    source = ModelSource(Summing, space, spaces.Discrete(2), 1, OPTIONS, False)
+    states, sees_reward = source.past((1,))
+    assert ([each.shape for each in states], sees_reward) == ([(1, 1), (1,)], False)
+    # One observation, the one before the first one, and the sum of those before.
+    outputs, after = source((1,))(np.array([[[1, 3, 7], [2, 0, 0]]], np.float32))
+    assert outputs[:, 0].numpy().tolist() == [7 + 1 + 3, 7 + 1 + 2 + 1]
+    assert after.numpy().tolist() == [[2.0, 10.0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "shift"),
+    [
+        ("obs", "-3:1"),
+        ("obs", 1),
+        ("obs", []),
+        ("obs", "all"),
+        ("rewards", 0),
+        ("rewards", [-1]),
+        ("infos", 0),
+    ],
 )
 def test_other_views_are_refused(column, shift):
-    with pytest.raises(UnsupportedRayFeatureError, match=f"of '{column}' with shift={shift!r}"):
+    with pytest.raises(
+        UnsupportedRayFeatureError, match=re.escape(f"of {column!r} with shift={shift!r}")
+    ):
         views_of({"mine": ViewRequirement(column, shift=shift)})

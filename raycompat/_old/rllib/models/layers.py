@@ -66,12 +66,18 @@ class ModelSource:
         kind = _torch_layer if isinstance(model, TorchModelV2) else _keras_layer
         return kind(import_keras())(self, model, shape)
 
-    def initial_states(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return the states of a network for encoded observations of a shape; () without a memory."""
-        has_states = self.cls.get_initial_state is not ModelV2.get_initial_state
-        if not (has_states or _asks_for_views(self.cls)):
-            return ()
-        return tuple(map(_as_state, self._model(shape).get_initial_state()))
+    def past(self, shape: tuple[int, ...]) -> tuple[tuple[Any, ...], bool]:
+        """Return a network's first states, () without a memory, and whether it sees the last reward.
+
+        A network is made to ask it: what it sees of earlier steps may be set anywhere.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Of an encoded observation.
+        """
+        made = self._model(shape)
+        return tuple(map(_as_state, made.get_initial_state())), _sees_reward(made)
 
     def _model(self, shape: tuple[int, ...]) -> ModelV2:
         allow_forms_of_keras_2()
@@ -86,14 +92,9 @@ class ModelSource:
             own = {}
         made = self.cls(*given, config, "model", **own)
         if views := views_of(made.view_requirements):
-            states = views.initial_states(shape)
+            states = [views.initial_state(shape), *made.get_initial_state()]
             made.get_initial_state = lambda: states  # type: ignore[method-assign]
         return made
-
-    @property
-    def sees_reward(self) -> bool:
-        """Whether the last reward is a further input."""
-        return _asks_for_views(self.cls)
 
     def run(self, model: ModelV2, inputs: Any, shape: tuple[int, ...], ops: Any) -> list[Any]:
         """Return the outputs of a network, of shape (rows, num_outputs), and (rows, 1) of a critic.
@@ -127,9 +128,10 @@ class ModelSource:
             "obs_flat": reshape(flat, (-1, math.prod(shape))),
         }
         if views := views_of(model.view_requirements):
-            seen, after = views.seen(inputs, shape, states[0], ops)
-            outputs, _ = ModelV2.__call__(model, {**given, **seen}, [], None)
-            after = [after]
+            seen, before = views.seen(inputs, shape, states[0], ops)
+            own_lengths = lengths if states[1:] else None
+            outputs, own = ModelV2.__call__(model, {**given, **seen}, states[1:], own_lengths)
+            after = [before, *own]
         else:
             outputs, after = ModelV2.__call__(model, given, states, lengths)
         name = type(model).__name__
@@ -189,17 +191,6 @@ class _TorchOps:
 
         return torch.full(shape, value, dtype=getattr(torch, dtype))
 
-    @staticmethod
-    def arange(count: int) -> Any:
-        import torch
-
-        return torch.arange(count)
-
-    @staticmethod
-    def take(tensor: Any, places: Any, axis: int) -> Any:
-        assert axis == 1, "the axis of steps"
-        return tensor[:, places]
-
 
 def model_of_class(
     base: Any,
@@ -252,17 +243,16 @@ def _default_class(is_image: bool, is_torch: bool) -> type[Any]:
     return tf_networks.VisionNetwork if is_image else tf_networks.FullyConnectedNetwork
 
 
-def _asks_for_views(cls: type[Any]) -> bool:
-    """Return whether a class says that it sees earlier steps; making a network may take seconds."""
-    inits = [vars(each).get("__init__") for each in cls.__mro__ if each is not ModelV2]
-    codes = [getattr(each, "__code__", None) for each in inits]
-    return any("view_requirements" in each.co_names for each in codes if each is not None)
+def _sees_reward(model: ModelV2) -> bool:
+    """Return whether the last reward is a further input of a network."""
+    views = views_of(model.view_requirements)
+    return views is not None and bool(views.rewards)
 
 
 def _example_shape(model: ModelV2, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of inputs of a network for two rows, or for sequences where it has a memory."""
     states = model.get_initial_state()
-    num_more = sum(_as_state(each).size for each in states) + bool(model.view_requirements)
+    num_more = sum(_as_state(each).size for each in states) + _sees_reward(model)
     return (2, 3, math.prod(shape) + num_more) if states else (2, *shape)
 
 
