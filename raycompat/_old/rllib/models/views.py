@@ -92,7 +92,8 @@ def _view_of(shift: Any) -> View | None:
     """Return the steps that a requirement names; None unless they are at most the newest one."""
     if isinstance(shift, str):
         parts = shift.split(":")
-        if len(parts) not in (2, 3) or not all(each.removeprefix("-").isdecimal() for each in parts):
+        are_numbers = all(each.removeprefix("-").isdecimal() for each in parts)
+        if len(parts) not in (2, 3) or not are_numbers:
             return None
         first, last, *step = map(int, parts)
         shifts = list(range(first, last + 1, *step)) if step != [0] else []
