@@ -127,8 +127,13 @@ def test_iterations_are_on_the_dashboard(cluster, wait_until):
             for trial in each.trials.values()
         ]
 
-    def shown():
+    def all_shown():
         return dask.client().run_on_scheduler(experiments)
+
+    num_before = len(all_shown())  # those of other tests in the same cluster
+
+    def shown():
+        return all_shown()[num_before:]
 
     algo = small_configs()["PPO"].environment(Counting).build_algo()
     algo.train()
