@@ -129,11 +129,15 @@ if __name__ == "__main__":
         },
         env=make_multi_agent(lambda config: Repeat()),
     )
-    first = trainer.train()
-    for _ in range(60):
+    last = trainer.train()
+    enough = last["policy_reward_mean"]["ppo"] + 1.0
+    for _ in range(300):  # about 30 are enough; which of the two learns next depends on time, too
+        if last["policy_reward_mean"]["ppo"] > enough and "dqn" in last["info"]["learner"]:
+            break
         last = trainer.train()
-    gained = {k: last["policy_reward_mean"][k] - first["policy_reward_mean"][k] for k in policies}
-    print("Two ways:", gained["ppo"] > 1.0, sorted(last["policy_reward_mean"]))
+    print(
+        "Two ways:", last["policy_reward_mean"]["ppo"] > enough, sorted(last["policy_reward_mean"])
+    )
     print("Values:", last["info"]["learner"]["dqn"]["qf_mean"] != 0)
     trainer.stop()
 
