@@ -8,8 +8,10 @@ Dask did not know futures of other classes (``__dask_future__``) yet. See `_let_
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -121,9 +123,14 @@ def prepare_client(
     send_at_once(client.scheduler_comm)
 
 
-def encode_in_event_loops() -> None:
+def _encode_in_event_loops() -> None:
     """Let Dask encode all messages in event loops: at its end, Python begins no work in threads."""
     comm_utils.OFFLOAD_THRESHOLD = 0
+
+
+# Python calls this before its executors refuse work, and those before the handlers of `atexit`.
+with contextlib.suppress(RuntimeError):  # it is ending already
+    threading._register_atexit(_encode_in_event_loops)  # type: ignore[attr-defined]
 
 
 def poll_scheduler(client: Client) -> None:

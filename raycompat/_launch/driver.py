@@ -693,10 +693,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         session = sessions.current()
         if session is None:
             return  # another thread was quicker
-        if _exiting_interpreter and "distributed" in sys.modules:  # else it runs in local mode
-            from raycompat._dask.client import encode_in_event_loops
-
-            encode_in_event_loops()
         try:
             _write_report(session)
         finally:

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -161,6 +162,7 @@ def test_deep_recursion_is_an_error_of_the_task_alone():
 
 def test_a_module_that_is_missing_in_the_executor():
     module = type(sys)("only_here")
+    module.__spec__ = ModuleSpec("only_here", None)  # as if it came from a file
     exec("def f():\n    return 1", module.__dict__)
     sys.modules["only_here"] = module
     try:

@@ -155,14 +155,16 @@ def _of_numpy(dtype: Any) -> Any:
         return dtype.as_numpy_dtype
     if type(dtype).__module__ != "torch":
         return dtype
-    try:
-        return np.dtype(str(dtype).removeprefix("torch."))
-    except TypeError as error:
+    name = str(dtype).removeprefix("torch.")
+    if not hasattr(
+        np, "bool_" if name == "bool" else name
+    ):  # np.dtype may know that of another library
         raise UnsupportedRayFeatureError(
             f"predict(dtype={dtype})",
             "A batch is of NumPy, which has no such dtype",
             "use dtype=torch.float32, and let the model convert it",
-        ) from error
+        )
+    return np.dtype(name)
 
 
 class TorchPredictor(_OfModel):
