@@ -25,7 +25,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -228,7 +228,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc, unused-ignore]
             module = sys.modules.get(package)
             if package in ("numpy", "raycompat"):
                 _by_name[id(obj)] = obj
-            elif module is not None and getattr(module, "__spec__", None) is None:
+            elif type(module) is ModuleType and (module.__name__, module.__spec__) == (
+                package,
+                None,
+            ):
                 # It was made here, for example by `runpy.run_path`: no other process can import it.
                 cloudpickle.register_pickle_by_value(module)
                 return super().reducer_override(obj)

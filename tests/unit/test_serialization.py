@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import runpy
+import sys
 from types import FunctionType, SimpleNamespace
 
 import cloudpickle
@@ -214,3 +215,11 @@ def test_what_a_file_defines_that_is_run_as_a_function_goes_by_value(tmp_path):
     file.write_text(CLASS)
     runpy.run_path(str(file), {"stand_in_for": stand_in_for, "send": send})
     assert deserialize(found[0])().double(2) == 4
+
+
+def test_a_library_that_puts_an_object_in_its_place_goes_by_name(monkeypatch):
+    library = SimpleNamespace()
+    exec("def f():\n    return 1", found := {"__name__": "lazy_library"})
+    library.f = found["f"]
+    monkeypatch.setitem(sys.modules, "lazy_library", library)
+    assert deserialize(serialize(library.f)[0].to_bytes()) is library.f
