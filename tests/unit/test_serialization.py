@@ -218,7 +218,7 @@ def test_what_a_file_defines_that_is_run_as_a_function_goes_by_value(tmp_path):
 
 
 def test_a_library_that_puts_an_object_in_its_place_goes_by_name(monkeypatch):
-    library = SimpleNamespace()
+    library = SimpleNamespace(__name__="lazy_library")
     exec("def f():\n    return 1", found := {"__name__": "lazy_library"})
     library.f = found["f"]
     monkeypatch.setitem(sys.modules, "lazy_library", library)
