@@ -160,7 +160,10 @@ validate_save_restore(Counting, use_object_store=True)
 
 
 def fair_share(tune_controller: TuneController, trial, result, scheduler):
-    total = tune_controller.trial_executor._resource_updater.get_num_cpus()
+    executor = tune_controller.trial_executor
+    total = executor._resource_updater.get_num_cpus()
+    assert executor._avail_resources.cpu == total
+    assert executor._avail_resources.gpu == 0
     shares = len(tune_controller.get_live_trials())
     least = scheduler._base_trial_resources.required_resources["CPU"]
     return tune.PlacementGroupFactory([{"CPU": max(least, int(total / shares))}])

@@ -94,6 +94,15 @@ def workers():
     print("Equal:", np.ptp(weights) == 0, trainer.get_model().weight.item() == weights[0])
     trainer.load("line.pt")
     print("Restored:", trainer.validate()["val_loss"] == before)
+    uneven = Dataset(
+        from_items([torch.ones(1, 1)] * 5, num_shards=1),
+        batch_size=1,
+        download_func=lambda x: (x, x),
+    )
+    try:
+        trainer.train(dataset=uneven)
+    except ValueError as error:
+        print("Uneven:", "After 2 batches, 1 of 2 workers" in str(error))
     trainer.shutdown()
 
 

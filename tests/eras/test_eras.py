@@ -271,6 +271,7 @@ EXPECTED = {
         Learnt: True
         Equal: True True
         Restored: True
+        Uneven: True
         Best: 0.1 32
         Steps: 32
         Of pairs: 8

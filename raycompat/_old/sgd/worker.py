@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -65,14 +65,43 @@ def train(
             "The operator has no data to train on. Call register_data(train_loader=...) in its setup()."
         )
     sampler: Any = getattr(loader, "sampler", None)
-    if hasattr(sampler, "set_epoch"):
+    has_epochs = hasattr(sampler, "set_epoch")
+    if has_epochs:
         sampler.set_epoch(work.num_epochs)
     batches = iter(loader) if num_steps is None else itertools.islice(iter(loader), num_steps)
+    if not has_epochs and any(map(_is_averaged, work.operator._models)):
+        batches = _in_step(batches, work.operator.device)
     # Methods of users often take the first two alone.
     given = {"info": info or {}, "num_steps": num_steps, "epoch_idx": work.num_epochs}
     found = _called(work.operator.train_epoch, batches, given)
     work.num_epochs += 1
     return {"epoch": work.num_epochs, **found}
+
+
+def _in_step(batches: Iterator[Any], device: torch.device) -> Iterator[Any]:
+    """Yield the batches, as long as all workers have one.
+
+    A worker that has another batch would wait for the gradients of one that has none.
+
+    Raises
+    ------
+    ValueError
+        When some workers have another batch, and some do not.
+    """
+    size = torch.distributed.get_world_size()
+    for number in itertools.count():
+        of_batch = list(itertools.islice(batches, 1))
+        have_one = torch.tensor(len(of_batch), device=device)
+        torch.distributed.all_reduce(have_one)
+        if 0 < have_one < size:
+            raise ValueError(
+                f"After {number} batches, {have_one} of {size} workers have another one. They train "
+                "together: expected the same number of batches for each. Give data whose number of "
+                f"batches is divisible by {size}, or end all workers early with train(num_steps=...)."
+            )
+        if not of_batch:
+            return
+        yield of_batch[0]
 
 
 def _stacked(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[torch.Tensor, ...]:
@@ -131,11 +160,11 @@ def models() -> list[Any]:
 
 def _bare(model: Any) -> Any:
     """Return a model without what averages its gradients."""
-    return (
-        getattr(model, "module", model)
-        if type(model).__name__ == "DistributedDataParallel"
-        else model
-    )
+    return model.module if _is_averaged(model) else model
+
+
+def _is_averaged(model: Any) -> bool:
+    return isinstance(model, torch.nn.parallel.DistributedDataParallel)
 
 
 def step_schedulers(metric: float) -> None:

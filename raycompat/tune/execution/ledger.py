@@ -45,6 +45,16 @@ class Ledger:
         """Return the GPUs of the cluster."""
         return self.total.get("GPU", 0.0)
 
+    @property
+    def cpu(self) -> float:
+        """The CPUs of the cluster: the name of Ray up to 1.8."""
+        return self.get_num_cpus()
+
+    @property
+    def gpu(self) -> float:
+        """The GPUs of the cluster: the name of Ray up to 1.8."""
+        return self.get_num_gpus()
+
     def fits(self, request: PlacementGroupFactory) -> bool:
         """Return whether the request fits into the unused resources."""
         return self._fits(request, self._used)

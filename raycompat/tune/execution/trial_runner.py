@@ -137,6 +137,9 @@ class TrialRunner:
         """The account of resources, where functions for Ray's ResourceChangingScheduler look."""
         return self._ledger
 
+    #: The same, under the name of Ray up to 1.8.
+    _avail_resources = _resource_updater
+
     @property
     def trial_executor(self) -> TrialRunner:
         """The runner itself: in Ray up to 2.6, another object had the account of resources."""
