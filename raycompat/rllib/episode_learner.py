@@ -7,7 +7,7 @@ weights to the runners. All its policies learn by one `TorchLearner`, so that th
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,11 +18,12 @@ from torch import nn
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
+from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2, change_tensors
 from raycompat.rllib.env.runner import POLICY_ID, Columns
-from raycompat.rllib.learner import check_finite, minibatches
+from raycompat.rllib.learner import check_finite
 from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.policy_learner import PolicySetup
-from raycompat.rllib.torch_learner import ModuleLearner, TorchLearner, rows_of_batch
+from raycompat.rllib.torch_learner import ModuleLearner, TorchLearner, minibatches_of_modules
 from raycompat.rllib.torch_module import ModuleNetwork, TorchRLModule, at_most_threads
 
 
@@ -69,7 +70,7 @@ class PartNetwork(ModuleNetwork):
     def build(self, seed: int | None = None) -> Any:
         """Return the part."""
         whole, name = self.spec.part_of
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), at_most_threads(1):
             if seed is not None:
                 torch.manual_seed(seed)
             return PartOfModules(whole.build(), name)
@@ -195,12 +196,11 @@ class JoinedLearner:
         whole = getattr(first.model, "all", None)
         for name, each in learners.items():
             each.join(name, None, whole)
-        modules = (
-            Modules({n: each.model for n, each in learners.items()}) if whole is None else whole
+        modules = whole or Modules(
+            {**{n: each.model for n, each in learners.items()}, **first.learner_only}
         )
         made: Any = first._class(config=config, module=modules)
-        for connector in connectors:
-            made._learner_connector.append(connector)
+        made._learner_connector.connectors[:0] = connectors
         made.build()
         for name, each in learners.items():
             each.join(name, made, whole)
@@ -235,7 +235,8 @@ class JoinedLearner:
             When a loss became NaN.
         """
         learner = self.torch_learner
-        added = learner._learner_connector(
+        seeing_episodes, seeing_tensors = learner._learner_connector.parts()
+        added = ConnectorPipelineV2(connectors=seeing_episodes)(
             rl_module=learner.module,
             batch={},
             episodes=list(episodes),
@@ -263,9 +264,12 @@ class JoinedLearner:
                 f"learns: expected some of {sorted(self._learners)}."
             )
         batches = {name: self._learners[name].tensors(own) for name, own in parts.items()}
+        batches = change_tensors(seeing_tensors, batches, learner, episodes)
         threads = max(1, int(self._config.num_cpus_for_main_process))
         with at_most_threads(threads):
-            learner.learn(_minibatches(batches, rng, num_epochs, minibatch_size), num_steps)
+            learner.learn(
+                minibatches_of_modules(batches, rng, num_epochs, minibatch_size), num_steps
+            )
         return self._logged(num_steps)
 
     def _logged(self, num_steps: int) -> dict[str, Any]:
@@ -277,22 +281,3 @@ class JoinedLearner:
                 numbers, f"{type(self.torch_learner).__name__}, {name}, after {num_steps} steps"
             )
         return found
-
-
-def _minibatches(
-    batches: dict[str, dict[str, Any]],
-    rng: np.random.Generator,
-    num_epochs: int,
-    size: int | None,
-) -> Iterator[dict[str, dict[str, Any]]]:
-    """Yield minibatches of all modules; those with fewer steps begin again."""
-    counts = {name: len(batch["actions"]) for name, batch in batches.items()}
-    orders = {
-        name: torch.from_numpy(minibatches(count, size or count, num_epochs, rng)).long()
-        for name, count in counts.items()
-    }
-    for index in range(max(map(len, orders.values()))):
-        yield {
-            name: rows_of_batch(batch, orders[name][index % len(orders[name])])
-            for name, batch in batches.items()
-        }

@@ -369,7 +369,8 @@ class MultiRLModuleSpec:
     multi_rl_module_class : subclass of MultiRLModule, optional
         For modules that share layers, in an algorithm with a ``training_step`` of the program.
     rl_module_specs : dict of RLModuleSpec, or RLModuleSpec
-        By policy, or for all. Those of other names are modules that no agent acts by.
+        By policy, or for all. Those of other names are modules that no agent acts by; with
+        ``learner_only=True`` they learn where a learner of PyTorch has a batch for them.
     model_config : dict, optional
         Of `multi_rl_module_class`.
 
@@ -432,6 +433,35 @@ class MultiRLModuleSpec:
         #: The spec of all modules, and the name of this one.
         part.part_of = self, name
         return part
+
+    def learner_only(self, spaces: Mapping[str, tuple[Any, Any]]) -> dict[str, RLModuleSpec]:
+        """Return the specs of the modules that learn beside policies, and by which no agent acts.
+
+        Parameters
+        ----------
+        spaces : dict of tuples
+            Observation space and action space by policy. Those of a single policy are the default.
+
+        Raises
+        ------
+        ValueError
+            When a spec has no spaces, and there are several policies.
+        """
+        specs = self.rl_module_specs if isinstance(self.rl_module_specs, Mapping) else {}
+        found = {
+            name: copy.copy(each)
+            for name, each in specs.items()
+            if each.learner_only and name not in spaces
+        }
+        for name, each in found.items():
+            if each.observation_space is None and len(spaces) > 1:
+                raise ValueError(
+                    f"RLModuleSpec(learner_only=True) of {name!r}: expected observation_space and "
+                    f"action_space, because the policies {sorted(spaces)} may have different ones."
+                )
+            if each.observation_space is None:
+                ((each.observation_space, each.action_space),) = spaces.values()
+        return found
 
     def take_spaces(self, spaces: Mapping[str, tuple[Any, Any]]) -> None:
         """Set the spaces of the modules that have none.

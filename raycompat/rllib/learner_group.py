@@ -101,7 +101,7 @@ class LearnerGroup:
         self._view = AlgorithmLearner(algorithm, pipeline)
         for own in (getattr(each, "torch_learner", None) for each in algorithm.learners.values()):
             if own is not None and algorithm.joined_learner is None:
-                own._learner_connector = pipeline
+                own._learner_connector.connectors[:0] = pipeline.connectors
 
     def __len__(self) -> int:
         """Return the number of learners."""

@@ -17,6 +17,7 @@ from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.checkpoint_state import SavedModule
+from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
@@ -54,6 +55,8 @@ class PolicySetup:
     observation_space: Any
     action_space: Any
     observation_filter: Any = "NoFilter"
+    #: The specs of modules that learn with the policy's, and by which no agent acts.
+    learner_only: Mapping[str, Any] = field(default_factory=dict)
     encode: ObservationEncoder = field(init=False)
     decode: ActionDecoder = field(init=False)
 
@@ -387,6 +390,8 @@ class PolicyLearner(ABC):
 
     #: What acts by the network.
     policy_class: ClassVar[Any] = StochasticPolicy
+    #: Connectors of a learner of a program, which see the policy's part of samples as episodes.
+    connectors: LearnerConnectors | None = None
 
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         self.config, self.layout = setup.config, setup.decode.layout
@@ -436,6 +441,10 @@ class PolicyLearner(ABC):
 
     def metrics_of_model(self) -> dict[str, float]:
         """Return what the network of a program says beside the losses; nothing by default."""
+        return {}
+
+    def statistics_of_others(self) -> dict[str, dict[str, Any]]:
+        """Return what modules have to say that learn with the policy's; nothing by default."""
         return {}
 
     def saved_module(self) -> SavedModule:

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.checkpoint_state import SavedModule
-from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
+from raycompat.rllib.connectors.learned import LearnerConnectors, episodes_of
+from raycompat.rllib.connectors.pipeline import LearnerPipeline, change_tensors
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.fixed_policies import RLModuleSpec
 from raycompat.rllib.learner import check_finite, minibatches
@@ -27,6 +27,7 @@ from raycompat.rllib.module_apis import SelfSupervisedLossAPI, ValueFunctionAPI
 from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
+from raycompat.rllib.policy_spec import specs_of
 from raycompat.rllib.replay_learner import make_buffer
 from raycompat.rllib.returns import normalized_advantages, with_advantages
 from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
@@ -34,6 +35,7 @@ from raycompat.rllib.spaces import mapped
 from raycompat.rllib.torch_module import (
     EMBEDDINGS,
     INPUTS,
+    OBS,
     SEQ_LENS,
     DefaultBCTorchRLModule,
     DefaultPPOTorchRLModule,
@@ -63,6 +65,8 @@ _NAMES = {
     "mask": LOSS_MASK,
 }
 
+
+_OUR_NAMES = {theirs: ours for ours, theirs in _NAMES.items()}
 
 #: Columns of samples that a batch does not have; it has all others, also those of connectors.
 _NOT_LEARNED = {"valid", "next_values", "next_observations"}
@@ -94,6 +98,7 @@ class TorchLearner:
 
     def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
         self.config = config
+        self._configs = {name: config.get_config_for_module(name) for name in module}
         self.module = module if isinstance(module, Modules) else Modules(dict(module))
         #: Its name in methods that classes of programs override.
         self._module = self.module
@@ -109,7 +114,7 @@ class TorchLearner:
         self._scalers: dict[str, Any] = {} if scaler is None else {m: scaler() for m in self.module}
         self._num_steps = 0
         #: What a program's ``build`` lets change the batches of episodes.
-        self._learner_connector = ConnectorPipelineV2()
+        self._learner_connector = LearnerPipeline()
 
     def build(self) -> None:
         """Make the optimizers."""
@@ -118,7 +123,7 @@ class TorchLearner:
     def configure_optimizers(self) -> None:
         """Make the optimizers of each module."""
         for name in self.module:
-            self.configure_optimizers_for_module(name, config=self.config)
+            self.configure_optimizers_for_module(name, config=self._configs[name])
 
     def rl_module_is_compatible(self, module: Any) -> bool:
         """Return whether a module is one of PyTorch."""
@@ -133,11 +138,12 @@ class TorchLearner:
         config : AlgorithmConfig
         """
         parameters = self.get_parameters(self.module[module_id])
+        rate = (config or self._configs[module_id]).lr
         self.register_optimizer(
             module_id=module_id,
-            optimizer=torch.optim.Adam(parameters, lr=scheduled(self.config.lr, 0)),
+            optimizer=torch.optim.Adam(parameters, lr=scheduled(rate, 0)),
             params=parameters,
-            lr_or_lr_schedule=self.config.lr,
+            lr_or_lr_schedule=rate,
         )
 
     def register_optimizer(
@@ -202,7 +208,8 @@ class TorchLearner:
         """
         found = {}
         for name, own in fwd_out.items():
-            given = {"module_id": name, "config": self.config, "batch": batch[name], "fwd_out": own}
+            config = self._configs[name]
+            given = {"module_id": name, "config": config, "batch": batch[name], "fwd_out": own}
             module = self.module[name]
             if isinstance(module, SelfSupervisedLossAPI):
                 found[name] = module.compute_self_supervised_loss(learner=self, **given)
@@ -250,7 +257,7 @@ class TorchLearner:
                 if each in gradients_dict
             }
             found |= self.postprocess_gradients_for_module(
-                module_id=name, config=self.config, module_gradients_dict=own
+                module_id=name, config=self._configs[name], module_gradients_dict=own
             )
         return found
 
@@ -258,12 +265,13 @@ class TorchLearner:
         self, *, module_id: str, config: Any = None, module_gradients_dict: dict[Any, Any]
     ) -> dict[Any, Any]:
         """Return the gradients of a module, scaled so that their norm is at most ``grad_clip``."""
-        if not self.config.grad_clip or not module_gradients_dict:
+        limit = (config or self._configs[module_id]).grad_clip
+        if not limit or not module_gradients_dict:
             return module_gradients_dict
         norm = torch.linalg.vector_norm(
             torch.stack([torch.linalg.vector_norm(each) for each in module_gradients_dict.values()])
         )
-        scale = (self.config.grad_clip / (norm + 1e-6)).clamp(max=1.0)
+        scale = (limit / (norm + 1e-6)).clamp(max=1.0)
         return {each: gradient * scale for each, gradient in module_gradients_dict.items()}
 
     def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
@@ -474,6 +482,7 @@ class ModuleLearner(PolicyLearner):
     def __init__(self, setup: PolicySetup, network: Any, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._network: ModuleNetwork = network
+        self._spaces = setup.observation_space, setup.action_space
         self._module = network.build(seed)
         cls = self.config.class_of_learner() or self.default_class
         if not issubclass(cls, TorchLearner):
@@ -482,20 +491,44 @@ class ModuleLearner(PolicyLearner):
                 "Learners of programs are in PyTorch",
                 f"derive from {self.default_class.__name__} or TorchLearner",
             )
+        #: The modules that learn with the policy's, and by which no agent acts.
+        self.learner_only = {
+            name: ModuleNetwork(each).build(seed + 1 + place)
+            for place, (name, each) in enumerate(setup.learner_only.items())
+        }
         self.torch_learner: Any = None
         self._metrics = LoggedMetrics()
+        self._of_others: dict[str, dict[str, Any]] = {}
         self._make_learner(cls)
 
     def _make_learner(self, cls: type[TorchLearner]) -> None:
-        self.torch_learner = cls(config=self.config, module={POLICY_ID: self._module})
-        self.torch_learner.build()
-        added = [type(each).__name__ for each in self.torch_learner._learner_connector]
-        if added:
+        """Make what learns; a program's class may put connectors into its pipeline.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When there are modules beside those of several policies, or connectors of tensors for a
+            recurrent module.
+        """
+        policies = sorted(specs_of(self.config.policies))
+        if self.learner_only and len(policies) > 1:
             raise UnsupportedRayFeatureError(
-                f"{cls.__name__}.build(), which adds the connectors {added} to the learner's,",
-                "The algorithm learns from samples, which connectors do not see",
-                "give them as config.training(learner_connector=...), or derive the algorithm from "
-                "Algorithm, with a training_step that calls learner_group.update(episodes=...)",
+                f"RLModuleSpec(learner_only=True) of {[*self.learner_only]} beside {policies}",
+                "Each of several policies has its own learner",
+                "use one policy, or derive the algorithm from Algorithm, with a training_step that "
+                "calls learner_group.update(episodes=...)",
+            )
+        modules = {POLICY_ID: self._module, **self.learner_only}
+        self.torch_learner = cls(config=self.config, module=modules)
+        self.torch_learner.build()
+        seeing_episodes, self._seeing_tensors = self.torch_learner._learner_connector.parts()
+        self.connectors = LearnerConnectors.of(seeing_episodes)
+        if self._seeing_tensors and self.network.memory is not None:
+            names = [type(each).__name__ for each in self._seeing_tensors]
+            raise UnsupportedRayFeatureError(
+                f"The connectors {names} after NumpyToTensor with a recurrent module",
+                "They see steps, and the module learns from sequences",
+                "put them before NumpyToTensor, where they see episodes",
             )
 
     @classmethod
@@ -541,28 +574,55 @@ class ModuleLearner(PolicyLearner):
             Draws the minibatches.
         """
         settings = self.config
-        batch = self._batch(parts)
-        size, epochs = settings.minibatch_size, settings.num_epochs
+        parts, others = self._changed(parts)
+        batches = {POLICY_ID: self._batch(parts), **others}
+        size = settings.minibatch_size
         if self.network.memory is not None:  # rows are sequences
             size = max(1, size // self.network.memory.max_length)
-        order = minibatches(len(batch["actions"]), size, epochs, rng)
-        statistics = self._learn_rows(batch, order, num_steps)
+        drawn = minibatches_of_modules(batches, rng, settings.num_epochs, size)
+        statistics = self._learn_minibatches(drawn, num_steps)
         if isinstance(self.torch_learner, PPOTorchLearner) and "mean_kl_loss" in statistics:
             self.torch_learner.adapt(POLICY_ID, statistics["mean_kl_loss"])
             statistics["curr_kl_coeff"] = self.torch_learner.curr_kl_coeffs_per_module[POLICY_ID]
         return statistics
 
-    def _learn_rows(
-        self, batch: dict[str, Any], order: NDArray[Any], num_steps: int
+    def _learn_minibatches(
+        self, drawn: Iterator[dict[str, dict[str, Any]]], num_steps: int
     ) -> dict[str, Any]:
-        """Learn from minibatches of rows of a batch, in an order; return statistics."""
-        each = ({POLICY_ID: rows_of_batch(batch, rows)} for rows in torch.from_numpy(order).long())
+        """Learn from minibatches of modules; return statistics."""
         with at_most_threads(max(1, int(self.config.num_cpus_for_main_process))):
-            self.torch_learner.learn(each, num_steps)
+            self.torch_learner.learn(drawn, num_steps)
         statistics = self._logged()
-        numbers = {n: v for n, v in statistics.items() if isinstance(v, float)}
-        check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
+        for each in (statistics, *self._of_others.values()):
+            numbers = {n: v for n, v in each.items() if isinstance(v, float)}
+            check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
         return statistics
+
+    def _changed(self, parts: list[Columns]) -> tuple[list[Columns], dict[str, dict[str, Any]]]:
+        """Return samples as connectors of tensors leave them, and the batches of other modules."""
+        if not self._seeing_tensors:
+            return parts, {}
+        changed, others = [], []
+        for columns in parts:
+            valid = columns["valid"]
+            steps = {n: each[valid] for n, each in columns.items() if n not in _NOT_LEARNED}
+            given = self._tensors(steps)
+            seen = given[OBS]
+            episodes = episodes_of(POLICY_ID, columns, self._spaces)
+            found = change_tensors(
+                self._seeing_tensors, {POLICY_ID: given}, self.torch_learner, episodes
+            )
+            own = {n: v for n, v in found[POLICY_ID].items() if n != OBS or v is not seen}
+            made = {}
+            for name, value in own.items():
+                values = value.detach().numpy()
+                column = made[_OUR_NAMES.get(name, name)] = np.zeros(
+                    (*valid.shape, *values.shape[1:]), values.dtype
+                )
+                column[valid] = values
+            changed.append({**columns, **made})
+            others.append({n: each for n, each in found.items() if n != POLICY_ID})
+        return changed, _joined(others)
 
     def _tensors(self, columns: Columns) -> dict[str, Any]:
         """Return columns as tensors, by Ray's names."""
@@ -600,7 +660,12 @@ class ModuleLearner(PolicyLearner):
     def _logged(self) -> dict[str, Any]:
         described = self.described()
         own = described.pop(POLICY_ID, {})
+        self._of_others = {n: described.pop(n) for n in self.learner_only if n in described}
         return {**described, **own}
+
+    def statistics_of_others(self) -> dict[str, dict[str, Any]]:
+        """Return what modules have to say that learn with the policy's."""
+        return self._of_others
 
     @property
     def model(self) -> Any:
@@ -629,6 +694,7 @@ class ModuleLearner(PolicyLearner):
         coefficients = getattr(self.torch_learner, "curr_kl_coeffs_per_module", {})
         return {
             "weights": self.get_weights(),
+            "learner_only": {n: get_weights(each) for n, each in self.learner_only.items()},
             "optimizers": self.torch_learner.get_optimizer_state(),
             "schedulers": self.torch_learner.get_scheduler_state(),
             "kl_coeffs": dict(coefficients),
@@ -637,6 +703,8 @@ class ModuleLearner(PolicyLearner):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take what `get_state` returned."""
         self.set_weights(state["weights"])
+        for name, own in state.get("learner_only", {}).items():
+            set_weights(self.learner_only[name], own)
         self.torch_learner.set_optimizer_state(state["optimizers"])
         self.torch_learner.set_scheduler_state(state.get("schedulers", {}))
         getattr(self.torch_learner, "curr_kl_coeffs_per_module", {}).update(state["kl_coeffs"])
@@ -687,8 +755,10 @@ class ImitatingModuleLearner(ModuleLearner):
         """
         drawn = self._buffer.sample(count * self.config.train_batch_size_per_learner)
         columns = {name: drawn[name] for name in ("observations", "actions")}
-        order = np.arange(len(drawn["actions"]), dtype=np.int32).reshape(count, -1)
-        return self._learn_rows(self._tensors(columns), order, num_steps)
+        order = torch.arange(len(drawn["actions"])).reshape(count, -1)
+        batch = self._tensors(columns)
+        each = ({POLICY_ID: rows_of_batch(batch, rows)} for rows in order)
+        return self._learn_minibatches(each, num_steps)
 
 
 def _without_critic(columns: Columns, settings: Any) -> Columns:
@@ -697,6 +767,53 @@ def _without_critic(columns: Columns, settings: Any) -> Columns:
     known = {**columns, "values": zeros, "next_values": zeros}
     found = with_advantages(known, settings)
     return {name: each for name, each in found.items() if name not in ("values", "next_values")}
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows of nested batches of the same structure in one."""
+
+    def join(values: list[Any]) -> Any:
+        if isinstance(values[0], dict):
+            return {name: join([each[name] for each in values]) for name in values[0]}
+        if isinstance(values[0], tuple):
+            return tuple(join(list(each)) for each in zip(*values, strict=True))
+        return torch.cat(values)
+
+    joined: dict[str, Any] = join(parts)
+    return joined
+
+
+def minibatches_of_modules(
+    batches: dict[str, dict[str, Any]],
+    rng: np.random.Generator,
+    num_epochs: int,
+    size: int | None,
+) -> Iterator[dict[str, dict[str, Any]]]:
+    """Yield minibatches of all modules; those with fewer steps begin again.
+
+    Parameters
+    ----------
+    batches : dict of dict of tensors
+        By module.
+    rng : numpy.random.Generator
+        Draws the rows.
+    num_epochs : int
+    size : int, optional
+        Rows of each minibatch. Default: all of a module.
+    """
+    counts = {
+        name: len(next(each for each in batch.values() if isinstance(each, torch.Tensor)))
+        for name, batch in batches.items()
+    }
+    orders = {
+        name: torch.from_numpy(minibatches(count, size or count, num_epochs, rng)).long()
+        for name, count in counts.items()
+    }
+    for index in range(max(map(len, orders.values()))):
+        yield {
+            name: rows_of_batch(batch, orders[name][index % len(orders[name])])
+            for name, batch in batches.items()
+        }
 
 
 def rows_of_batch(batch: dict[str, Any], rows: Any) -> Any:

@@ -395,7 +395,7 @@ class ModuleNetwork:
 
     def build(self, seed: int | None = None) -> Any:
         """Return the module."""
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), at_most_threads(1):
             if seed is not None:
                 torch.manual_seed(seed)
             return self.spec.build()

@@ -393,7 +393,11 @@ def test_a_learner_connector_replaces_actions_and_their_chances():
     assert added("action_logp", -9.0)["log_probabilities"][:, 0].tolist() == [-9, -9, 0, -9, -9]
 
 
-@pytest.mark.parametrize("column", ["obs", "valid", "advantages", "parameters"])
+def test_a_learner_connector_replaces_observations_of_the_loss():
+    assert added("obs", [3.0])["obs"][:, 0].tolist() == [[3], [3], [0], [3], [3]]
+
+
+@pytest.mark.parametrize("column", ["valid", "advantages", "parameters"])
 def test_columns_that_learners_make_are_refused(column):
     with pytest.raises(UnsupportedRayFeatureError, match=rf"\['{column}'\] of a learner connector"):
         added(column, 1.0)

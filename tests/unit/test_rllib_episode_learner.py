@@ -230,6 +230,86 @@ def test_what_cannot_be_learned_from_says_so():
 
 
 @needs_torch
+def test_a_module_without_agents_learns_from_the_batch_of_the_policy():
+    import torch
+    from raycompat.rllib.connectors.common import AddObservationsFromEpisodesToBatch, NumpyToTensor
+    from raycompat.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch
+    from raycompat.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+    from raycompat.rllib.module_apis import SelfSupervisedLossAPI
+    from raycompat.rllib.torch_learner import PPOTorchLearner
+    from raycompat.rllib.torch_module import TorchRLModule
+
+    class Surprise(TorchRLModule, SelfSupervisedLossAPI):
+        """Guesses the next observation; what it does not guess is a reward."""
+
+        def setup(self):
+            self.layer = torch.nn.Linear(2, 2)
+
+        def _forward_train(self, batch, **kwargs):
+            missed = self.layer(batch["obs"]) - batch["new_obs"]
+            return {"missed": (missed**2).sum(-1)}
+
+        def compute_self_supervised_loss(self, *, learner, module_id, fwd_out, **given):
+            loss = fwd_out["missed"].mean()
+            learner.metrics.log_value((module_id, "missed"), loss, window=1)
+            return loss
+
+    class AddReward(ConnectorV2):
+        def __call__(self, *, rl_module, batch, **given):
+            own = batch["default_policy"]
+            with torch.no_grad():
+                found = rl_module["surprise"].forward_train(own)["missed"]
+            own["rewards"] += 100.0 * found
+            batch["surprise"] = own
+            return batch
+
+    class Learner(PPOTorchLearner):
+        rewards = []
+
+        def build(self):
+            super().build()
+            nexts = AddNextObservationsFromEpisodesToTrainBatch()
+            self._learner_connector.insert_after(AddObservationsFromEpisodesToBatch, nexts)
+            self._learner_connector.insert_after(NumpyToTensor, AddReward())
+
+        def compute_loss_for_module(self, *, module_id, batch, **given):
+            assert module_id == "default_policy"
+            self.rewards += batch["rewards"].tolist()
+            return super().compute_loss_for_module(module_id=module_id, batch=batch, **given)
+
+    specs = {
+        "default_policy": RLModuleSpec(),
+        "surprise": RLModuleSpec(module_class=Surprise, learner_only=True),
+    }
+    config = PPOConfig().environment(Box).env_runners(num_env_runners=0).debugging(seed=1)
+    config.rl_module(
+        rl_module_spec=MultiRLModuleSpec(rl_module_specs=specs),
+        algorithm_config_overrides_per_module={"surprise": {"lr": 0.125}},
+    )
+    sizes = {"train_batch_size": 4, "minibatch_size": 4, "num_epochs": 3}
+    config.training(learner_class=Learner, model={"fcnet_hiddens": [4]}, **sizes)
+    algorithm = config.build_algo()
+    learner = algorithm.learner_group._learner
+    rates = {
+        name: learner.get_optimizer(name).param_groups[0]["lr"] for name in ("surprise", *specs)
+    }
+    assert rates == {"surprise": 0.125, "default_policy": config.lr}
+    before = learner.module["surprise"].layer.weight.detach().numpy().copy()
+    found = algorithm.train()["learners"]
+    assert found["surprise"]["missed"] > 0
+    assert "surprise" not in found["default_policy"]
+    assert len(Learner.rewards) == 12
+    assert min(Learner.rewards) > 0  # those of the environment are not
+    after = learner.module["surprise"].get_state()["layer.weight"]
+    assert (before != after).all()
+    other = config.copy().build_algo()
+    other.restore_from_object(algorithm.save_to_object())
+    restored = other.learner_group._learner.module["surprise"].get_state()["layer.weight"]
+    assert (restored == after).all()
+
+
+@needs_torch
 def test_algorithms_of_rllib_learn_in_their_own_way():
     import torch
     from raycompat.rllib.core.rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec
@@ -242,9 +322,11 @@ def test_algorithms_of_rllib_learn_in_their_own_way():
             super().build()
             self._learner_connector.append(ComputeReturnsToGo())
 
-    config = PPOConfig().environment("CartPole-v1").env_runners(num_env_runners=0)
-    with pytest.raises(UnsupportedRayFeatureError, match=r"\['ComputeReturnsToGo'\].*Give them"):
-        config.copy().training(learner_class=Adds).build_algo()
+    config = PPOConfig().environment(Box).env_runners(num_env_runners=0)
+    config.training(model={"fcnet_hiddens": [4]})
+    adds = config.copy().training(learner_class=Adds, train_batch_size=2, minibatch_size=2)
+    with pytest.raises(ValueError, match="ComputeReturnsToGo, a connector after NumpyToTensor"):
+        adds.build_algo().train()
     with pytest.raises(UnsupportedRayFeatureError, match="derive the algorithm from Algorithm"):
         config.copy().build_algo().learner_group.update(episodes=[])
     with pytest.raises(UnsupportedRayFeatureError, match="subclass of MultiRLModule"):

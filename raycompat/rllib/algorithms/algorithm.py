@@ -40,7 +40,7 @@ from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
 from raycompat.rllib.filters import MeanStdFilter
-from raycompat.rllib.fixed_policies import MultiRLModuleSpec
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModuleSpec
 from raycompat.rllib.learner_group import LearnerGroup
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Weights
@@ -171,6 +171,8 @@ class Algorithm(SavedAlgorithm):
         #: The policies that this algorithm lets learn if its config says nothing else.
         self._able_to_learn: list[str] = []
         self._plans: dict[str, PolicyPlan] = {}
+        #: The specs of modules that learn, and by which no agent acts.
+        self._learner_only: dict[str, RLModuleSpec] = {}
         self._plan_policies()
         self._acting = {name: plan.make() for name, plan in self._plans.items()}
         self._trained = trained_policies(settings.policies_to_train, self._able_to_learn)
@@ -280,6 +282,7 @@ class Algorithm(SavedAlgorithm):
             }
             if isinstance(settings.rl_module_spec, MultiRLModuleSpec):
                 settings.rl_module_spec.take_spaces(found)
+                self._learner_only = settings.rl_module_spec.learner_only(found)
             for name, spec in specs.items():
                 self._plan(name, spec, *found[name])
         finally:
@@ -317,7 +320,9 @@ class Algorithm(SavedAlgorithm):
                 rule.cls, None, observation_space, action_space, options=rule.options
             )
             return
-        setup = PolicySetup(config, observation_space, action_space, self._filter)
+        setup = PolicySetup(
+            config, observation_space, action_space, self._filter, self._learner_only
+        )
         base = self._learner_class_of(config)
         if self.can_train(base):
             self._able_to_learn.append(name)
@@ -378,11 +383,11 @@ class Algorithm(SavedAlgorithm):
 
     def _connected(self, name: str, columns: Columns, custom_data: Any) -> Columns:
         """Return the columns of a policy as the connectors of its learner leave them."""
-        if self._learner_connectors is None:
-            return columns
-        plan = self._plans[name]
+        plan, found = self._plans[name], columns
         spaces = plan.observation_space, plan.action_space
-        found = self._learner_connectors(name, columns, spaces, custom_data)
+        for each in (self._learner_connectors, self.learners[name].connectors):
+            if each is not None:
+                found = each(name, found, spaces, custom_data)
         added = sorted(set(found) - set(columns))
         if added and not hasattr(self.learners[name], "torch_learner"):
             raise UnsupportedRayFeatureError(
@@ -456,7 +461,8 @@ class Algorithm(SavedAlgorithm):
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
             horizon=settings.horizon,
-            keeps_next_observations=self._learner_connectors is not None,
+            keeps_next_observations=self._learner_connectors is not None
+            or settings.class_of_learner() is not None,
             shows_handles=bool(settings.remote_worker_envs),
             for_programs={
                 "explores": bool(settings.explore),
@@ -569,6 +575,8 @@ class Algorithm(SavedAlgorithm):
         for name, own in statistics.items():
             if of_model := self.learners[name].metrics_of_model():
                 own["model"] = of_model
+        for each in self.learners.values():
+            statistics |= each.statistics_of_others()
         for name, metrics in self._of_batches.items():
             statistics.setdefault(name, {})["custom_metrics"] = dict(metrics)
         runners = {

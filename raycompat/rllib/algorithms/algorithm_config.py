@@ -517,6 +517,19 @@ class AlgorithmConfig:
         config.validate()
         return config, None
 
+    def get_config_for_module(self, module_id: str) -> AlgorithmConfig:
+        """Return the options of a module: its overrides go before those of the algorithm.
+
+        Parameters
+        ----------
+        module_id : str
+        """
+        overrides = self.algorithm_config_overrides_per_module.get(module_id)
+        if not overrides:
+            return self
+        options = overrides if isinstance(overrides, Mapping) else overrides.to_dict()
+        return self.copy(copy_frozen=False).update_from_dict(options)
+
     def _known_of_policy(self, policy: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of a policy; Ray 0 and 1 left those out that are unknown."""
         if not era.is_within("1.13"):

@@ -37,7 +37,6 @@ _REPLACED = {
 }
 #: Other columns of a batch, which samples and learners make.
 _MADE = {
-    "obs",
     "vf_preds",
     "advantages",
     "value_targets",
@@ -110,7 +109,7 @@ class LearnerConnectors:
             that are not numbers.
         """
         parts = list(_parts(columns))
-        episodes = [_episode(name, columns, each, place, spaces) for each, place in parts]
+        episodes = episodes_of(name, columns, spaces)
         if custom_data is not None:
             for episode, (steps, place) in zip(episodes, parts, strict=True):
                 episode.custom_data.update(custom_data[steps[-1], place])
@@ -180,6 +179,21 @@ def _names(columns: Columns, added: Mapping[str, object]) -> list[str]:
             f"choose other names, or one of {sorted(_REPLACED)}; change rewards in the episodes",
         )
     return [_REPLACED.get(name, name) for name in added]
+
+
+def episodes_of(name: str, columns: Columns, spaces: tuple[Any, Any]) -> list[SingleAgentEpisode]:
+    """Return the parts of episodes in the columns of a sample, with the next observations.
+
+    Parameters
+    ----------
+    name : str
+        Of the policy.
+    columns : dict of arrays, of shape (steps, places, ...)
+    spaces : tuple of gymnasium.Space
+        Of observations and actions.
+    """
+    parts = _parts(columns)
+    return [_episode(name, columns, each, place, spaces) for each, place in parts]
 
 
 def _parts(columns: Columns) -> Iterator[tuple[NDArray[Any], int]]:

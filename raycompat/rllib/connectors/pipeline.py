@@ -1,8 +1,12 @@
-"""`ConnectorPipelineV2`: connectors that are called one after the other, in learners of programs."""
+"""`ConnectorPipelineV2`: connectors that are called one after the other, in learners of programs.
+
+`LearnerPipeline` is that of a learner. In its first part connectors see episodes, and add columns; in
+its second part, after `NumpyToTensor`, they see the tensors of each module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
@@ -93,6 +97,126 @@ class ConnectorPipelineV2(ConnectorV2):
                 return place
         names = [type(each).__name__ for each in self.connectors]
         raise ValueError(f"{wanted!r} is not among the connectors: expected one of {names}.")
+
+
+class _Mark(ConnectorV2):
+    """A place in the pipeline of a learner. It leaves batches as they are."""
+
+    def __call__(self, *, batch: dict[str, Any], **given: Any) -> dict[str, Any]:
+        """Return the batch.
+
+        Parameters
+        ----------
+        batch : dict
+        **given
+            They have no effect.
+        """
+        return batch
+
+
+class AddObservationsFromEpisodesToBatch(_Mark):
+    """The place at which a learner has its observations; a batch has them after `NumpyToTensor`."""
+
+
+class NumpyToTensor(_Mark):
+    """The place after which connectors see ``{module: {column: tensor}}``."""
+
+
+class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
+    """Adds the column ``new_obs``: the observations after the steps.
+
+    Parameters
+    ----------
+    input_observation_space, input_action_space : gymnasium.Space, optional
+
+    Notes
+    -----
+    Ray source: ``ray.rllib.connectors.learner.AddNextObservationsFromEpisodesToTrainBatch``, 2.60.0.
+    Differs from Ray: observations are arrays; dicts and tuples of arrays are refused.
+    """
+
+    def __call__(
+        self, *, batch: dict[str, Any], episodes: Sequence[Any], **given: Any
+    ) -> dict[str, Any]:
+        """Return the batch with the column.
+
+        Parameters
+        ----------
+        batch : dict
+        episodes : list of SingleAgentEpisode or MultiAgentEpisode
+        **given
+            They have no effect.
+        """
+        for each in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
+            nexts = [each.get_observations(step + 1) for step in range(len(each))]
+            self.add_n_batch_items(batch, "new_obs", nexts, len(nexts), each)
+        return batch
+
+
+class LearnerPipeline(ConnectorPipelineV2):
+    """The connectors of a learner, which begin with the two places that programs name.
+
+    Parameters
+    ----------
+    connectors : list of ConnectorV2, optional
+        Those of the option ``learner_connector``, which are first.
+    """
+
+    def __init__(self, connectors: Iterable[ConnectorV2] = ()) -> None:
+        marks = AddObservationsFromEpisodesToBatch(), NumpyToTensor()
+        super().__init__(connectors=[*connectors, *marks])
+
+    def parts(self) -> tuple[list[ConnectorV2], list[ConnectorV2]]:
+        """Return the connectors of programs before `NumpyToTensor`, and those after it."""
+        kinds = [type(each) for each in self.connectors]
+        place = kinds.index(NumpyToTensor) if NumpyToTensor in kinds else len(kinds)
+        before, after = self.connectors[:place], self.connectors[place:]
+        return (
+            [each for each in before if not isinstance(each, _Mark)],
+            [each for each in after if not isinstance(each, _Mark)],
+        )
+
+
+def change_tensors(
+    connectors: Sequence[ConnectorV2],
+    batches: dict[str, Any],
+    learner: Any,
+    episodes: Sequence[Any],
+) -> dict[str, Any]:
+    """Return the batches of modules as connectors of the second part of a pipeline leave them.
+
+    Parameters
+    ----------
+    connectors : list of ConnectorV2
+    batches : dict of dict of tensors
+        By module.
+    learner : TorchLearner
+    episodes : list of SingleAgentEpisode or MultiAgentEpisode
+        Those that are learned from.
+
+    Raises
+    ------
+    ValueError
+        When a connector leaves a batch of something else than a module.
+    """
+    shared: dict[str, Any] = {}
+    for each in connectors:
+        batches = each(
+            rl_module=learner.module,
+            batch=batches,
+            episodes=episodes,
+            explore=False,
+            shared_data=shared,
+            metrics=learner.metrics,
+        )
+        if not isinstance(batches, Mapping) or not set(batches) <= set(learner.module):
+            found = sorted(batches) if isinstance(batches, Mapping) else batches
+            raise ValueError(
+                f"{type(each).__name__}, a connector after NumpyToTensor, has returned {found!r}: "
+                f"expected a dict of batches by module, of {sorted(learner.module)}. Put a connector "
+                "that adds columns for episodes before NumpyToTensor, with insert_before or prepend."
+            )
+    return batches
 
 
 class ComputeReturnsToGo(ConnectorV2):
