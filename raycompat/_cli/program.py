@@ -26,6 +26,7 @@ from typing import Any
 from raycompat._as_ray import install_as_ray
 from raycompat._old_forms import packages
 from raycompat._protocol import import_paths
+from raycompat._surface.missing import advice_on_command
 from raycompat._upper import upper
 
 #: The program that Python reads from its standard input.
@@ -151,7 +152,7 @@ def _of_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 def _end_with(error: BaseException, within: TracebackType | None) -> None:
     """End the process with an error of the program, and show it as Python does."""
     error = error.with_traceback(within)
-    if advice := packages.advice(error):
+    if advice := packages.advice(error) or advice_on_command(error):
         error.add_note(advice)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, within
     if sys.version_info >= (3, 12):

@@ -91,6 +91,14 @@ def _stand_in(missing: MissingName) -> type[Any]:
     return type(missing.__name__, (), body)
 
 
+def advice_on_command(error: BaseException) -> str:
+    """Return what a program can do that lacks a command of Ray; "" for another error."""
+    if not isinstance(error, FileNotFoundError) or error.filename != "serve":
+        return ""
+    alternative = table.missing()["alternatives"]["serve"]
+    return f"The command serve is that of ray.serve, which raycompat does not have: {alternative}."
+
+
 class _MissingModule(ModuleType):
     """A Ray module that raycompat lacks."""
 

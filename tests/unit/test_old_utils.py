@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
+import subprocess
 import sys
 import threading
 
@@ -11,6 +13,7 @@ import pytest
 
 from raycompat._old import utils
 from raycompat._old_forms import packages
+from raycompat._surface import missing
 from raycompat.exceptions import UnsupportedRayFeatureError
 
 
@@ -87,3 +90,15 @@ def test_a_missing_openspiel_is_an_error_if_asked(monkeypatch, name):
     with pytest.raises(ModuleNotFoundError) as caught:
         getattr(env_utils, name)(error=True)
     assert packages.advice(caught.value).endswith("pip install open_spiel")
+
+
+def test_a_missing_command_of_serve_has_an_advice():
+    def started(command):
+        try:
+            subprocess.Popen([command, "run", "app"])
+        except OSError as error:
+            return missing.advice_on_command(error)
+
+    assert started("/no/serve") == ""
+    if shutil.which("serve") is None:
+        assert "which raycompat does not have: use a web framework" in started("serve")

@@ -21,7 +21,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, PolicyPlan
 from raycompat.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOConfig
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.fixed_policies import Policy
+from raycompat.rllib.offline_prelearner import OfflinePreLearner
 from raycompat.rllib.policy_spec import PolicySpec
 from raycompat.rllib.recorded_steps import columns_of, read_steps
 from raycompat.rllib.utils.error import EnvError
@@ -288,3 +290,56 @@ def test_an_evaluation_has_no_other_policy_that_learns(tmp_path):
     algorithm = evaluated_among_agents(path, other=PolicySpec())
     with pytest.raises(ValueError, match=r"'other'.*expected the policies \['main'\]"):
         algorithm.evaluate()
+
+
+def test_a_program_makes_episodes_of_its_rows(tmp_path):
+    class Sides(OfflinePreLearner):
+        """The form of 2024: a row is an episode of one step."""
+
+        @staticmethod
+        def _map_to_episodes(is_multi_agent, batch, schema, to_numpy, action_space, **kwargs):
+            assert action_space == CHOICES
+            return {
+                "episodes": [
+                    SingleAgentEpisode(
+                        observations=[[side, 0.0], [0.0, 0.0]],
+                        actions=[1 + (side > 0)],
+                        rewards=[1.0],
+                        terminated=True,
+                        len_lookback_buffer=0,
+                    )
+                    for side in batch["side"].tolist()
+                ]
+            }
+
+    class Batches(OfflinePreLearner):
+        def __call__(self, batch):
+            return batch
+
+    path = write_parquet(tmp_path / "sides", ({"side": side} for side in (-1.0, 1.0) * 5))
+    small = config(BCConfig, path).training(train_batch_size=10)
+    with pytest.raises(UnsupportedRayFeatureError, match=r"Batches.__call__.*_map_to_episodes"):
+        small.copy().offline_data(prelearner_class=Batches).build_algo()
+    algorithm = small.offline_data(prelearner_class=Sides).build_algo()
+    (learner,) = algorithm.learners.values()
+    drawn = learner._buffer.sample(50)
+    assert set(
+        zip(drawn["observations"][:, 0].tolist(), drawn["actions"].tolist(), strict=True)
+    ) == {
+        (-1.0, 0),
+        (1.0, 1),
+    }
+
+
+def test_rows_become_episodes_of_one_step():
+    made = OfflinePreLearner(None, spaces=(SHOWN, CHOICES))
+    batch = {"obs": [LEFT], "new_obs": [RIGHT], "actions": [1], "rewards": [2], "terminateds": [1]}
+    (episode,) = made._map_to_episodes(batch)["episodes"]
+    assert (episode.get_actions(0), episode.get_return(), episode.is_done) == (1, 2.0, True)
+    assert episode.get_observations(-1) is RIGHT
+
+
+def test_paths_of_input_config_need_the_name_dataset():
+    given = CQLConfig().offline_data(input_config={"paths": ["a.zip"]})
+    with pytest.raises(ValueError, match=r"or input_='dataset' for .*\['a.zip'\]"):
+        given.validate()

@@ -566,7 +566,9 @@ class AlgorithmConfig:
             where they are known ``truncateds``, ``new_obs`` and ``eps_id``. Compressed columns are
             unpickled: files must come from a trusted source. ``input_config`` (dict): for readers.
             ``actions_in_input_normalized`` (bool, default True): whether numbers of bounded boxes were
-            recorded as -1 to 1. ``dataset_num_iters_per_learner`` (int): minibatches of an iteration;
+            recorded as -1 to 1. ``prelearner_class`` (subclass of `OfflinePreLearner`): its method
+            ``_map_to_episodes`` makes episodes of columns in another form.
+            ``dataset_num_iters_per_learner`` (int): minibatches of an iteration;
             by default as many as have all steps. ``output`` (str): the folder into which runners write
             the episodes that end, in training and in evaluation, one row a step. An environment of
             several agents has no such rows.
@@ -835,9 +837,13 @@ class AlgorithmConfig:
             )
         plays = self.input_ in (None, "sampler")
         if self.learns_from_records and plays:
+            paths = self.input_config.get("paths") or self.input_config.get("path")
+            hint = (
+                f", or input_='dataset' for the paths of input_config, {paths!r}" if paths else ""
+            )
             raise ValueError(
                 f"{type(self).__name__}: there are no recorded steps to learn from. Expected "
-                ".offline_data(input_=...), the path of Parquet or JSON files."
+                f".offline_data(input_=...), the path of Parquet or JSON files{hint}."
             )
         if not (self.learns_from_records or plays):
             raise UnsupportedRayFeatureError(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.env.runner import POLICY_ID
+from raycompat.rllib.offline_prelearner import mapped_batches
 from raycompat.rllib.recorded_steps import columns_of, read_steps, reader_of
 
 #: Of the buffers of algorithms that learn from recorded steps.
@@ -60,6 +61,9 @@ class OfflineAlgorithm(ReplayAlgorithm):
     def _remember(self, batches: list[Any]) -> None:
         acting, settings = self._acting[self._learned], self.config
         assert isinstance(acting, ActingPolicy), "a policy that learns is one of the algorithm"
+        if settings.prelearner_class is not None:
+            spaces = self._plans[self._learned].observation_space, acting.decode.space
+            batches = mapped_batches(settings.prelearner_class, settings, spaces, batches)
         columns = columns_of(batches, acting, settings.actions_in_input_normalized)
         capacity, count = settings.replay_buffer_config["capacity"], len(columns["rewards"])
         if self._reader is None and count > capacity:
