@@ -52,6 +52,8 @@ class OfflinePreLearner:
         **kwargs: Any,
     ) -> None:
         self.config = config
+        self.observation_space: Any
+        self.action_space: Any
         self.observation_space, self.action_space = spaces or (None, None)
 
     def _map_to_episodes(
