@@ -90,6 +90,14 @@ class TorchRLModule(nn.Module, RLModule):
             **kwargs,
         )
 
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            return self._forward(batch, **kwargs)
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            return self._forward(batch, **kwargs)
+
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         return self._forward(batch, **kwargs)
 

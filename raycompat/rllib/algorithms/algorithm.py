@@ -226,7 +226,8 @@ class Algorithm(SavedAlgorithm):
         settings = self.config
         env = settings.env if env is None else env
         spaces = settings.observation_space, settings.action_space
-        if env is None and settings.learns_from_records and None not in spaces:
+        has_none = settings.learns_from_records or settings.plays_elsewhere
+        if env is None and has_none and None not in spaces:
             return lambda context: SpacesAlone(*spaces)
         create = _with_horizon(env_creator(env), settings.horizon)
         make = settings.env_to_module_connector
@@ -438,6 +439,9 @@ class Algorithm(SavedAlgorithm):
         return group
 
     def _runner_class(self) -> Callable[..., Any]:
+        if self.config.plays_elsewhere:
+            found: Callable[..., Any] = self.config.env_runner_cls
+            return found
         return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
     def runner_spec(self, num_runners: int, num_envs: int) -> EnvRunnerSpec:
@@ -457,7 +461,7 @@ class Algorithm(SavedAlgorithm):
             make_hooks=partial(with_writer, settings.hooks, settings.output)
             if is_watched
             else None,
-            config=settings if is_watched else None,
+            config=settings if is_watched or settings.plays_elsewhere else None,
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
             horizon=settings.horizon,

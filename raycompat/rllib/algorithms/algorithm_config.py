@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import difflib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from raycompat._surface import era, forms
@@ -20,6 +21,7 @@ from raycompat.rllib.algorithms.old_keys import (
     options_of_model,
     with_new_names,
 )
+from raycompat.rllib.algorithms.option_dict import OptionsByName
 from raycompat.rllib.algorithms.option_groups import (
     ALSO,
     CHECKS,
@@ -27,6 +29,7 @@ from raycompat.rllib.algorithms.option_groups import (
     GROUPS,
     IN_TWO_METHODS,
     MODEL,
+    MODULE_OF_SERVER,
     MODULES_OF_RUNNERS,
     SCHEDULES,
     SIZES_OF_MODEL,
@@ -87,7 +90,7 @@ class _OptionsOf(Protocol[_AlgorithmT_co]):
     def copy(self) -> Any: ...
 
 
-class AlgorithmConfig:
+class AlgorithmConfig(OptionsByName):
     """Options of an algorithm, in groups.
 
     Each method sets options of one group and returns the config, so that calls follow one another.
@@ -185,7 +188,8 @@ class AlgorithmConfig:
             ``explore`` (bool, default True): draw actions while training. ``remote_worker_envs``
             (bool): functions of programs call methods of environments with ``.remote()``; a runner
             steps its environments in its own process all the same. ``env_runner_cls`` (type):
-            `SingleAgentEnvRunner` or `MultiAgentEnvRunner`, which an algorithm takes by itself.
+            `EnvRunnerServerForExternalInference`, whose client plays; or `SingleAgentEnvRunner` or
+            `MultiAgentEnvRunner`, which an algorithm takes by itself.
         """
         return self._set("env_runners", options)
 
@@ -399,12 +403,32 @@ class AlgorithmConfig:
         own = known.get("default_policy") or known.get("__env__")
         if own is None and env is not None:
             own = env.observation_space, env.action_space
+        if own is None and self.observation_space is not None:
+            own = self.observation_space, self.action_space
         if own is not None:
             spec.observation_space, spec.action_space = own
         spec.inference_only = bool(inference_only)
         if spec.model_config is None:
             spec.model_config = self.model
         return spec
+
+    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
+        """Return how many steps of each environment a sample has.
+
+        Parameters
+        ----------
+        worker_index : int, default 0
+            Has no effect: with "auto", all runners play the same number, at least a batch together.
+        """
+        if self.rollout_fragment_length != "auto":
+            return int(self.rollout_fragment_length)
+        num_envs: int = self.num_envs_per_env_runner * (self.num_env_runners or 1)
+        return math.ceil(self.train_batch_size / num_envs)
+
+    @property
+    def plays_elsewhere(self) -> bool:
+        """Whether clients play, and env runners wait for their episodes."""
+        return getattr(self.env_runner_cls, "__module__", "") == MODULE_OF_SERVER
 
     def _spec_of_module(self) -> Any:
         """Return the spec of the network; of a program's class of options, its default."""
@@ -722,38 +746,6 @@ class AlgorithmConfig:
                 "from it. Change config.copy(copy_frozen=False), and build another algorithm."
             )
         super().__setattr__(name, value)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return an option by its name, old or new."""
-        return getattr(self, RENAMED.get(key, key), default)
-
-    def __getitem__(self, key: str) -> Any:
-        name = RENAMED.get(key, key)
-        if name not in self.names():
-            raise KeyError(key)
-        return getattr(self, name)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        self.update_from_dict({key: value})
-
-    def keys(self) -> Iterable[str]:
-        """Return the names of all options, as of a dict."""
-        return self.to_dict().keys()
-
-    def values(self) -> Iterable[Any]:
-        """Return the values of all options, as of a dict."""
-        return self.to_dict().values()
-
-    def items(self) -> Iterable[tuple[str, Any]]:
-        """Return names and values of all options, as of a dict."""
-        return self.to_dict().items()
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of all options."""
-        return iter(self.to_dict())
-
-    def __contains__(self, key: str) -> bool:
-        return RENAMED.get(key, key) in self.names()
 
     @property
     def model_config(self) -> dict[str, Any]:

@@ -204,10 +204,13 @@ SCHEDULES = (
 )
 
 
-#: Of the classes of env runners that a config may name: an algorithm has these whatever it says.
+#: Of the class of env runners whose client plays.
+MODULE_OF_SERVER = "raycompat.rllib.env.external.env_runner_server_for_external_inference"
+#: Of the classes of env runners that a config may name: an algorithm has the first two by itself.
 MODULES_OF_RUNNERS = (
     "raycompat.rllib.env.env_runner",
     "raycompat.rllib.env.multi_agent_env_runner",
+    MODULE_OF_SERVER,
 )
 
 

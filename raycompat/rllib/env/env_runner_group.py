@@ -65,7 +65,7 @@ class GroupOptions:
             restarts=config.restart_failed_env_runners,
             ignores_failures=config.ignore_env_runner_failures,
             max_restarts=config.max_num_env_runner_restarts,
-            timeout_s=config.sample_timeout_s,
+            timeout_s=None if config.plays_elsewhere else config.sample_timeout_s,
         )
 
 

@@ -1,0 +1,1 @@
+"""Algorithms that learn from what a client plays, in another process or in a simulator."""
