@@ -222,7 +222,7 @@ docs-notebook: setup  ## run a page's notebook in an empty folder: make docs-not
 
 docs-messages: setup
 	rm -rf _build/gettext
-	SOURCE_DATE_EPOCH=0 $(SPHINX) -E -d _build/doctrees/gettext -b gettext . _build/gettext
+	SOURCE_DATE_EPOCH=0 $(SPHINX) -E -D language=en -d _build/doctrees/en -b gettext . _build/gettext
 
 docs-translate: docs-messages  ## bring the translation's files in step with the English pages
 	.venv/bin/python docs/_tools/po.py update $(CATALOGUES)

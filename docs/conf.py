@@ -17,7 +17,19 @@ project_copyright = author
 version = release = raycompat.__version__
 root_doc = "docs/index"
 include_patterns = ["docs/**.rst", "tutorials/**.rst"]
-exclude_patterns = ["docs/_*"]
+# The folders beside the pages', too: Sphinx walks through each that is not excluded, and environments are large.
+exclude_patterns = [
+    "docs/_*",
+    ".*",
+    "_build",
+    "benchmarks",
+    "changes",
+    "dist",
+    "locale",
+    "packaging",
+    "raycompat",
+    "tests",
+]
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",

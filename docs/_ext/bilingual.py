@@ -1,4 +1,4 @@
-"""What two languages need: links to the other one, Chinese search, pages in English alone."""
+"""What two languages need: messages, links to the other one, Chinese search, pages in English alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import entries
 import sphinx.search
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.builders.gettext import MessageCatalogBuilder
 from sphinx.locale import _
 from sphinx.search.en import SearchEnglish
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.nodes import NodeMatcher, extract_messages
 
 #: For each folder of a language: the name of the language in that language, and in HTML.
 LANGUAGES = {"en": ("English", "en"), "zh_CN": ("中文", "zh-CN")}
@@ -53,6 +56,33 @@ var splitQuery = (query) =>
         return words
 
 
+class Messages(MessageCatalogBuilder):
+    """Writes the messages from the English pages as they are read for HTML; Sphinx's reads them anew."""
+
+    versioning_method = "none"
+
+    def write_doc(self, docname: str, doctree: nodes.document) -> None:
+        """Write a page's messages, whose nodes have numbers only where Sphinx tells versions apart."""
+        for node, _text in extract_messages(doctree):
+            node.uid = ""
+        super().write_doc(docname, doctree)
+
+
+class WithoutPlaceholders(SphinxPostTransform):
+    """Takes out of HTML what marks a part of a paragraph as a message.
+
+    Sphinx does so where it reads pages, but not where it reads them for messages.
+    """
+
+    default_priority = 1
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        """Put the placeholders' children in their places."""
+        for inline in list(self.document.findall(NodeMatcher(nodes.inline, translatable=Any))):
+            inline.replace_self(inline.children)
+
+
 def switcher(
     app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any
 ) -> None:
@@ -93,5 +123,7 @@ def _description(doctree: nodes.document | None) -> str:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
     sphinx.search.languages["zh"] = SearchChinese
+    app.add_builder(Messages, override=True)
+    app.add_post_transform(WithoutPlaceholders)
     app.connect("html-page-context", switcher)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

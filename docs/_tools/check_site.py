@@ -11,6 +11,8 @@ Chinese.
 from __future__ import annotations
 
 import argparse
+import gc
+import os.path
 import re
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 import examples
 import notebook_gate
 import pages
+from docutils import nodes
 from pages import Element
 
 #: The languages' folders, and what HTML calls them.
@@ -40,6 +43,7 @@ RAW_MARKUP = re.compile(r"``|:[a-z][\w:+-]*:`|`_|\*\*[^\s*]+\*\*")
 WIDTH = 80
 
 Site = dict[str, Element]
+Trees = dict[str, nodes.document]
 
 
 def read_site(folder: Path) -> dict[str, Site]:
@@ -67,10 +71,10 @@ def switchers(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
         (other,) = LANGUAGES.keys() - {language}
         for path, page in site.items():
             where = f"{language}/{path}"
-            if page.attributes.get("lang") != LANGUAGES[language]:
-                yield f"LANG {where}: it says lang={page.attributes.get('lang')!r}"
-            found = [e for e in page.walk() if e.tag == "nav" and e.has_class("languages")]
-            links = [e.attributes for nav in found for e in nav.walk() if e.tag == "a"]
+            if page.attrib.get("lang") != LANGUAGES[language]:
+                yield f"LANG {where}: it says lang={page.attrib.get('lang')!r}"
+            found = [nav for nav in page.iter("nav") if "languages" in nav.classes]
+            links = [link.attrib for nav in found for link in nav.iter("a")]
             if len(found) != 1 or len(links) != 1:
                 yield f"SWITCHER {where}: {len(found)} switchers with {len(links)} links"
                 continue
@@ -83,22 +87,23 @@ def switchers(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
 
 def links(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
     """Find local links that lead nowhere, and what is loaded from elsewhere."""
+    there = {folder, *folder.rglob("*")}
     ids: dict[Path, set[str]] = {
-        (folder / language / path).resolve(): {e.attributes.get("id", "") for e in page.walk()}
+        folder / language / path: set(page.xpath("//@id"))
         for language, site in sites.items()
         for path, page in site.items()
     }
     for language, site in sites.items():
         for path, page in site.items():
-            file = (folder / language / path).resolve()
+            file = folder / language / path
             for element, link in _links(page):
                 address = urlsplit(link)
                 if address.scheme or address.netloc:
                     if element.tag != "a":
                         yield f"OFFSITE {language}/{path}: <{element.tag}> loads {link}"
                     continue
-                target = (file.parent / unquote(address.path)).resolve() if address.path else file
-                if not target.exists():
+                target = Path(os.path.normpath(file.parent / unquote(address.path))) if address.path else file
+                if target not in there:
                     yield f"LINK {language}/{path}: {link} is not there"
                 elif address.fragment and unquote(address.fragment) not in ids.get(
                     target, {unquote(address.fragment)}
@@ -107,10 +112,9 @@ def links(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
 
 
 def _links(page: Element) -> Iterator[tuple[Element, str]]:
-    for element in page.walk():
-        for name in ("href", "src"):
-            if name in element.attributes:
-                yield element, element.attributes[name]
+    for name in ("href", "src"):
+        for link in page.xpath(f"//@{name}"):
+            yield link.getparent(), link
 
 
 def same_code(sites: dict[str, Site]) -> Iterator[str]:
@@ -134,7 +138,7 @@ def wide_code(sites: dict[str, Site]) -> Iterator[str]:
 
 
 def _code(page: Element) -> list[str]:
-    return [element.text() for element in page.walk() if element.tag == "pre"]
+    return [block.text_content() for block in page.iter("pre")]
 
 
 def words(sites: dict[str, Site], allowed: set[str]) -> Iterator[str]:
@@ -162,9 +166,8 @@ def _is_english(text: str, allowed: set[str]) -> bool:
     )
 
 
-def same_examples(doctrees: Path, outputs: Path, least: int) -> Iterator[str]:
+def same_examples(trees: dict[str, Trees], outputs: Path, least: int) -> Iterator[str]:
     """Find examples that only one tree has, that were not run, or that have failed."""
-    trees = {language: examples.doctrees(doctrees / language) for language in LANGUAGES}
     files = {language: outputs / language / "output.txt" for language in LANGUAGES}
     skipped = {language: examples.skipped(file) for language, file in files.items()}
     num_run = examples_run(outputs)
@@ -200,10 +203,9 @@ def examples_run(outputs: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def translated(doctrees: Path) -> Iterator[str]:
+def translated(trees: Trees, english_only: set[str]) -> Iterator[str]:
     """Find what the tested Chinese tree has in English."""
-    english_only = examples.english_only(doctrees / TRANSLATION)
-    for name, tree in examples.doctrees(doctrees / TRANSLATION).items():
+    for name, tree in trees.items():
         parts = examples.translated_entries(tree) if name in english_only else [tree]
         for part in parts:
             for text in examples.untranslated(part):
@@ -219,6 +221,7 @@ def read_allowed(file: Path) -> set[str]:
 def check(html: Path, doctrees: Path, outputs: Path, allowed: set[str], least: int) -> list[str]:
     """Return what is wrong with a site: what was built of it, and what was tested."""
     sites = read_site(html)
+    trees = {language: examples.doctrees(doctrees / language) for language in LANGUAGES}
     return [
         *same_pages(sites),
         *switchers(html, sites),
@@ -227,8 +230,8 @@ def check(html: Path, doctrees: Path, outputs: Path, allowed: set[str], least: i
         *wide_code(sites),
         *notebook_gate.problems(html / SOURCE, html / TRANSLATION),
         *words(sites, allowed),
-        *same_examples(doctrees, outputs, least),
-        *translated(doctrees),
+        *same_examples(trees, outputs, least),
+        *translated(trees[TRANSLATION], examples.english_only(doctrees / TRANSLATION)),
     ]
 
 
@@ -243,6 +246,8 @@ def main() -> None:
     given = parser.parse_args()
     if not (given.html / SOURCE).is_dir():
         sys.exit(f"There is no {given.html / SOURCE}; run `make docs`.")
+    # All pages' trees are kept until the end: looking for garbage in them would take half of the time.
+    gc.disable()
     allowed = read_allowed(given.allowed)
     found = check(given.html, given.doctrees, given.doctest, allowed, given.least)
     for line in found:
