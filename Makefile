@@ -26,6 +26,8 @@ PYTHON_TESTS := tests/unit $(DASK_TESTS)
 # Tests and examples start very many processes. Where PYTHONDONTWRITEBYTECODE is set, each would compile all
 # that it imports; so what is installed is compiled by `make setup`, and this package by those who run it.
 COMPILE := $(RUN) compileall -q raycompat
+# pip would do it on one core; some packages have files for other Pythons.
+COMPILE_ALL := $(RUN) compileall -qq -j 0 .venv/lib || true
 
 SPHINX := $(RUN) sphinx -q -W --keep-going -n -c docs
 # Pages that each build types as a reader does; `make nightly` types all.
@@ -62,14 +64,16 @@ $(STAMP): pyproject.toml
 	then exit 0; fi; \
 	$(RUN) pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"; \
-	$(RUN) pip install --disable-pip-version-check --progress-bar on --editable . --group dev; \
-	$(RUN) pip install --disable-pip-version-check --quiet --no-deps --group legacy-keras
+	$(RUN) pip install --disable-pip-version-check --progress-bar on --no-compile --editable . --group dev; \
+	$(RUN) pip install --disable-pip-version-check --quiet --no-deps --no-compile --group legacy-keras; \
+	$(COMPILE_ALL)
 	@touch $(STAMP)
 
 setup-torch: setup  ## add PyTorch to .venv; without it, its tests and examples are skipped
 	$(RUN) pip --version >/dev/null 2>&1 || $(RUN) ensurepip
 	$(RUN) pip install --disable-pip-version-check --quiet --upgrade "pip>=25.1"
-	$(RUN) pip install --disable-pip-version-check --progress-bar on --group torch
+	$(RUN) pip install --disable-pip-version-check --progress-bar on --no-compile --group torch
+	@$(COMPILE_ALL)
 
 run: setup  ## run the main job: Keras models in two actors learn to read digits
 	.venv/bin/python tutorials/digits_with_keras.py
