@@ -17,7 +17,7 @@ project_copyright = author
 version = release = raycompat.__version__
 root_doc = "docs/index"
 include_patterns = ["docs/**.rst", "tutorials/**.rst"]
-# The folders beside the pages', too: Sphinx walks through each that is not excluded, and environments are large.
+# Also folders beside the pages: Sphinx walks through what is not excluded, and environments are large.
 exclude_patterns = [
     "docs/_*",
     ".*",

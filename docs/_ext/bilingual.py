@@ -57,7 +57,7 @@ var splitQuery = (query) =>
 
 
 class Messages(MessageCatalogBuilder):
-    """Writes the messages from the English pages as they are read for HTML; Sphinx's reads them anew."""
+    """Writes messages from the pages as they are read for HTML; Sphinx's reads them anew."""
 
     versioning_method = "none"
 

@@ -102,7 +102,11 @@ def links(folder: Path, sites: dict[str, Site]) -> Iterator[str]:
                     if element.tag != "a":
                         yield f"OFFSITE {language}/{path}: <{element.tag}> loads {link}"
                     continue
-                target = Path(os.path.normpath(file.parent / unquote(address.path))) if address.path else file
+                target = (
+                    Path(os.path.normpath(file.parent / unquote(address.path)))
+                    if address.path
+                    else file
+                )
                 if target not in there:
                     yield f"LINK {language}/{path}: {link} is not there"
                 elif address.fragment and unquote(address.fragment) not in ids.get(

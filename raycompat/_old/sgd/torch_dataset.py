@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from torch.utils.data import IterableDataset
 
-from raycompat._old.data.ml_dataset import MLDataset
 from raycompat.util.iter import LocalIterator, ParallelIterator, from_iterators
 
 
@@ -66,6 +65,24 @@ class Dataset:
         return self.iter.get_shard(i)
 
 
+class _Tables(Protocol):
+    """What `TorchMLDataset` asks of an `MLDataset`, which makes it and so knows this module."""
+
+    def num_shards(self) -> int: ...
+
+    def repartition(self, num_partitions: int) -> object: ...
+
+    def get_repeatable_shard(
+        self,
+        index: int,
+        batch_ms: int,
+        num_async: int,
+        shuffle: bool,
+        shuffle_buffer_size: int,
+        seed: int | None,
+    ) -> Iterable[pd.DataFrame]: ...
+
+
 class TorchMLDataset:
     """The columns of an `MLDataset` as tensors.
 
@@ -90,7 +107,7 @@ class TorchMLDataset:
 
     def __init__(
         self,
-        ds: MLDataset,
+        ds: _Tables,
         feature_columns: Any = None,
         feature_shapes: Any = None,
         feature_types: Any = None,
@@ -108,7 +125,7 @@ class TorchMLDataset:
     def set_num_shards(self, num_shards: int) -> None:
         """Deal the tables out to another number of shards."""
         if num_shards != self._ds.num_shards():
-            self._ds = cast("MLDataset", self._ds.repartition(num_shards))
+            self._ds = cast("_Tables", self._ds.repartition(num_shards))
 
     def get_shard(
         self,
