@@ -219,9 +219,17 @@ class _DenseEncoderConfig(MLPEncoderConfig):
     ----------
     asked : sequence of str
         Options of the model that ask for other layers.
+    num_filtered : int
+        The number of features of these layers; 0 where there are none.
     """
 
     asked: Sequence[str] = ()
+    num_filtered: int = 0
+
+    @property
+    def output_dims(self) -> tuple[int, ...]:
+        """The shape of one output: heads are on the layers that are asked for."""
+        return (self.num_filtered,) if self.num_filtered else super().output_dims
 
     def build(self, framework: str = "torch") -> TorchModel:
         """Return the encoder.
@@ -343,6 +351,7 @@ class Catalog:
         *hiddens, last = model.get("fcnet_hiddens") or [256, 256]
         return _DenseEncoderConfig(
             asked=[name for name in _NOT_DENSE if model.get(name)],
+            num_filtered=_num_filtered(observation_space, model.get("conv_filters")),
             input_dims=[gymnasium.spaces.flatdim(observation_space)],
             hidden_layer_dims=hiddens,
             output_layer_dim=last,
@@ -374,6 +383,17 @@ class Catalog:
             output_layer_bias_initializer="zeros_",
             **_of_layers("hidden", {"fcnet_activation": activation}),
         )
+
+
+def _num_filtered(space: _Space, filters: Sequence[Any] | None) -> int:
+    """Return the number of outputs of filters; without "valid" they see beyond the edges of images."""
+    if not filters or len(space.shape or ()) != 3:
+        return 0
+    sides = np.array((space.shape or ())[:2])
+    for _, size, step, *padding in filters:
+        lost = np.array(size) - 1 if padding == ["valid"] else 0
+        sides = -(-(sides - lost) // np.array(step))
+    return int(sides.prod() * filters[-1][0])
 
 
 def _of_layers(layers: str, model: Mapping[str, Any]) -> dict[str, Any]:

@@ -535,6 +535,15 @@ def viewing(**requirements):
             [[1, 9, 5], [2, 0, 6]],
             {"obs": [[1], [2]], "last": [5, 6]},
         ),
+        # And the two rewards before the last one.
+        (
+            {
+                "last": ViewRequirement("rewards", shift=-1),
+                "three": ViewRequirement("rewards", shift="-3:-1"),
+            },
+            [[1, 9, 3, 4, 5], [2, 0, 0, 0, 6]],
+            {"obs": [[1], [2]], "last": [5, 6], "three": [[3, 4, 5], [4, 5, 6]]},
+        ),
         (
             {"obs": ViewRequirement(shift=0), "two": ViewRequirement("obs", shift="-1:0")},
             [[1, 9], [2, 0]],
@@ -557,13 +566,13 @@ def viewing(**requirements):
             },
         ),
     ],
-    ids=["reward", "obs", "forms"],
+    ids=["reward", "rewards", "obs", "forms"],
 )
 def test_a_view_has_the_shape_that_its_shift_says(requirements, inputs, seen):
     cls, space = viewing(**requirements), spaces.Box(-9, 9, (1,), np.float32)
     source = ModelSource(cls, space, spaces.Discrete(2), 1, OPTIONS, False)
     states, sees_reward = source.past((1,))
-    assert (len(states), sees_reward) == (1, "last" in requirements)
+    assert (len(states), sees_reward) == (1 + ("three" in requirements), "last" in requirements)
     outputs, _ = source((1,))(np.array([inputs], np.float32))
     assert cls.seen == seen
     assert outputs.numpy().tolist() == seen["obs"]
@@ -609,7 +618,7 @@ def test_a_network_with_a_memory_has_views_too():
         ("obs", []),
         ("obs", "all"),
         ("rewards", 0),
-        ("rewards", [-1]),
+        ("rewards", "-1:0"),
         ("infos", 0),
     ],
 )

@@ -103,6 +103,33 @@ def test_agents_that_take_turns_get_the_rewards_until_their_next_observation():
     assert episode.agents == (AgentReturn("a", "left", 3.5, 2), AgentReturn("b", "right", 8.25, 1))
 
 
+def test_episodes_for_programs_continue_what_training_has_begun():
+    env = Script(
+        {"a": 1, "b": 5},
+        [
+            ({"a": 2}, {"a": 1.0}, {}, {}),  # b waits for its next observation
+            ({"a": 3, "b": 6}, {"a": 2.0, "b": 0.5}, {}, {}),
+            ({"a": 4, "b": 7}, {"a": 4.0, "b": 8.0}, {"__all__": True}, {}),
+        ],
+    )
+    runner, state = runner_of(env)
+    runner.sample(1, state)
+    (first,) = runner.sample_episodes(num_timesteps=1)
+    (second,) = runner.sample_episodes(num_timesteps=1)
+    assert env.acted == [["a", "b"], ["a"], ["a", "b"]]
+    assert (first.id_, first.env_t_started, first.is_done) == (second.id_, 1, False)
+    assert (second.env_t_started, second.env_t, second.is_done) == (2, 3, True)
+    own = first.agent_episodes["a"]
+    assert (own.t_started, own.module_id) == (1, "left")
+    assert [float(each[0]) for each in own.observations] == [2, 3]
+    own, later = (each.agent_episodes["b"] for each in (first, second))
+    assert (own.t_started, list(own.rewards), later.t_started) == (0, [0.5], 1)
+    assert [float(each[0]) for each in own.observations] == [5, 6]
+    assert list(later.rewards) == [8.0]
+    (ended,) = runner.metrics
+    assert (ended.value, ended.length) == (15.5, 3)
+
+
 def test_agents_come_and_go_and_a_sample_that_ends_truncates():
     env = Script(
         {"a": 1, "b": 5},

@@ -259,6 +259,13 @@ def test_a_module_with_layers_of_its_own_reads_the_options_of_convolutions():
 
     image, model = gymnasium.spaces.Box(0, 1, (8, 8, 3), np.float32), {"conv_filters": [[4, 8, 1]]}
     assert Convolved(image, TWO, model_config=model).encoder.out_channels == 4
+    # A head of the catalog is on the filters: 9 x 11, 5 x 6, 3 x 3 and 1 x 1 places.
+    steps = {"conv_filters": [[4, 3, [2, 2]], [4, 3, 2], [45, [3, 3], 1, "valid"]]}
+    catalog = catalog_of_ppo()(
+        gymnasium.spaces.Box(0, 1, (9, 11, 3), np.float32), TWO, model_config_dict=steps
+    )
+    assert catalog.latent_dims == (45,)
+    assert catalog.build_pi_head("torch")(torch.zeros(1, 45)).shape == (1, 2)
     with pytest.raises(UnsupportedRayFeatureError, match="conv_filters in a network of PyTorch"):
         DefaultPPOTorchRLModule(image, TWO, model_config=model)
 

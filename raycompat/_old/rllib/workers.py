@@ -118,9 +118,6 @@ class WorkerOfProgram:
         A sample of an evaluation ends with an episode; without one, after ``horizon`` steps, or after
         100 fragments where the options have no horizon. It then logs a warning, and the next sample
         goes on with the episode.
-
-        In environments of several agents without callbacks, a sample of `num_timesteps` after steps of
-        training begins new episodes, because the open ones were not recorded.
         """
         draws = self._explores if explore is None else explore
         if random_actions:

@@ -7,7 +7,7 @@ step that still waits for its next observation goes into the next sample.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import ActingPolicy, ActingRule
+from raycompat.rllib.env.agent_values import OpenStep
 from raycompat.rllib.env.episode_watch import EpisodeWatch
 from raycompat.rllib.env.multi_agent_env import (
     ALL,
@@ -69,6 +70,10 @@ class AgentTrack:
         The one that waits for the next observation.
     observation : object, optional
         What it acts by next; None while it does not act.
+    raw : object, optional
+        Its last observation, as the environment gave it.
+    done : OpenStep, optional
+        What it has done and earned since then.
     state : list, optional
         What the rule of a user remembers of the episode.
     memory : array, optional
@@ -88,6 +93,8 @@ class AgentTrack:
     steps: list[AgentStep] = field(default_factory=list)
     open: AgentStep | None = None
     observation: Any = None
+    raw: Any = None
+    done: OpenStep | None = None
     state: list[Any] | None = None
     memory: NDArray[Any] | None = None
     early: float = 0.0
@@ -99,6 +106,8 @@ class AgentTrack:
     def reward(self, reward: float) -> None:
         """Count a reward."""
         self.value += reward
+        if self.done is not None:
+            self.done.reward += reward
         if self.open is not None:
             self.open.reward += reward
         else:
@@ -252,8 +261,21 @@ class MultiAgentEnvRunner(Runner):
         self._playing = None
 
     def _show_open(self, watch: EpisodeWatch) -> None:
-        """Begin new episodes: the steps of agents before now are not known."""
-        self.restart()
+        """Let a watch that has not seen the last steps know the open episodes, from now on."""
+        for place, playing in enumerate(self._playing or ()):
+            tracks = {n: each for n, each in playing.tracks.items() if not each.has_ended}
+            playing.episode = MultiAgentEpisode(
+                playing.episode.id_,
+                observations=[{n: each.raw for n, each in tracks.items() if each.raw is not None}],
+                env_t_started=playing.length,
+                agent_t_started={n: each.length - bool(each.done) for n, each in tracks.items()},
+                agent_module_ids={n: each.policy for n, each in playing.tracks.items()},
+                agent_to_module_mapping_fn=self._policy_of,
+            )
+            for agent, each in tracks.items():
+                if each.done is not None:
+                    playing.episode.act(agent, replace(each.done))
+            watch.begins(place, playing.episode)
 
     def _begin_all(self, seeds: list[int | None], update: bool = True) -> None:
         self._playing = [self._new() for _ in self._envs]
@@ -393,7 +415,7 @@ class MultiAgentEnvRunner(Runner):
             ):
                 track.act({name: column[row] for name, column in columns.items()})
                 track.memory = None if left is None else left[row]
-                actions[place][track.agent] = action
+                actions[place][track.agent], track.done = action, OpenStep(action)
         return actions
 
     def _act_by_rule(
@@ -409,7 +431,7 @@ class MultiAgentEnvRunner(Runner):
         chosen, following = rule.choose([track.observation for _, track in tracks], states, explore)
         for action, state, (place, track) in zip(chosen, following, tracks, strict=True):
             track.act_by_rule(state)
-            actions[place][track.agent] = action
+            actions[place][track.agent], track.done = action, OpenStep(action)
 
     def _step_one(
         self, place: int, playing: _Playing, actions: dict[Any, Any]
@@ -463,6 +485,8 @@ class MultiAgentEnvRunner(Runner):
                     following = next(encoded) if each.is_observed else None
                     each.track.close(following, each.terminated, each.truncated)
                     each.track.observation = None if has_ended else following
+                    if following is not None or has_ended:
+                        each.track.raw, each.track.done = each.observation, None
 
     def _drop(self, place: int, error: Exception) -> None:
         """Drop the open steps of an environment that raised, and begin again."""

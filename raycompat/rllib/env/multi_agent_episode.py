@@ -351,6 +351,10 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         own = {agent: each for agent, each in observations.items() if not self._has_ended(agent)}
         self._step(own, action, rewards, infos, terminateds, truncateds, {})
 
+    def act(self, agent: Any, step: OpenStep) -> None:
+        """Note what an agent has done since its last observation, in a part that begins later."""
+        self._open[agent] = step
+
     def _has_ended(self, agent: Any) -> bool:
         return agent in self.agent_episodes and self.agent_episodes[agent].is_done
 

@@ -92,7 +92,7 @@ class ModelSource:
             own = {}
         made = self.cls(*given, config, "model", **own)
         if views := views_of(made.view_requirements):
-            states = [views.initial_state(shape), *made.get_initial_state()]
+            states = [*views.initial_states(shape), *made.get_initial_state()]
             made.get_initial_state = lambda: states  # type: ignore[method-assign]
         return made
 
@@ -128,10 +128,11 @@ class ModelSource:
             "obs_flat": reshape(flat, (-1, math.prod(shape))),
         }
         if views := views_of(model.view_requirements):
-            seen, before = views.seen(inputs, shape, states[0], ops)
-            own_lengths = lengths if states[1:] else None
-            outputs, own = ModelV2.__call__(model, {**given, **seen}, states[1:], own_lengths)
-            after = [before, *own]
+            count = len(views.initial_states(shape))
+            seen, before = views.seen(inputs, shape, states[:count], ops)
+            own_lengths = lengths if states[count:] else None
+            outputs, own = ModelV2.__call__(model, {**given, **seen}, states[count:], own_lengths)
+            after = [*before, *own]
         else:
             outputs, after = ModelV2.__call__(model, given, states, lengths)
         name = type(model).__name__

@@ -1,6 +1,7 @@
 """What a network of a class sees of earlier steps: its ``view_requirements``.
 
-The observations before a step are the states of a network with a memory, so they travel as states do.
+The observations and rewards before a step are states of a network with a memory, so they travel as
+states do.
 """
 
 from __future__ import annotations
@@ -16,18 +17,36 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 
 
 class View(NamedTuple):
-    """Observations that a network sees under one name.
+    """Observations or rewards that a network sees under one name.
 
     Parameters
     ----------
     shifts : list of int
-        Their steps: 0 is the newest one, -1 the one before it.
+        Their steps: 0 is the newest one, -1 the one before it. The last reward is that of step -1.
     is_single : bool
-        Whether it is one observation, without an axis of steps.
+        Whether it is one value, without an axis of steps.
     """
 
     shifts: list[int]
     is_single: bool
+
+    def of(self, whole: Any, length: int, shape: tuple[int, ...], ops: Any) -> Any:
+        """Return the values of sequences, a row for each step.
+
+        Parameters
+        ----------
+        whole : tensor, shape (sequences, steps, ...)
+            It ends with the values of the newest `length` steps, and has those before them.
+        length : int
+        shape : tuple of int
+            Of a value.
+        ops : object
+            See `ModelSource.run`.
+        """
+        begin = ops.shape(whole)[1] - length
+        steps = [whole[:, begin + shift : begin + shift + length, None] for shift in self.shifts]
+        axes = () if self.is_single else (len(steps),)
+        return ops.reshape(ops.concatenate(steps, 2), (-1, *axes, *shape))
 
 
 #: The requirement of the newest observation.
@@ -39,29 +58,29 @@ class Views(NamedTuple):
 
     Parameters
     ----------
-    observations : dict of View
+    observations, rewards : dict of View
         By name.
-    rewards : list of str
-        The names under which it sees the last reward.
     """
 
     observations: dict[str, View]
-    rewards: list[str]
+    rewards: dict[str, View]
 
-    @property
-    def num_before(self) -> int:
-        """How many observations before the newest one are kept: one at least, as no state is empty."""
-        shifts = [shift for view in self.observations.values() for shift in view.shifts]
-        return max(1, *(-shift for shift in shifts)) if shifts else 1
+    def initial_states(self, shape: tuple[int, ...]) -> list[NDArray[np.float32]]:
+        """Return the observations, and where they are seen the rewards, before an episode: zeros.
 
-    def initial_state(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Return the observations before an episode: zeros."""
-        return np.zeros((self.num_before, *shape), np.float32)
+        Parameters
+        ----------
+        shape : tuple of int
+            Of an observation. One is kept at least, as no state is empty.
+        """
+        states = [np.zeros((max(1, _furthest(self.observations)), *shape), np.float32)]
+        num_rewards = _furthest(self.rewards) - 1  # the last one is an input
+        return [*states, np.zeros(num_rewards, np.float32)] if num_rewards > 0 else states
 
     def seen(
-        self, inputs: Any, shape: tuple[int, ...], before: Any, ops: Any
-    ) -> tuple[dict[str, Any], Any]:
-        """Return what a network sees by name, a row for each step, and the state after sequences.
+        self, inputs: Any, shape: tuple[int, ...], before: list[Any], ops: Any
+    ) -> tuple[dict[str, Any], list[Any]]:
+        """Return what a network sees by name, a row for each step, and the states after sequences.
 
         Parameters
         ----------
@@ -69,23 +88,31 @@ class Views(NamedTuple):
             Observations, states, and the last reward where it is seen.
         shape : tuple of int
             Of an observation.
-        before : tensor, shape (sequences, num_before, ...)
-            The state before.
+        before : list of tensors, shape (sequences, ...)
+            The states before, see `initial_states`.
         ops : object
             See `ModelSource.run`.
         """
         num, length = ops.shape(inputs)[:2]
         own = ops.reshape(inputs[..., : math.prod(shape)], (num, length, *shape))
-        whole = ops.concatenate([before, own], 1)
-        found = {}
-        for name, view in self.observations.items():
-            begins = [self.num_before + shift for shift in view.shifts]
-            steps = [whole[:, begin : begin + length, None] for begin in begins]
-            axes = () if view.is_single else (len(steps),)
-            found[name] = ops.reshape(ops.concatenate(steps, 2), (-1, *axes, *shape))
-        for name in self.rewards:
-            found[name] = ops.reshape(inputs[..., -1], (-1,))
-        return found, whole[:, length:]
+        whole = ops.concatenate([before[0], own], 1)
+        found = {n: view.of(whole, length, shape, ops) for n, view in self.observations.items()}
+        after = [whole[:, length:]]
+        if self.rewards:
+            rewards = ops.concatenate([*before[1:], inputs[..., -1]], 1)
+            # The last reward is an input of its own: its step is -1.
+            moved = {
+                n: View([each + 1 for each in v.shifts], v.is_single)
+                for n, v in self.rewards.items()
+            }
+            found |= {n: view.of(rewards, length, (), ops) for n, view in moved.items()}
+            after += [rewards[:, length:]] * len(before[1:])
+        return found, after
+
+
+def _furthest(views: Mapping[str, View]) -> int:
+    """Return how many steps before the newest one are seen."""
+    return max((-shift for view in views.values() for shift in view.shifts), default=0)
 
 
 def _view_of(shift: Any) -> View | None:
@@ -112,20 +139,20 @@ def views_of(requirements: Mapping[str, Any]) -> Views | None:
     Raises
     ------
     UnsupportedRayFeatureError
-        When it asks for something else than observations up to the newest one, or the last reward.
+        When it asks for something else than observations up to the newest one, or earlier rewards.
     """
-    views = Views({}, [])
+    views = Views({}, {})
     for name, each in requirements.items():
         column, view = each.data_col or name, _view_of(each.shift)
         if column == "obs" and view is not None:
             if (name, view) != ("obs", _NEWEST):  # a network sees it in any case, in its own form
                 views.observations[name] = view
-        elif column == "rewards" and view == View([-1], is_single=True):
-            views.rewards.append(name)
+        elif column == "rewards" and view is not None and max(view.shifts) < 0:
+            views.rewards[name] = view
         else:
             raise UnsupportedRayFeatureError(
                 f"view_requirements[{name!r}] of {column!r} with shift={each.shift!r}",
-                "Networks see observations up to the newest one, and the last reward",
-                "use shift='-3:0' of obs or shift=-1 of rewards, or a RecurrentNetwork",
+                "Networks see observations up to the newest one, and the rewards before it",
+                "use shift='-3:0' of obs or shift='-3:-1' of rewards, or a RecurrentNetwork",
             )
     return views if views.observations or views.rewards else None
