@@ -76,7 +76,12 @@ def _nodes(folder):
 
 def _names(folders, find):
     """Return the names that `find` selects of each syntax node of some folders."""
-    found = [each for folder in folders for node in _nodes(folder) for each in find(node)]
+    return set().union(*(_names_in(folder, find) for folder in folders))
+
+
+@functools.cache
+def _names_in(folder, find):
+    found = [each for node in _nodes(folder) for each in find(node)]
     return {each.id for each in found if isinstance(each, ast.Name)}
 
 
