@@ -140,7 +140,7 @@ class Filter:
     Notes
     -----
     Ray source: ``ray.rllib.utils.filter.Filter``, 2.60.0. Differs from Ray: each env runner has
-    a filter of its own; what it counts is not merged.
+    its own filter; what it counts is not merged.
     """
 
     def __call__(self, x: Any, update: bool = True) -> Any:

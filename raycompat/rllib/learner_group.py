@@ -162,7 +162,7 @@ class LearnerGroup:
         minibatch_size : int, optional
             Default: all steps of a policy.
         shuffle_batch_per_epoch : bool, default False
-            Has no effect: each epoch has an order of its own.
+            Has no effect: each epoch has another order.
         **refused
             Batches and references in place of episodes.
 

@@ -11,7 +11,7 @@ import numpy as np
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
-#: The names of columns of rows, which are those that the default `_map_to_episodes` reads.
+#: The names of columns, by themselves: programs until 2025 are given it.
 SCHEMA = {
     name: name
     for name in (
@@ -27,14 +27,10 @@ class OfflinePreLearner:
     Parameters
     ----------
     config : AlgorithmConfig
-    learner : optional
-        None: rows become episodes before there is a batch.
+    learner, module_spec, module_state, **kwargs : optional
+        They have no effect: rows become episodes before there is a batch.
     spaces : tuple of gymnasium.Space, optional
         Of observations and actions.
-    module_spec, module_state : optional
-        None, as `learner`.
-    **kwargs
-        They have no effect.
 
     Notes
     -----
@@ -65,9 +61,7 @@ class OfflinePreLearner:
         ----------
         batch : dict of arrays
             Columns: ``obs``, ``new_obs``, ``actions``, ``rewards``, ``terminateds``.
-        to_numpy : bool, default False
-            Has no effect.
-        **kwargs
+        to_numpy, **kwargs : optional
             They have no effect.
 
         Returns
@@ -75,22 +69,21 @@ class OfflinePreLearner:
         dict
             ``episodes``, a list of `SingleAgentEpisode`.
         """
-        count = len(batch["obs"])
-        return {
-            "episodes": [
-                SingleAgentEpisode(
-                    observations=[batch["obs"][row], batch["new_obs"][row]],
-                    observation_space=self.observation_space,
-                    actions=[batch["actions"][row]],
-                    action_space=self.action_space,
-                    rewards=[float(batch["rewards"][row])],
-                    terminated=bool(batch["terminateds"][row]),
-                    truncated=bool(batch.get("truncateds", [False] * count)[row]),
-                    len_lookback_buffer=0,
-                )
-                for row in range(count)
-            ]
-        }
+        names = ("obs", "new_obs", "actions", "rewards", "terminateds")
+        steps = zip(*(batch[name] for name in names), strict=True)
+        episodes = [
+            SingleAgentEpisode(
+                observations=[observation, following],
+                observation_space=self.observation_space,
+                actions=[action],
+                action_space=self.action_space,
+                rewards=[float(reward)],
+                terminated=bool(terminated),
+                len_lookback_buffer=0,
+            )
+            for observation, following, action, reward, terminated in steps
+        ]
+        return {"episodes": episodes}
 
 
 def mapped_batches(
@@ -122,21 +115,16 @@ def mapped_batches(
             "write _map_to_episodes, which returns episodes",
         )
     made = cls(config=config, learner=None, spaces=spaces, module_spec=None, module_state=None)
+    given: dict[str, Any] = {"to_numpy": False}
+    if "is_multi_agent" in inspect.signature(made._map_to_episodes).parameters:  # until 2025
+        given |= {"is_multi_agent": False, "schema": SCHEMA, "input_compress_columns": []}
+        given |= {"observation_space": spaces[0], "action_space": spaces[1]}
     found = []
     for batch in batches:
         columns = {name: _column(values) for name, values in batch.items()}
-        parameters = inspect.signature(made._map_to_episodes).parameters
-        given: dict[str, Any] = {"batch": columns, "to_numpy": False}
-        if "is_multi_agent" in parameters:  # a static method, until 2025
-            given |= {
-                "is_multi_agent": False,
-                "schema": SCHEMA,
-                "input_compress_columns": [],
-                "observation_space": spaces[0],
-                "action_space": spaces[1],
-            }
-        found += [_steps_of(each) for each in made._map_to_episodes(**given)["episodes"]]
-    return [each for each in found if each["obs"]]
+        mapped = made._map_to_episodes(batch=columns, **given)["episodes"]
+        found += [_steps_of(each) for each in mapped if len(each)]
+    return found
 
 
 def _column(values: Any) -> Any:
@@ -150,13 +138,14 @@ def _column(values: Any) -> Any:
 
 def _steps_of(episode: Any) -> dict[str, Any]:
     count = len(episode)
-    last = [step == count - 1 for step in range(count)]
+    before = [False] * (count - 1)
+    seen = [episode.get_observations(step) for step in range(count + 1)]
     return {
-        "obs": [episode.get_observations(step) for step in range(count)],
-        "new_obs": [episode.get_observations(step + 1) for step in range(count)],
+        "obs": seen[:-1],
+        "new_obs": seen[1:],
         "actions": [episode.get_actions(step) for step in range(count)],
-        "rewards": [float(episode.get_rewards(step)) for step in range(count)],
-        "terminateds": [each and episode.is_terminated for each in last],
-        "truncateds": [each and episode.is_truncated for each in last],
+        "rewards": list(episode.rewards),
+        "terminateds": [*before, episode.is_terminated],
+        "truncateds": [*before, episode.is_truncated],
         "eps_id": [episode.id_] * count,
     }

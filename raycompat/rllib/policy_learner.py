@@ -241,7 +241,7 @@ class PolicySetup:
             return self.network_of_class(cls, (self.policy_head(), Head("value", 1)))
         if cls is not None and self._states_of(cls):
             raise ValueError(
-                f"model: {cls.__name__} has a memory of its own, because its get_initial_state returns "
+                f"model: {cls.__name__} has its own memory, because its get_initial_state returns "
                 "states, and the options ask for another one: leave out use_lstm and use_attention."
             )
         body, model = self.body_options(), self.config.model

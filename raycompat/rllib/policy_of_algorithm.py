@@ -188,7 +188,7 @@ class PolicyOfAlgorithm:
         if onnx is not None:
             raise UnsupportedRayFeatureError(
                 f"export_model(onnx={onnx!r})",
-                "A network is written in the form of its own framework",
+                "A network is written in the form of its framework",
                 "call torch.onnx.export(policy.model, ...) for a network of PyTorch",
             )
         if self.model is None:

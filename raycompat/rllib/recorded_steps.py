@@ -120,7 +120,7 @@ def _columns_of_line(found: dict[str, Any], path: str) -> tuple[bool, Batch]:
             raise UnsupportedRayFeatureError(
                 f"{path}: steps of the policies {sorted(policies)}",
                 "One policy learns from recorded steps",
-                "write the steps of each policy into files of their own",
+                "write the steps of each policy into separate files",
             )
         (found,) = policies.values()
     is_step = not all(np.ndim(value) or isinstance(value, str) for value in found.values())

@@ -213,7 +213,7 @@ class MLPEncoderConfig(_MLPConfig):
 
 @dataclass
 class _DenseEncoderConfig(MLPEncoderConfig):
-    """The encoder of a catalog; a module with layers of its own does not build it.
+    """The encoder of a catalog; a module with its own layers does not build it.
 
     Parameters
     ----------

@@ -549,7 +549,7 @@ class ModuleLearner(PolicyLearner):
         if getattr(spec, "part_of", None) is not None:
             raise UnsupportedRayFeatureError(
                 "MultiRLModuleSpec(multi_rl_module_class=...) in an algorithm of RLlib",
-                "Its policies learn one after the other, with a network of their own",
+                "Its policies learn one after the other, each with its own network",
                 "derive the algorithm from Algorithm, with a training_step that calls "
                 "learner_group.update(episodes=...), or leave it out",
             )

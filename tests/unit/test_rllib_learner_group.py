@@ -38,7 +38,7 @@ class Counting(gymnasium.Env):
 
 
 class Two(MultiAgentEnv):
-    """Two agents, each with an environment of its own."""
+    """Two agents, each with its own environment."""
 
     possible_agents = agents = ["a", "b"]  # noqa: RUF012
     observation_space, action_space = Counting.observation_space, Counting.action_space

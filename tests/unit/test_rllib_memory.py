@@ -215,7 +215,7 @@ def test_values_and_evolution_have_no_memory():
                 made(cls, config(), model, spaces.Discrete(2))
     with pytest.raises(ValueError, match="expected one of them"):
         made(PPOLearner, PPOConfig(), {"use_lstm": True, "use_attention": True})
-    with pytest.raises(ValueError, match="OfKeras has a memory of its own.*leave out use_lstm"):
+    with pytest.raises(ValueError, match="OfKeras has its own memory.*leave out use_lstm"):
         ModelCatalog.register_custom_model("own", OfKeras)
         made(PPOLearner, PPOConfig(), {**LSTM, "custom_model": "own"})
     with pytest.raises(ValueError, match="max_seq_len=0: expected an integer"):

@@ -293,7 +293,7 @@ def test_connectors_of_a_program_are_called_in_its_loop(tmp_path):
 
 
 class Doubles(ConnectorV2):
-    """Writes the doubled observations into the batch; of some episodes only, where it is told to."""
+    """Writes the doubled observations into the batch; without those of the first `num_left_out` episodes."""
 
     num_left_out = 0
 

@@ -113,7 +113,7 @@ def test_lines_are_written_where_the_uri_says(tmp_path, monkeypatch):
     algorithm.train()
     memory = MemoryFileSystem()
     files = memory.ls(f"{tmp_path}/lines", detail=False)
-    # Each flush has a file of its own, also two within a second.
+    # Each flush has its own file, also two within a second.
     assert len(set(files)) == 2
     lines = [line for file in files for line in memory.read_text(file).splitlines()]
     assert [len(json.loads(line)["rewards"]) for line in lines] == [2] * 22

@@ -505,9 +505,9 @@ class Algorithm(SavedAlgorithm):
         group = self.env_runner_group
         per_env = math.ceil(num_steps / (len(group) * self.config.num_envs_per_env_runner))
         state = self.runner_state()
-        told = ray.put(state) if group.is_remote else state
+        given = ray.put(state) if group.is_remote else state
         with self._timed("env_runner_sampling_timer"):
-            samples: list[Sample] = group.call_all("sample", per_env, told, self.config.explore)
+            samples: list[Sample] = group.call_all("sample", per_env, given, self.config.explore)
         for sample in samples:
             self.count(sample)
         return samples

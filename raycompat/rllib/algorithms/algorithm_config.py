@@ -103,12 +103,9 @@ class AlgorithmConfig(OptionsByName):
     Examples
     --------
     >>> from raycompat.rllib.algorithms.ppo import PPOConfig
-    >>> config = (
-    ...     PPOConfig()
-    ...     .environment("CartPole-v1")
-    ...     .training(lr=0.0003, minibatch_size=64)
-    ... )
-    >>> config.lr, config["gamma"]
+    >>> options = PPOConfig().training(lr=0.0003, minibatch_size=64)
+    >>> options = options.environment("Acrobot-v1")
+    >>> options.lr, options["gamma"]
     (0.0003, 0.99)
 
     Notes

@@ -307,10 +307,10 @@ class ES(Algorithm):
         while len(found.pairs) < wanted or num_steps < settings.train_batch_size_per_learner:
             left = max(wanted - len(found.pairs), len(group))
             state = self.runner_state()
-            told = ray.put(state) if group.is_remote else state
+            given = ray.put(state) if group.is_remote else state
             arguments = math.ceil(left / len(group)), settings.noise_stdev, settings.eval_prob
             with self._timed("env_runner_sampling_timer"):
-                answers: list[Trials] = group.call_all("try_pairs", told, *arguments)
+                answers: list[Trials] = group.call_all("try_pairs", given, *arguments)
             for each in answers:
                 found.indices += each.indices
                 found.pairs += each.pairs

@@ -1,4 +1,4 @@
-"""`Evaluation`: how an algorithm plays without learning, in environments of its own."""
+"""`Evaluation`: how an algorithm plays without learning, in its own environments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """IMPALA: env runners that do not wait, and an actor-critic that corrects for it.
 
-Espeholt et al., "IMPALA: scalable distributed deep-RL with importance weighted actor-learner
-architectures" (arXiv 1802.01561). In each training step:
+The algorithm is that of Espeholt et al. (arXiv 1802.01561). In each training step:
 
 1. Samples are taken as the runners finish them; each runner goes on at once, by the newest weights
    (`IMPALA.sample_as_it_comes`). So a sample may be of a policy that is some updates old.

@@ -48,9 +48,9 @@ class PPOConfig(AlgorithmConfig):
     Examples
     --------
     >>> from raycompat.rllib.algorithms.ppo import PPOConfig
-    >>> config = PPOConfig().environment("CartPole-v1").training(clip_param=0.2)
+    >>> options = PPOConfig().training(clip_param=0.2).environment("Acrobot-v1")
 
-    Then ``config.build_algo().train()`` makes an iteration.
+    Then ``options.build_algo().train()`` makes an iteration.
 
     Notes
     -----
@@ -186,7 +186,7 @@ class PPOLearner(KerasLearner):
     @classmethod
     def for_modules(cls) -> type[PolicyLearner]:
         """Return what learns as PPO does."""
-        if cls is not PPOLearner:  # a subclass has a loss of its own
+        if cls is not PPOLearner:  # a subclass has its own loss
             return super().for_modules()
         from raycompat.rllib.torch_learner import ModuleLearner
 

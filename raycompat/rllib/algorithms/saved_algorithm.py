@@ -109,11 +109,11 @@ class SavedAlgorithm(Trainable):
     def _write_pipelines(self, folder: Path, acting: ActingPolicy) -> None:
         """Write what a program plays with in its own loop."""
         spaces = self.observation_space, self.action_space
-        to_module = EnvToModulePipeline(
-            *spaces, connectors=self._connectors, observation_filter=acting.filter
-        )
+        to_module = EnvToModulePipeline(*spaces, connectors=self._connectors)
+        to_module.observation_filter = acting.filter
         to_module.save_to_path(folder.joinpath(*ENV_TO_MODULE))
-        to_env = ModuleToEnvPipeline(*spaces, decode=acting.decode)
+        to_env = ModuleToEnvPipeline(*spaces)
+        to_env.decode = acting.decode
         to_env.save_to_path(folder.joinpath(*MODULE_TO_ENV))
 
     def _whole_state(self) -> dict[str, Any]:

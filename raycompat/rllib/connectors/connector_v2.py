@@ -97,7 +97,7 @@ class ConnectorV2:
 
     @property
     def changes_batches(self) -> bool:
-        """Whether its class has a `__call__` of its own."""
+        """Whether its class overrides `__call__`."""
         return type(self).__call__ is not ConnectorV2.__call__
 
     def __call__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ import cloudpickle
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2, key_of
+from raycompat.rllib.connectors.connector_v2 import key_of
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.distributions import distribution_of
 from raycompat.rllib.filters import NoFilter
@@ -87,6 +87,9 @@ class EnvToModulePipeline(_SavedPipeline):
     connectors : list of ConnectorV2, optional
         They are called first, and may change the observations of episodes, or write the column ``obs``
         of the batch, which has priority.
+
+    Attributes
+    ----------
     observation_filter : MeanStdFilter, FilterOfUser or NoFilter, optional
         It is called last, and counts nothing.
 
@@ -96,16 +99,7 @@ class EnvToModulePipeline(_SavedPipeline):
     is for episodes of single agents, and an algorithm does not call it.
     """
 
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        connectors: Iterable[ConnectorV2] | None = None,
-        observation_filter: Any = None,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, connectors=connectors)
-        self._filter = observation_filter
+    observation_filter: Any = None
 
     def __call__(
         self,
@@ -142,8 +136,10 @@ class EnvToModulePipeline(_SavedPipeline):
         found = {name: _batched(name, column, episodes) for name, column in batch.items()}
         if "obs" not in found:
             found["obs"] = stacked([each.get_observations(-1) for each in episodes])
-        if self._filter is not None and not isinstance(self._filter, NoFilter):
-            found["obs"] = self._filter(found["obs"], False)
+        if self.observation_filter is not None and not isinstance(
+            self.observation_filter, NoFilter
+        ):
+            found["obs"] = self.observation_filter(found["obs"], False)
         initial = rl_module.get_initial_state() if hasattr(rl_module, "get_initial_state") else {}
         if initial:
             found["obs"] = mapped(lambda each: each[:, None], found["obs"])
@@ -165,6 +161,9 @@ class ModuleToEnvPipeline(_SavedPipeline):
         Of the environment.
     connectors : list of ConnectorV2, optional
         They are called first.
+
+    Attributes
+    ----------
     decode : ActionDecoder, optional
         Makes the actions of an environment. Default: as the space of actions says.
 
@@ -174,17 +173,7 @@ class ModuleToEnvPipeline(_SavedPipeline):
     see `EnvToModulePipeline`.
     """
 
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        connectors: Iterable[ConnectorV2] | None = None,
-        decode: ActionDecoder | None = None,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, connectors=connectors)
-        self._decode = decode or ActionDecoder(input_action_space)
-        self._rng = np.random.default_rng()
+    decode: ActionDecoder | None = None
 
     def __call__(
         self, *, batch: dict[str, Any], explore: bool | None = None, **given: Any
@@ -211,6 +200,7 @@ class ModuleToEnvPipeline(_SavedPipeline):
         UnsupportedRayFeatureError
             When the network gives neither actions nor the parameters of their distribution.
         """
+        decode = self.decode or ActionDecoder(self.input_action_space)
         found = super().__call__(batch=batch, explore=explore, **given)
         found = {k: stacked(each) if isinstance(each, list) else each for k, each in found.items()}
         batch = mapped(_as_array, found)
@@ -224,11 +214,11 @@ class ModuleToEnvPipeline(_SavedPipeline):
                     "Actions are drawn from their distribution",
                     "let the network give action_dist_inputs or actions",
                 )
-            drawn = distribution_of(self._decode.layout, batch["action_dist_inputs"])
-            batch["actions"] = drawn.sample(self._rng) if explore else drawn.mode()
+            drawn = distribution_of(decode.layout, batch["action_dist_inputs"])
+            batch["actions"] = drawn.sample(np.random.default_rng()) if explore else drawn.mode()
             batch["action_logp"] = drawn.log_probability(batch["actions"])
-        if not self._decode.is_choice:
-            batch["actions_for_env"] = self._decode(batch["actions"])
+        if not decode.is_choice:
+            batch["actions_for_env"] = decode(batch["actions"])
         if states is not None:
             counted = range(len(next(iter(states.values()))))
             batch["state_out"] = [mapped(operator.itemgetter(n), states) for n in counted]

@@ -113,7 +113,7 @@ class MeanStdFilter(ConnectorV2):
     Parameters
     ----------
     multi_agent : bool
-        Has no effect: each policy has statistics of its own.
+        Has no effect: each policy has its own statistics.
     de_mean_to_zero, de_std_to_one, update_stats : bool
         True.
     clip_by_value : float, optional

@@ -65,7 +65,7 @@ class LearnerConnectors:
         Raises
         ------
         UnsupportedRayFeatureError
-            For one whose class has no ``__call__`` of its own.
+            For one whose class does not override ``__call__``.
         """
         connectors = [
             each

@@ -11,7 +11,7 @@ from raycompat.rllib.env.multi_agent_env import ALL, MultiAgentDict, MultiAgentE
 
 
 def make_multi_agent(env_name_or_creator: str | Callable[[EnvContext], Any]) -> type[MultiAgentEnv]:
-    """Return a class in whose environments each agent plays in one of its own.
+    """Return a class in whose environments each agent plays in its own one.
 
     Parameters
     ----------

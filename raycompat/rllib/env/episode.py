@@ -215,7 +215,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
         return UnsupportedRayFeatureError(
             f"env.{name}() of a runner's environments",
             "The runner resets and steps them for its episodes",
-            "call env_runner.sample(num_episodes=1), or make an environment of your own",
+            "call env_runner.sample(num_episodes=1), or make another environment",
         )
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

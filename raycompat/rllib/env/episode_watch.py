@@ -13,7 +13,7 @@ from raycompat.rllib.metrics_logger import Logged, MetricsLogger
 
 
 def overridden_any(hooks: list[Any], name: str) -> bool:
-    """Return whether one of the callbacks has a method of its own."""
+    """Return whether one of the callbacks overrides a method."""
     from raycompat.rllib.callbacks.callbacks import overridden
 
     return any(overridden(hook, (name,)) for hook in hooks)

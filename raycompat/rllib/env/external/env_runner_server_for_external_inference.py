@@ -6,7 +6,6 @@ the network itself. It sends the episodes that it has played; `rllink` describes
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import socket
 from typing import Any
@@ -32,11 +31,8 @@ class EnvRunnerServerForExternalInference(EnvRunner):
 
     Parameters
     ----------
-    spec : EnvRunnerSpec
-    index : int
-        The number of the runner, from 1; 0 is the algorithm's own process.
-    is_recreated : bool, default False
-        Whether it takes the place of one that died.
+    spec, index, is_recreated
+        See `EnvRunner`.
 
     Raises
     ------
@@ -51,18 +47,17 @@ class EnvRunnerServerForExternalInference(EnvRunner):
 
     def __init__(self, spec: EnvRunnerSpec, index: int = 0, is_recreated: bool = False) -> None:
         super().__init__(spec, index, is_recreated)
-        if self._watch is not None:
-            raise UnsupportedRayFeatureError(
-                "Callbacks of episodes, or output, with a client that plays",
-                "The steps are played in the client",
-                "let the client do the work",
-            )
-        if self._acting.memory is not None:
-            raise UnsupportedRayFeatureError(
-                "A network with a memory, with a client that plays",
-                "Episodes of a client do not have the states of their steps",
-                "let the observations have what is to be remembered",
-            )
+        refused = {
+            "Callbacks of episodes, or output,": self._watch is not None,
+            "A network with a memory": self._acting.memory is not None,
+        }
+        for what, is_asked in refused.items():
+            if is_asked:
+                raise UnsupportedRayFeatureError(
+                    f"{what} with a client that plays",
+                    "The steps are played in the client",
+                    "let the client do the work",
+                )
         self._port = int(spec.env_config.get("port", 5555)) + index
         self._server: socket.socket | None = None
         self._client: socket.socket | None = None
@@ -81,17 +76,7 @@ class EnvRunnerServerForExternalInference(EnvRunner):
     def sample(
         self, num_steps: int, state: RunnerState | None = None, explore: bool = True
     ) -> Sample:
-        """Wait until a client has sent some steps.
-
-        Parameters
-        ----------
-        num_steps : int
-            At least.
-        state : RunnerState, optional
-            What to take first, and to answer a client with that waits for it.
-        explore : bool, default True
-            Has no effect: the client chooses actions.
-        """
+        """Wait until a client has sent so many steps at least; see `EnvRunner.sample`."""
         if state is not None:
             self.set_state(state)
         episodes: list[SingleAgentEpisode] = []
@@ -137,12 +122,9 @@ class EnvRunnerServerForExternalInference(EnvRunner):
         send_rllink_message(client, {"type": RLlink.SET_STATE.name, "state": state})
 
     def _sample_of(self, episodes: list[SingleAgentEpisode]) -> Sample:
-        parts = [self._columns(each) for each in episodes]
-        columns = {
-            name: np.concatenate([each[name] for each in parts])[:, None] for name in parts[0]
-        }
+        parts, ended = [self._columns(each) for each in episodes], []
+        columns = {n: np.concatenate([each[n] for each in parts])[:, None] for n in parts[0]}
         columns["rewards"] = self._clipped(columns["rewards"])
-        ended = []
         for each in episodes:
             value, length = self._begun.pop(each.id_, (0.0, 0))
             value, length = value + each.get_return(), length + len(each)
@@ -192,8 +174,7 @@ class EnvRunnerServerForExternalInference(EnvRunner):
         super().close()
         self._drop_client()
         if self._server is not None:
-            with contextlib.suppress(OSError):
-                self._server.close()
+            self._server.close()
 
 
 def _episode(state: dict[str, Any]) -> SingleAgentEpisode:

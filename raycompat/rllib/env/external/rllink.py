@@ -39,18 +39,9 @@ class RLlink(Enum):
     SET_STATE = "SET_STATE"
     SET_CONFIG = "SET_CONFIG"
 
-    def __str__(self) -> str:
-        return self.name
-
 
 def send_rllink_message(sock_: socket.socket, message: dict[str, Any]) -> None:
-    """Send a message.
-
-    Parameters
-    ----------
-    sock_ : socket.socket
-    message : dict
-        ``type`` is the name of an `RLlink`.
+    """Send a message, whose ``type`` is the name of an `RLlink`.
 
     Raises
     ------
@@ -67,10 +58,6 @@ def send_rllink_message(sock_: socket.socket, message: dict[str, Any]) -> None:
 def get_rllink_message(sock_: socket.socket) -> tuple[RLlink, dict[str, Any]]:
     """Wait for a message; return its type and its other keys.
 
-    Parameters
-    ----------
-    sock_ : socket.socket
-
     Raises
     ------
     ConnectionError
@@ -85,7 +72,7 @@ def get_rllink_message(sock_: socket.socket) -> tuple[RLlink, dict[str, Any]]:
     except (ValueError, KeyError, AttributeError) as error:
         raise ConnectionError(
             f"{type(error).__name__}: {error}: expected the length of a message in {_NUM_DIGITS} "
-            f"digits, and a dict in MessagePack whose type is one of {[*map(str, RLlink)]}."
+            f"digits, and a dict in MessagePack whose type is one of {[each.name for each in RLlink]}."
         ) from error
 
 
