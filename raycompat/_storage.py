@@ -482,12 +482,19 @@ def append_whole(file: FileIO, data: bytes) -> None:
 def _replace_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
-    try:
+    with _renamed(beside, path):
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(beside, 0o644)
+
+
+@contextlib.contextmanager
+def _renamed(beside: str, path: str | Path) -> Iterator[None]:
+    """Rename the file that the block writes; remove it if the block fails."""
+    try:
+        yield
         os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -505,13 +512,8 @@ def _copy_tree(source: str, target: str, keep_existing: bool = False) -> None:
             if keep_existing and os.path.exists(place):
                 continue
             beside = os.path.join(below, f"{PARTIAL}{_token()}")
-            try:
+            with _renamed(beside, place):
                 shutil.copy2(os.path.join(folder, file), beside)
-                os.replace(beside, place)
-            except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(beside)
-                raise
 
 
 def _sync_tree(path: str) -> None:

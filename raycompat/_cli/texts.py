@@ -5,6 +5,7 @@ from __future__ import annotations
 from raycompat._protocol.text import with_scheme
 
 _RULE = "-" * 22
+_STARTED = ("", _RULE, "raycompat has started.", _RULE, "")
 
 
 def head_started(
@@ -14,11 +15,7 @@ def head_started(
     place = address.rpartition("://")[2]
     lines = [
         f"Local node IP: {place.rpartition(':')[0]}",
-        "",
-        _RULE,
-        "raycompat has started.",
-        _RULE,
-        "",
+        *_STARTED,
         "Next steps",
         "  To add another node to this cluster, run",
         *_ways_to_join(place, has_password=has_password),
@@ -67,11 +64,7 @@ def node_started(host: str, address: str, *, logs: str) -> str:
     return "\n".join(
         [
             f"Local node IP: {host}",
-            "",
-            _RULE,
-            "raycompat has started.",
-            _RULE,
-            "",
+            *_STARTED,
             f"  This node belongs to the cluster at {address.rpartition('://')[2]}.",
             "  To end it: raycompat stop",
             f"  Its logs:  {logs}",

@@ -78,9 +78,8 @@ def write(descriptor: int, block: Block) -> bool:
     if status.st_blocks * 512 < status.st_size:
         return False  # a missing page may have no memory: writing to it would kill the process
     file = (status.st_dev, status.st_ino, True)
-    with _lock:
-        memory, _ = _kept.pop(file, (None, 0.0))
-    if memory is None or len(memory) < status.st_size:
+    memory = _taken(file, status.st_size)
+    if memory is None:
         try:
             memory = mapping.writable(descriptor, status.st_size)
         except OSError:  # too many mappings
@@ -96,9 +95,8 @@ def read(descriptor: int, status: os.stat_result) -> mapping.Mapping | None:
     None when descriptors or mappings are short: then the caller still owns the descriptor.
     """
     file = (status.st_dev, status.st_ino, False)
-    with _lock:
-        memory, _ = _kept.pop(file, (None, 0.0))
-    if memory is None or len(memory) < status.st_size:
+    memory = _taken(file, status.st_size)
+    if memory is None:
         try:
             memory = mapping.without_locks(descriptor, status.st_size)
         except OSError:
@@ -201,6 +199,13 @@ def _keep(file: File, memory: object) -> None:
     with _lock:
         _enter(file, memory)
         _look_again()
+
+
+def _taken(file: File, size_bytes: int) -> Any:
+    """Take the kept mapping of a file out of those that are kept; None when it is not large enough."""
+    with _lock:
+        memory, _ = _kept.pop(file, (None, 0.0))
+    return None if memory is None or len(memory) < size_bytes else memory
 
 
 def _enter(file: File, memory: object) -> None:

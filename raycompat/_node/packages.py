@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from raycompat._node import shared_tasks
+
 #: Bytes that are copied at a time.
 _PIECE_BYTES = 1 << 20
 
@@ -43,16 +45,9 @@ class Packages:
                     f"{uri} names a folder that must exist on every node, but does not exist here."
                 )
             return Path(path)
-        unpacking = self._unpacking.get(uri)
-        if unpacking is None:
-            unpacking = asyncio.ensure_future(self._bring(scheme, uri, Path(path)))
-            self._unpacking[uri] = unpacking
-        try:
-            return await asyncio.shield(unpacking)
-        except Exception:
-            if self._unpacking.get(uri) is unpacking:
-                del self._unpacking[uri]  # the next call that needs it tries again
-            raise
+        return await shared_tasks.result(
+            self._unpacking, uri, lambda: self._bring(scheme, uri, Path(path))
+        )
 
     async def _bring(self, scheme: str, uri: str, path: Path) -> Path:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from raycompat._node import shared_tasks
 from raycompat._node.packages import Fetch, Packages
 from raycompat._node.virtual_env import CommandFailed, Installer
 from raycompat._protocol import runtime_env
@@ -157,21 +158,15 @@ class RuntimeEnvs:
                 "environment. Set it where the node is started, or install what the job needs there: "
                 f"{', '.join(pip['packages'])}."
             )
-        name = _pip_name(pip)
-        building = self._interpreters.get(name)
-        if building is None:
-            variables = dict(fields.get("env_vars", {}))
-            if cwd is not None:
-                variables["RAY_RUNTIME_ENV_CREATE_WORKING_DIR"] = cwd
-            folder = self._directory / "pip" / uuid.uuid4().hex
-            building = asyncio.ensure_future(self._installer.build(folder, pip, variables))
-            self._interpreters[name] = building
-        try:
-            return await asyncio.shield(building)
-        except Exception:
-            if self._interpreters.get(name) is building:
-                del self._interpreters[name]  # the next call that needs it tries again
-            raise
+        variables = dict(fields.get("env_vars", {}))
+        if cwd is not None:
+            variables["RAY_RUNTIME_ENV_CREATE_WORKING_DIR"] = cwd
+        folder = self._directory / "pip" / uuid.uuid4().hex
+        return await shared_tasks.result(
+            self._interpreters,
+            _pip_name(pip),
+            lambda: self._installer.build(folder, pip, variables),
+        )
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the environments whose set-up has ended: their JSON, how long it took, the error."""

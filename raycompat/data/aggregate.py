@@ -263,11 +263,7 @@ class AbsMax(ArrowAggregation):
                 "example."
             ) from error
         except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise TypeError(
-                f"{self.name}: the column {self.column!r} has {block.described(values.type)}, which "
-                "has no absolute values. Convert it to numbers of one type first, with map_batches "
-                "for example."
-            ) from error
+            raise self._not_numbers(values.type, "no absolute values") from error
 
 
 class Mean(ArrowAggregation):

@@ -180,11 +180,14 @@ class ArrowAggregation(Aggregation):
         try:
             return groups.reduce(column, function, **self.options(function))
         except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise TypeError(
-                f"{self.name}: the column {self.column!r} has {block.described(column.type)}, which "
-                "has no such aggregation. Convert it to numbers of one type first, with map_batches "
-                "for example."
-            ) from error
+            raise self._not_numbers(column.type, "no such aggregation") from error
+
+    def _not_numbers(self, kind: pa.DataType, lacks: str) -> TypeError:
+        """Return the error for a column of a type that lacks what the aggregation needs."""
+        return TypeError(
+            f"{self.name}: the column {self.column!r} has {block.described(kind)}, which has {lacks}. "
+            "Convert it to numbers of one type first, with map_batches for example."
+        )
 
     def finished(self, states: Sequence[Any]) -> pa.Array:
         """Return the state."""

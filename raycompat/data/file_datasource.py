@@ -250,10 +250,7 @@ class ParquetDatasource(FileDatasource):
         try:
             return pyarrow.parquet.read_schema(path, filesystem=self.filesystem)
         except (OSError, ValueError) as error:
-            raise pa.ArrowInvalid(
-                f"{path!r} could not be read: {error}. The file may be cut short, or be of another "
-                "format."
-            ) from error
+            raise pa.ArrowInvalid(readers.not_read(path, error)) from error
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -288,10 +285,7 @@ class ParquetDatasource(FileDatasource):
             try:
                 metadata = pyarrow.parquet.read_metadata(source)
             except (OSError, ValueError) as error:
-                raise pa.ArrowInvalid(
-                    f"{file.path!r} could not be read: {error}. The file may be cut short, or be of "
-                    "another format."
-                ) from error
+                raise pa.ArrowInvalid(readers.not_read(file.path, error)) from error
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
         total = sum(group.total_byte_size for group in groups)
         num = min(max(parts, -(-total // target), 1), max(len(groups), 1))

@@ -87,7 +87,12 @@ class FileRead:
 
 def _named(error: Exception, path: str) -> Exception:
     kind = type(error) if type(error) in (FileNotFoundError, PermissionError) else ValueError
-    return kind(
+    return kind(not_read(path, error))
+
+
+def not_read(path: str, error: Exception) -> str:
+    """Return the text of the error for a file that could not be read."""
+    return (
         f"{path!r} could not be read: {error}. The file may be cut short, or be of another format."
     )
 

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 from raycompat._surface import forms
 from raycompat._upper import upper
 from raycompat.train import _functions
-from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._framework_checkpoint import FrameworkCheckpoint
-from raycompat.train._round_reports import RoundReports
+from raycompat.train._round_reports import RoundReports, report_by
 
 _F = TypeVar("_F", bound=Callable[..., None])
 
@@ -22,12 +21,8 @@ class ReportsToTrain(RoundReports):
     """Reports from each worker of a trainer, or from a trial; rank 0 has the checkpoint."""
 
     def _send(self, metrics: dict[str, Any], write: Callable[[str], Any] | None) -> None:
-        if write is None or _functions.get_context().get_world_rank() not in (0, None):
-            _functions.report(metrics)
-            return
-        with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
-            write(folder)
-            _functions.report(metrics, checkpoint=Checkpoint.from_directory(folder))
+        writes = _functions.get_context().get_world_rank() in (0, None)
+        report_by(_functions.report, metrics, write if writes else None)
 
 
 class ModelCheckpoint(FrameworkCheckpoint):

@@ -12,9 +12,14 @@ import errno
 import os
 import random
 import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import raycompat as ray
 from raycompat._host import network, unix_socket
+
+if TYPE_CHECKING:
+    from raycompat.train._worker_group import WorkerGroup
 
 #: The first port after those of well-known services, and the default start of the kernel's range.
 _FIRST, _LAST = 20_000, 32_767
@@ -33,6 +38,14 @@ def reserve_address() -> str:
     """Return this host and a port of `reserve_port`, as ``host:port``."""
     host = ray.util.get_node_ip_address()
     return f"[{host}]:{reserve_port()}" if ":" in host else f"{host}:{reserve_port()}"
+
+
+def send_addresses(group: WorkerGroup, receive: Callable[[list[str], int], None]) -> None:
+    """Reserve an address in each worker, and call `receive` in each with all of them and its rank."""
+    addresses = group.execute(reserve_address)
+    ray.get(
+        [group.execute_single_async(rank, receive, addresses, rank) for rank in range(len(group))]
+    )
 
 
 def reserve_port() -> int:

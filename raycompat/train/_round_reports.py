@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
@@ -28,6 +29,18 @@ def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
     if missing:
         raise KeyError(f"The metrics {missing} are not among those reported: {sorted(found)}.")
     return {new: found[name] for new, name in names.items()}
+
+
+def report_by(
+    report: Callable[..., None], metrics: dict[str, Any], write: Callable[[str], Any] | None
+) -> None:
+    """Call `report` with metrics, and with a checkpoint if `write` makes one in a folder."""
+    if write is None:
+        report(metrics)
+        return
+    with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
+        write(folder)
+        report(metrics, checkpoint=Checkpoint.from_directory(folder))
 
 
 class MakesCheckpoints(ABC):

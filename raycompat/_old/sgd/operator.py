@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 from raycompat._old.sgd.meters import NUM_SAMPLES, AverageMeterCollection
+from raycompat.train.torch._data_loader import with_sampler
 
 
 @dataclass(frozen=True)
@@ -146,17 +147,7 @@ class TrainingOperator:
         )
         if not has_parts or not self._options.adds_sampler or self._world_size == 1:
             return loader
-        return DataLoader(
-            loader.dataset,
-            batch_size=loader.batch_size,
-            sampler=DistributedSampler(loader.dataset),
-            num_workers=loader.num_workers,
-            collate_fn=loader.collate_fn,
-            pin_memory=loader.pin_memory,
-            drop_last=loader.drop_last,
-            timeout=loader.timeout,
-            worker_init_fn=loader.worker_init_fn,
-        )
+        return with_sampler(loader, DistributedSampler(loader.dataset))
 
     # Steps.
 

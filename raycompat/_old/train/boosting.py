@@ -43,6 +43,16 @@ class Plan:
         """The data sets that the model is only evaluated on."""
         return [name for name in self.names if name != train.TRAIN_DATASET_KEY]
 
+    def resumed(
+        self, load: Callable[[Any], Any], num_rounds_of: Callable[[Any], int]
+    ) -> tuple[Any, int]:
+        """Return the model of the last checkpoint, or None, and the number of rounds that are left."""
+        checkpoint = train.get_checkpoint()
+        if checkpoint is None:
+            return None, self.num_boost_round
+        model = load(checkpoint)
+        return model, self.num_boost_round - num_rounds_of(model)
+
     def callbacks(self, cls: Callable[..., Any]) -> list[Any]:
         """Return the program's callbacks, and one that reports if none of them does."""
         given = list(self.keywords.get("callbacks") or ())
@@ -81,9 +91,9 @@ def train_xgboost(params: dict[str, Any], plan: Plan) -> None:
         rows, labels = plan.table(name)
         return xgboost.DMatrix(rows, label=labels, **plan.matrices.get(name, {}))
 
-    before = train.get_checkpoint()
-    model = None if before is None else RayTrainReportCallback.get_model(before)
-    rounds = plan.num_boost_round - (model.num_boosted_rounds() if model else 0)
+    model, rounds = plan.resumed(
+        RayTrainReportCallback.get_model, lambda model: model.num_boosted_rounds()
+    )
     if rounds <= 0:  # all are in the checkpoint
         return
     rows = matrix(train.TRAIN_DATASET_KEY)
@@ -117,9 +127,9 @@ def train_lightgbm(params: dict[str, Any], plan: Plan) -> None:
         label = normalize_pandas_for_lightgbm(labels.to_frame())[plan.label_column]
         return lightgbm.Dataset(normalize_pandas_for_lightgbm(rows), label=label)
 
-    before = train.get_checkpoint()
-    model = None if before is None else RayTrainReportCallback.get_model(before)
-    rounds = plan.num_boost_round - (model.current_iteration() if model else 0)
+    model, rounds = plan.resumed(
+        RayTrainReportCallback.get_model, lambda model: model.current_iteration()
+    )
     if rounds <= 0:  # all are in the checkpoint
         return
     rows = rows_of(train.TRAIN_DATASET_KEY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from raycompat._messages.executor_setup import Program
@@ -18,6 +19,7 @@ from raycompat._scheduler.state.query import Rows
 if TYPE_CHECKING:
     from raycompat._scheduler.job_table import Job
     from raycompat._scheduler.parts import Parts
+    from raycompat._scheduler.survey import Findings
 
 
 class Cluster:
@@ -96,10 +98,8 @@ class Cluster:
         findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
-        for address, found in findings.nodes.items():
-            info = self._parts.nodes.info.get(address)
-            for each in [*found["executors"], *found["ended"]] if info is not None else ():
-                assert info is not None
+        for info, found in self._by_node(findings):
+            for each in [*found["executors"], *found["ended"]]:
                 yield _describe_executor(each, info)
         for job in list(self._parts.jobs.open.values()):
             if not job.orphaned:
@@ -110,10 +110,8 @@ class Cluster:
         findings = await self._parts.surveys.take()
         if findings.warning:
             yield findings.warning
-        for address, found in findings.nodes.items():
-            info = self._parts.nodes.info.get(address)
-            for each in found["environments"] if info is not None else ():
-                assert info is not None
+        for info, found in self._by_node(findings):
+            for each in found["environments"]:
                 yield {
                     "runtime_env": json.loads(each["environment"]),
                     "success": each["error"] is None,
@@ -122,6 +120,13 @@ class Cluster:
                     "ref_cnt": each["users"],
                     "error": each["error"],
                 }
+
+    def _by_node(self, findings: Findings) -> Iterator[tuple[NodeInfo, Row]]:
+        """Iterate over the nodes that are still in the cluster, each with its findings."""
+        for address, found in findings.nodes.items():
+            info = self._parts.nodes.info.get(address)
+            if info is not None:
+                yield info, found
 
     def _describe_driver(self, job: Job) -> Row:
         pid, node = job.setup["driver_pid"], self._parts.nodes.info.get(job.home or "")

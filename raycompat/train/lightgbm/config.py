@@ -6,8 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-import raycompat as ray
-from raycompat.train._ports import reserve_address
+from raycompat.train._ports import send_addresses
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
 
@@ -67,13 +66,7 @@ class _LightGBMBackend(Backend):
 
     def on_training_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
         """Send the list of workers to each worker."""
-        addresses = worker_group.execute(reserve_address)
-        ray.get(
-            [
-                worker_group.execute_single_async(rank, _parameters_are, addresses, rank)
-                for rank in range(len(worker_group))
-            ]
-        )
+        send_addresses(worker_group, _parameters_are)
 
 
 def _parameters_are(addresses: list[str], rank: int) -> None:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import raycompat as ray
-from raycompat.train._ports import reserve_address
+from raycompat.train._ports import send_addresses
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.train.backend import Backend, BackendConfig
 from raycompat.train.tensorflow import _keras_choice
@@ -52,13 +51,7 @@ class _TensorflowBackend(Backend):
 
     def on_start(self, worker_group: WorkerGroup, backend_config: Any) -> None:
         """Send the list of workers to each worker."""
-        addresses = worker_group.execute(reserve_address)
-        ray.get(
-            [
-                worker_group.execute_single_async(rank, _set_up, addresses, rank)
-                for rank in range(len(worker_group))
-            ]
-        )
+        send_addresses(worker_group, _set_up)
 
 
 def _set_up(addresses: list[str], rank: int) -> None:

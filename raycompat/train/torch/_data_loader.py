@@ -49,7 +49,11 @@ def has_default_sampler(loader: Any) -> bool:
 def divided(loader: Any, size: int, rank: int) -> Any:
     """Return a loader with the same options, for the part of one of `size` workers."""
     shuffle = not isinstance(loader.sampler, SequentialSampler)
-    sampler = DistributedSampler(loader.dataset, size, rank, shuffle=shuffle)
+    return with_sampler(loader, DistributedSampler(loader.dataset, size, rank, shuffle=shuffle))
+
+
+def with_sampler(loader: Any, sampler: Any) -> Any:
+    """Return a loader with the same options and another sampler."""
     more: dict[str, Any] = {}
     if loader.num_workers:  # without processes PyTorch does not take these
         more = {

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from raycompat.train._checkpoint import Checkpoint
-from raycompat.train._round_reports import Metrics, RoundReports
+from raycompat.train._round_reports import Metrics, RoundReports, report_by
 from raycompat.tune.trainable import session
 
 
 def report(metrics: dict[str, Any], write: Callable[[str], Any] | None = None) -> None:
     """Report to Tune; with a checkpoint that `write` makes in a folder."""
-    if write is None:
-        session.report(metrics)
-        return
-    with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
-        write(folder)
-        session.report(metrics, checkpoint=Checkpoint.from_directory(folder))
+    report_by(session.report, metrics, write)
 
 
 class ReportsToTune(RoundReports):
