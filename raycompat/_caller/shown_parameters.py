@@ -21,7 +21,7 @@ class _CalledByRemote(Protocol):
 def show_parameters(
     owner: _CalledByRemote, called: Callable[..., object], signature: inspect.Signature | None
 ) -> None:
-    """Give an object a function `remote` of its own, which shows the parameters of what it calls.
+    """Give an object its own function `remote`, which shows the parameters of what it calls.
 
     The function refers to a twin, which shares what the object has. With a reference to the object, a
     cycle would keep alive what is gone, and its code in the cluster.

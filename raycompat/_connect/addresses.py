@@ -129,7 +129,7 @@ def require_named(given: str | None, authority: Authority | None = None) -> Dest
         if private is not None:
             raise ConnectionError(
                 "The command does not name a cluster, and `raycompat start` has started none on this "
-                f"machine. A program has a cluster of its own at {private}. If you mean that one, add "
+                f"machine. A program has its own cluster at {private}. If you mean that one, add "
                 f"--address={private}."
             )
     return require(given or "auto", authority)

@@ -377,7 +377,7 @@ class DaskScheduler:
         self._scheduler.client_desires_keys(keys, client)
 
     def release(self, keys: list[str], client: str) -> None:
-        """Undo `want`; Dask forgets what nobody needs."""
+        """Undo `want`; Dask forgets a task that no client needs."""
         self._scheduler.client_releases_keys(keys, client)
 
     def notify_client(self, client: str, message: ToCaller) -> None:

@@ -131,7 +131,7 @@ class HttpConnection:
         )
 
     def _trust(self, authority: Authority, host: str, port: int) -> str:
-        """Trust the cluster of the password, and nobody else; return its token."""
+        """Trust the cluster of the password, and no other; return its token."""
         authority.join(host, port)
         credentials = authority.credentials()
         self._context = ssl.create_default_context(cadata=credentials["authority"])

@@ -64,11 +64,11 @@ class Resign(FromNode):
 
 
 class Dismiss(ToNode):
-    """End: the worker is no node any more. No other message follows."""
+    """End: the worker is not a node any more. No other message follows."""
 
 
 class Gone(FromNode):
-    """A worker is no node any more: it sends no other message."""
+    """A worker is not a node any more: it sends no other message."""
 
 
 # --- requests to the scheduler

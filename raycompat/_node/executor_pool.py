@@ -605,7 +605,7 @@ class ExecutorPool:
             executor.forkserver.kill(executor.pid)
 
     def end(self, executor: Executor) -> None:
-        """Let an executor end, which nobody needs any more."""
+        """Let an executor end that is not needed any more."""
         executor.end()
         if executor in self._idle:
             self._idle.remove(executor)

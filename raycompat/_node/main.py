@@ -39,7 +39,7 @@ async def _serve(options: dict[str, Any]) -> None:
 
 
 async def _serve_until_told(options: dict[str, Any]) -> bool:
-    """Run the node; return whether it was told to end."""
+    """Run the node; return whether it got an order to end."""
     words = await asyncio.to_thread(lifeline.read_words)
     credentials: Token | Credentials | None = words.get("credentials")
     node = _NodeWorker(

@@ -64,7 +64,7 @@ async def join(worker: Worker) -> Membership:
 
 
 class Membership:
-    """The node of a worker, and what is taken back in the worker when it is no node any more."""
+    """The node of a worker, and what is taken back in the worker when it is not a node any more."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

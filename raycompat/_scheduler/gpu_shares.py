@@ -69,7 +69,7 @@ class GpuShares:
             self.is_unsettled = True
 
     def settle(self) -> bool:
-        """Move the GPUs that nobody holds to where they belong; return whether any was moved."""
+        """Move the GPUs that no call holds to where they belong; return whether any was moved."""
         moved = [gpu for gpu in self._misplaced() if self._leave_owner(gpu)]
         for gpu in moved:
             self._owners[gpu] = node_id = self._belongs[gpu]

@@ -1,8 +1,8 @@
 """Other users end workers: ``restart``, ``restart_workers`` and ``retire_workers`` of Dask's clients.
 
 Dask's ``restart`` forgets all tasks and ends all workers. Here it forgets those of Dask's clients only.
-For raycompat, all nodes die at once: results are computed again, and actors restart. What is lost
-nevertheless is told who has ended the worker.
+For raycompat, all nodes die at once: results are computed again, and actors restart. The error
+of a value that is lost nevertheless names the user who has ended the worker.
 """
 
 from __future__ import annotations

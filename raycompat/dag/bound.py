@@ -1,4 +1,4 @@
-"""What a graph of calls knows of the functions, actors and methods that it calls."""
+"""The functions, actors and methods that a graph calls, as far as it knows them."""
 
 from __future__ import annotations
 

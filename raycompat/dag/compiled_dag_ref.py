@@ -45,7 +45,7 @@ class _Result:
         raise self._refusal("copied")
 
     def __reduce__(self) -> Never:
-        raise self._refusal("pickled, so it is no argument of a call")
+        raise self._refusal("pickled, so it cannot be an argument of a call")
 
     def _refusal(self, what: str) -> ValueError:
         return ValueError(f"{self} cannot be {what}. Pass the value that it stands for.")

@@ -320,10 +320,10 @@ class Consumption:
 
         Examples
         --------
-        >>> rows = ray.data.from_items([{"x": x, "y": 2 * x} for x in range(4)])
-        >>> for x, y in rows.to_tf("x", "y", batch_size=4):
-        ...     print(x.numpy(), y.numpy())
-        [0 1 2 3] [0 2 4 6]
+        >>> rows = ray.data.from_items([{"age": 20, "size": 4}, {"age": 30, "size": 6}])
+        >>> for age, size in rows.to_tf("age", "size", batch_size=2):
+        ...     print(age.numpy(), size.numpy())
+        [20 30] [4 6]
         """
         return self.iterator().to_tf(
             feature_columns,

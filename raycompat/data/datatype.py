@@ -93,7 +93,7 @@ class DataType:
     >>> DataType(int).is_python_type()
     True
 
-    What kind of values a column has decides how it is prepared for a model:
+    The kind of a column's values decides how it is prepared for a model:
 
     >>> def preparation(dtype):
     ...     if dtype.is_numerical_type():
@@ -209,7 +209,7 @@ class DataType:
         Parameters
         ----------
         temporal_type : {"timestamp", "date32", "date64", "time32", "time64", "duration"}
-            What it is.
+            The kind of time.
         unit : {"s", "ms", "us", "ns"}, optional
             The unit. Default: that of Ray, microseconds, and seconds for ``"time32"``.
         tz : str, optional

@@ -76,7 +76,7 @@ class FileDatasource(Datasource):
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether each execution reads the files in an order of its own."""
+        """Whether each execution reads the files in a different order."""
         return self._shuffle is not None
 
     def in_execution(self, number: int) -> FileDatasource:
@@ -119,7 +119,7 @@ class FileDatasource(Datasource):
 
 
 class FileBasedDatasource(FileDatasource):
-    """Files of a format of your own. Subclass it, and define `_read_stream`.
+    """Files of your own format. Subclass it, and define `_read_stream`.
 
     Parameters
     ----------

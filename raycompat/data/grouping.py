@@ -121,7 +121,7 @@ def map_groups(
 ) -> Node:
     """Return the plan that brings the rows of each group together and calls a function with them.
 
-    The function runs in the tasks that bring the rows together, unless it has options of its own.
+    The function runs in the tasks that bring the rows together, unless it has its own options.
     """
     name = f"MapGroups({step.function.name})"
     if not options and pool == TaskPoolStrategy():

@@ -429,10 +429,10 @@ class DataIterator(abc.ABC):
 
         Examples
         --------
-        >>> rows = ray.data.from_items([{"x": x, "y": 2 * x} for x in range(4)])
-        >>> pairs = rows.iterator().to_tf("x", "y", batch_size=2)
-        >>> [(x.numpy().tolist(), y.numpy().tolist()) for x, y in pairs]
-        [([0, 1], [0, 2]), ([2, 3], [4, 6])]
+        >>> rows = ray.data.from_items([{"age": 20, "size": 4}, {"age": 30, "size": 6}])
+        >>> pairs = rows.iterator().to_tf("age", "size", batch_size=1)
+        >>> [(age.numpy().tolist(), size.numpy().tolist()) for age, size in pairs]
+        [([20], [4]), ([30], [6])]
         """
         from raycompat.data import tensorflow
 

@@ -463,7 +463,7 @@ class ExecutionOptions:
     ----------
     resource_limits : ExecutionResources, optional
         The limits of an execution: ``cpu``, the number of concurrent tasks; ``object_store_memory``,
-        the bytes of blocks between operators. What is not given is not limited.
+        the bytes of blocks between operators. An amount that is not given is not limited.
     exclude_resources : ExecutionResources, optional
         Resources of the cluster that executions leave to others, such as training workers.
     preserve_order : bool, default False

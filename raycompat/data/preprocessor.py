@@ -48,7 +48,7 @@ class Preprocessor(abc.ABC):
 
     Examples
     --------
-    A preprocessor of your own states what it learns and how it changes a batch: a DataFrame in
+    Your own preprocessor states what it learns and how it changes a batch: a DataFrame in
     ``_transform_pandas``, or a dict of arrays in ``_transform_numpy``. With both,
     `preferred_batch_format` chooses.
 
@@ -268,7 +268,7 @@ class Preprocessor(abc.ABC):
         return BatchFormat.PANDAS
 
     def serialize(self) -> bytes | str:
-        """Return it as bytes; one of your own class as text. See `deserialize`.
+        """Return it as bytes, or as text if its class is your own. See `deserialize`.
 
         Examples
         --------

@@ -79,7 +79,7 @@ class SqlDatasource(Datasource):
 
 
 class SqlDatasink(Datasink[int]):
-    """Writes rows by a statement: each task in a transaction of its own.
+    """Writes rows by a statement, each task in a separate transaction.
 
     Parameters
     ----------

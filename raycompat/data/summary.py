@@ -112,7 +112,7 @@ class DatasetSummary:
     def to_pandas(self) -> pd.DataFrame:
         """Return a table with a row for each statistic, and a column for each column.
 
-        What a column does not have is None.
+        A value that a column does not have is None.
 
         Examples
         --------

@@ -355,7 +355,7 @@ def rename(table: Block, names: Mapping[str, str] | Sequence[str]) -> Block:
     if twice := sorted({name for name in new if new.count(name) > 1}):
         raise ValueError(
             f"rename_columns({dict(names)}) gives two columns the name {twice[0]!r}. The columns are "
-            f"{table.column_names}. Give each a name of its own, or drop one with drop_columns first."
+            f"{table.column_names}. Give each its own name, or drop one with drop_columns first."
         )
     return frames.renamed(table, new)
 

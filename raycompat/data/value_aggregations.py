@@ -144,7 +144,7 @@ class Unique(_OfValues):
 
 
 def _items(values: list[Any]) -> list[Any]:
-    """Return the items of lists one by one, and the values that are no lists."""
+    """Return the items of lists one by one, and the values that are not lists."""
     return [item for each in values for item in (each if isinstance(each, list) else [each])]
 
 

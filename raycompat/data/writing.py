@@ -46,7 +46,7 @@ class Writing:
     ) -> None:
         """Execute a statement of SQL with the values of each row.
 
-        Each task writes in a transaction of its own: after an error, some rows may have been written.
+        Each task writes in a separate transaction: after an error, some rows may have been written.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
         arrow_csv_args_fn : callable, optional
             Returns more arguments; called in the task that writes.
         **arrow_csv_args
@@ -205,7 +205,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
         pandas_json_args_fn : callable, optional
             Returns more arguments; called in the task that writes.
         **pandas_json_args
@@ -272,7 +272,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
         arrow_parquet_args_fn : callable, optional
             Returns more arguments; called in the task that writes.
         **arrow_parquet_args
@@ -342,7 +342,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
         arrow_orc_args_fn : callable, optional
             Returns more arguments; called in the task that writes.
         **arrow_orc_args
@@ -400,7 +400,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
 
         Examples
         --------
@@ -449,7 +449,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
 
         Examples
         --------
@@ -510,7 +510,7 @@ class Writing:
             are ``cls``, ``json``, ``npy``, ``mp``, ``pkl``, ``pt`` and those of images. A function
             takes a row and returns one. None: the values are bytes or texts already.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
 
         Raises
         ------
@@ -564,7 +564,7 @@ class Writing:
         ray_remote_args, concurrency : optional
             As for `write_datasink`.
         mode : SaveMode, default APPEND
-            What to do when the folder exists.
+            The action when the folder exists.
 
         Examples
         --------

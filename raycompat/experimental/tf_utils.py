@@ -358,7 +358,7 @@ class TensorFlowVariables:
         if len(unknown) == len(new_weights):
             problem += (
                 " (none matches). A second network in one graph gets other names than the first: "
-                "build each copy in a tf.Graph() of its own, and name Keras layers"
+                "build each copy in its own tf.Graph(), and name Keras layers"
             )
         raise ValueError(f"{problem}. Its variables are {mine}.")
 

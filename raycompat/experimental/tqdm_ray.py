@@ -24,7 +24,7 @@ class tqdm:  # noqa: N801 (Ray's name)
     Parameters
     ----------
     iterable : iterable, optional
-        What to iterate over: the bar advances by one for each item.
+        The items: the bar advances by one for each item.
     desc : str, optional
         The text before the bar.
     total : int, optional

@@ -260,7 +260,7 @@ class RunConfig(ShownAsTable):
     storage_filesystem : pyarrow or fsspec file system, optional
         The file system of `storage_path`.
     failure_config : FailureConfig, optional
-        What happens after a failure.
+        The reaction to a failure.
     checkpoint_config : CheckpointConfig, optional
         Which checkpoints are kept.
     sync_config : object, optional
@@ -272,7 +272,7 @@ class RunConfig(ShownAsTable):
     callbacks : list, optional
         Callbacks of Tune, which are called as trials start, report and end.
     progress_reporter : object, optional
-        What shows the progress.
+        The object that shows the progress.
     log_to_file : bool, str or pair of str, default False
         Whether trials write their output to files, and to which.
     local_dir : str, optional

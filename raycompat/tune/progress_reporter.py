@@ -62,7 +62,7 @@ class ProgressReporter:
     ... ).fit()
     2 trials have ended
 
-    What is known at the start comes in `setup`:
+    `setup` gets the facts that are known at the start:
 
     >>> class Planned(Counting):
     ...     def setup(self, start_time=None, total_samples=None, **known):
@@ -325,7 +325,7 @@ class CLIReporter(TuneReporterBase):
     >>> reporter.add_metric_column("accuracy")
     >>> config = tune.RunConfig(progress_reporter=reporter)
 
-    What it will print, of trials that have ended:
+    Its report about trials that have ended:
 
     >>> import tempfile
     >>> trials = tune.run(

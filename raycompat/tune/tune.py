@@ -72,7 +72,7 @@ def run(
     verbose : int, default 1
         0 shows nothing.
     progress_reporter : ProgressReporter, optional
-        What shows the progress.
+        The object that shows the progress.
     fail_fast : bool or "raise", default False
         End, or raise the error, when a trial has failed.
     resume : bool or str, optional

@@ -46,7 +46,7 @@ def Deprecated(*args: Any, message: str = "", warning: bool = False) -> Any:  # 
     Parameters
     ----------
     message : str, optional
-        What to use instead.
+        The name to use instead.
     warning : bool, default False
         Give a `RayDeprecationWarning` at each call.
     """

@@ -19,7 +19,7 @@ class ActorFuture:
     Parameters
     ----------
     ref : ObjectRef
-        What the method of the handle has returned.
+        The reference that the method of the handle returned.
     """
 
     __slots__ = ("ref",)

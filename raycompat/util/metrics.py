@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 
 
 class Metric:
-    """What counters, gauges and histograms have in common.
+    """The common base of counters, gauges and histograms.
 
     Parameters
     ----------

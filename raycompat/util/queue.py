@@ -43,8 +43,8 @@ class Full(queue.Full):
     >>> try:
     ...     queue.put("second", timeout=0.1)
     ... except Full:
-    ...     print("nobody takes anything")
-    nobody takes anything
+    ...     print("the queue is still full")
+    the queue is still full
     >>> queue.shutdown()
     """
 

@@ -448,7 +448,7 @@ def test_formats_of_exports():
     formats = [" Model", "h5"]
     ExportFormat.validate(formats)
     assert formats == [ExportFormat.MODEL, ExportFormat.H5]
-    with pytest.raises(ValueError, match="'cake' is no format"):
+    with pytest.raises(ValueError, match="'cake' is not a format"):
         ExportFormat.validate(["model", "cake"])
 
 

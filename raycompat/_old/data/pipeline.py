@@ -344,7 +344,7 @@ class _Again:
 
 
 def check_times(times: int | None) -> None:
-    """Raise for what is no number of epochs."""
+    """Raise an error for an invalid number of epochs."""
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
         raise ValueError(f"repeat({times!r}): expected a number of 1 or more, or None for no end.")
 

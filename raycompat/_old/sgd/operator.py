@@ -222,7 +222,7 @@ class TrainingOperator:
         if not hasattr(self, name):
             raise RuntimeError(
                 f"{type(self).__name__} has no attribute {name!r}, which {method}() needs. Set "
-                f"self.{name} in setup(), or write a {method}() of your own."
+                f"self.{name} in setup(), or write your own {method}()."
             )
 
     def state_dict(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class SklearnTrainer(DataParallelTrainer):
     estimator : sklearn.base.BaseEstimator
         Is cloned by its pickle: the program's own object stays as it is.
     datasets : dict
-        Data sets by name; ``"train"`` is fitted. A column ``"cv_groups"`` is no feature, but has the
+        Data sets by name; ``"train"`` is fitted. A column ``"cv_groups"`` is not a feature: it has the
         groups of rows for cross-validation. The name ``"cv"`` is refused.
     label_column : str, optional
         The column that is predicted. None for an estimator without labels: nothing is scored then.

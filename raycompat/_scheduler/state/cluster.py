@@ -64,7 +64,7 @@ class Cluster:
         ]
 
     def has_row(self, job: Job) -> bool:
-        """Return whether a driver has a row of its own."""
+        """Return whether a driver has its own row."""
         submitted = self._parts.submissions.by_id
         return job.namespace != NAMESPACE and job.setup["submission"] not in submitted
 

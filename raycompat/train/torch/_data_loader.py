@@ -86,7 +86,7 @@ class DeviceLoader(DataLoader):
     device : torch.device
         Where the batches go.
     in_background : bool
-        Whether the next batch is copied on a stream of its own while one is used.
+        Whether the next batch is copied on a separate stream while one is used.
     """
 
     def __init__(self, loader: Any, device: Any, *, in_background: bool) -> None:

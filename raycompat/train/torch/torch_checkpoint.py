@@ -28,7 +28,7 @@ class TorchCheckpoint(FrameworkCheckpoint):
         ...
         model = result.checkpoint.get_model()
 
-    Only the state of one; whoever reads it makes the model::
+    Save the state of a model only; the reader makes the model::
 
         checkpoint = TorchCheckpoint.from_state_dict(model.state_dict())
         ...

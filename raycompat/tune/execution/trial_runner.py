@@ -64,7 +64,7 @@ class TrialRunner:
     search_alg : SearchAlgorithm
     scheduler_alg : TrialScheduler
     metric : str or list of str, optional
-        What every result must have.
+        The metrics that every result must have.
     callbacks : list of Callback
     trials : list of Trial
         Those of an experiment that is restored.

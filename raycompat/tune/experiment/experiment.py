@@ -62,7 +62,7 @@ class Experiment:
     name : str
         The name of its folder; by default made of the trainable's and the time.
     run : str, callable or subclass of Trainable
-        What trains; a str is a registered name.
+        The function or class that trains; a str is its registered name.
     stop : dict, callable or Stopper, optional
         When a trial ends.
     time_budget_s : float or datetime.timedelta, optional
@@ -83,7 +83,7 @@ class Experiment:
     log_to_file : bool, str or (str, str), default False
         Files in the trial's folder for its output.
     export_formats : list of str, optional
-        What each trial exports at its end, by `Trainable.export_model`; see `ExportFormat`.
+        The formats that each trial exports at its end, by `Trainable.export_model`; see `ExportFormat`.
     max_failures : int, default 0
         How often a trial is tried again; -1 is always.
     restore : str, optional

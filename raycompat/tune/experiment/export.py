@@ -30,7 +30,9 @@ class ExportFormat:
         formats[:] = [each.strip().lower() for each in formats]
         for each in formats:
             if each not in _KNOWN:
-                raise ValueError(f"{each!r} is no format of an export: expected one of {_KNOWN}.")
+                raise ValueError(
+                    f"{each!r} is not a format of an export: expected one of {_KNOWN}."
+                )
 
 
 _KNOWN = (ExportFormat.CHECKPOINT, ExportFormat.MODEL, ExportFormat.ONNX, ExportFormat.H5)

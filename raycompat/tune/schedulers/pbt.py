@@ -152,7 +152,7 @@ class PopulationBasedTraining(ScoredScheduler):
     resample_probability : float, default 0.25
         How often a hyperparameter is drawn again, not perturbed; 0 to 1.
     perturbation_factors : (float, float), default (1.2, 0.8)
-        What numbers are multiplied with.
+        The factors for numbers.
     custom_explore_fn : callable, optional
         Changes the new config last, and returns it.
     log_config : bool, default True

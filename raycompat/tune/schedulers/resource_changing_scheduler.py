@@ -173,7 +173,7 @@ class DistributeResourcesToTopJob(DistributeResources):
     reserve_resources : dict of str to float, optional
         Amounts that trials do not get.
     metric, mode : str, optional
-        What is best. Default: those of the scheduler.
+        The metric to compare trials by, and its direction. Default: those of the scheduler.
 
     Examples
     --------
@@ -270,7 +270,7 @@ class ResourceChangingScheduler(TrialScheduler):
     ... )
     >>> config = tune.TuneConfig(metric="loss", mode="min", scheduler=scheduler)
 
-    What it does with a trial that waits:
+    Its effect on a trial that waits:
 
     >>> import tempfile
     >>> search = tune.search.BasicVariantGenerator()

@@ -36,8 +36,8 @@ class BasicVariantGenerator(SearchAlgorithm):
     Parameters
     ----------
     points_to_evaluate : list of dict, optional
-        Configs, whole or partial, that come first; each takes the place of one sample. What a
-        point does not name is drawn, or enumerated when it is a grid.
+        Configs, whole or partial, that come first; each takes the place of one sample. A
+        parameter that a point does not name is drawn, or enumerated when it is a grid.
     max_concurrent : int, default 0
         Maximum number of concurrent trials; 0: no limit.
     constant_grid_search : bool, default False

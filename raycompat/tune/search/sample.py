@@ -124,7 +124,7 @@ class Quantized(Sampler):
     Parameters
     ----------
     sampler : Sampler
-        What draws the value.
+        The sampler that draws the value.
     q : float or int
         The step, above 0.
     """

@@ -18,7 +18,7 @@ class SearchAlgorithm:
     >>> isinstance(BasicVariantGenerator(), SearchAlgorithm)
     True
 
-    What the runner does with one, step by step:
+    The runner uses one in these steps:
 
     >>> import tempfile
     >>> from raycompat import tune

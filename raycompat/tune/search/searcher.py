@@ -112,7 +112,7 @@ class Searcher:
     >>> other.metric, other.mode
     ('loss', 'min')
 
-    It can begin with what another experiment has found. It has no limit of its own for the trials
+    It can begin with the results of another experiment. It does not limit the number of trials
     at one time:
 
     >>> from raycompat import tune

@@ -74,7 +74,7 @@ class Trainable:
     ...     def load_checkpoint(self, checkpoint):
     ...         self.left = checkpoint["left"]
 
-    What a program can do with one by itself, without trials:
+    A program can use one without trials:
 
     >>> countdown = Countdown({"start": 3})
     >>> [result["left"] for result in countdown.train_buffered(buffer_time_s=5)]

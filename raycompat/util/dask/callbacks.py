@@ -161,7 +161,7 @@ class RayCallbacks(NamedTuple):
 
 
 def unpack_ray_callbacks(cbs: Iterable[RayDaskCallback] | None) -> RayCallbacks:
-    """Return the functions of callbacks by kind, for programs with a scheduler of their own.
+    """Return the functions of callbacks by kind, for programs with their own scheduler.
 
     Examples
     --------

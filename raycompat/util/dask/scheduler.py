@@ -46,7 +46,7 @@ def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
     dsk : Mapping or Dask expression
         The graph.
     keys : key or nested list of keys
-        What to compute.
+        The keys of the values to compute.
     ray_callbacks : list of RayDaskCallback, optional
         Called in place of the active ones.
     ray_remote_args : dict, optional

@@ -46,7 +46,7 @@ class LocalIterator(Generic[T]):
     timeout : float, optional
         Seconds after which `base_iterator` should give a ``_NextValueNotReady``; by default it waits.
     name : str, optional
-        What its representation shows.
+        The name in its representation.
 
     Examples
     --------

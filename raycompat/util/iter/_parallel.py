@@ -88,12 +88,12 @@ def from_iterators(
     Parameters
     ----------
     generators : list of iterable or callable
-        What each shard iterates over, or functions that return it. A generator cannot be sent to an
+        The values of each shard, or functions that return it. A generator cannot be sent to an
         actor; a function that returns one can.
     repeat : bool, default False
         Whether to begin again after the last item, without end.
     name : str, optional
-        What the representation shows.
+        The name in the representation.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def from_actors(actors: Sequence[_Actor], name: str | None = None) -> ParallelIt
     actors : list of ActorHandle
         Actors whose classes derive from `ParallelIteratorWorker`.
     name : str, optional
-        What the representation shows.
+        The name in the representation.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class ParallelIterator(Generic[T]):
     actor_sets : list
         Its shards. Use `from_items`, `from_range`, `from_iterators` or `from_actors` instead.
     name : str
-        What the representation shows.
+        The name in the representation.
     parent_iterators : list of ParallelIterator
         Iterators whose actors this one reads.
 

@@ -71,7 +71,7 @@ Filter: TypeAlias = tuple[str, PredicateType, SupportedFilterType]
 
 
 class StateResource(Enum):
-    """What can be listed.
+    """The kinds of things that can be listed.
 
     Notes
     -----
@@ -90,7 +90,7 @@ class StateResource(Enum):
 
 
 class SummaryResource(Enum):
-    """What can be summarized.
+    """The kinds of things that can be summarized.
 
     Notes
     -----

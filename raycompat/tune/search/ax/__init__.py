@@ -27,7 +27,7 @@ class AxSearch(LibrarySearcher):
     parameter_constraints, outcome_constraints : list of str, optional
         As in ``AxClient.create_experiment``.
     ax_client : AxClient, optional
-        With an experiment of its own.
+        A client that has its own experiment.
     **ax_kwargs
         Further arguments of ``AxClient``.
 
