@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms import PPOConfig
+from raycompat.rllib.env.external import env_runner_server_for_external_inference
 from raycompat.rllib.env.external.env_runner_server_for_external_inference import (
     EnvRunnerServerForExternalInference,
 )
@@ -48,9 +50,10 @@ def test_arrays_and_episodes_are_sent_and_read():
             [1],
             episode.id_,
         )
-        one.sendall(b"00000001\x01")
-        with pytest.raises(ConnectionError, match="expected the length of a message"):
-            get_rllink_message(other)
+        for sent in (b"00000001\x01", b"00000002\x91\x01"):  # a number, a list
+            one.sendall(sent)
+            with pytest.raises(ConnectionError, match="expected the length of a message"):
+                get_rllink_message(other)
         one.close()
         with pytest.raises(ConnectionError, match="has closed the connection"):
             get_rllink_message(other)
@@ -95,22 +98,29 @@ def config():
     )
 
 
+def polls():
+    """Yield again and again, for 20 s."""
+    for each in range(400):
+        yield each
+        threading.Event().wait(0.05)
+
+
 def connected(address):
-    for _ in range(400):
-        try:
+    for _ in polls():
+        with contextlib.suppress(ConnectionRefusedError):
             return socket.create_connection(address, timeout=20)
-        except ConnectionRefusedError:
-            threading.Event().wait(0.05)
     raise TimeoutError(address)
 
 
 @needs_torch
-def test_an_algorithm_learns_from_what_a_client_plays():
+def test_an_algorithm_learns_from_what_a_client_plays(monkeypatch, caplog):
+    monkeypatch.setattr(env_runner_server_for_external_inference, "_PATIENCE_S", 0.01)
     algorithm = config().build_algo()
     seen = {}
 
     def be_client():
         address = "localhost", algorithm.config.env_config["port"]
+        assert any(f"waits for a client on port {address[1]}" in caplog.text for _ in polls())
         with connected(address) as server:
             assert asked(server, {"type": "PING"}) == (RLlink.PONG, {})
             own = pickle.loads(asked(server, {"type": "GET_CONFIG"})[1]["config"])

@@ -156,9 +156,8 @@ def _of_numpy(dtype: Any) -> Any:
     if type(dtype).__module__ != "torch":
         return dtype
     name = str(dtype).removeprefix("torch.")
-    if not hasattr(
-        np, "bool_" if name == "bool" else name
-    ):  # np.dtype may know that of another library
+    # Not by np.dtype, which also knows dtypes that other libraries have added.
+    if not hasattr(np, "bool_" if name == "bool" else name):
         raise UnsupportedRayFeatureError(
             f"predict(dtype={dtype})",
             "A batch is of NumPy, which has no such dtype",

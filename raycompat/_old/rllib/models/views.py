@@ -100,7 +100,7 @@ class Views(NamedTuple):
         after = [whole[:, length:]]
         if self.rewards:
             rewards = ops.concatenate([*before[1:], inputs[..., -1]], 1)
-            # The last reward is an input of its own: its step is -1.
+            # The newest reward among the inputs is that of step -1.
             moved = {
                 n: View([each + 1 for each in v.shifts], v.is_single)
                 for n, v in self.rewards.items()

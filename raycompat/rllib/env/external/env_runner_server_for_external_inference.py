@@ -22,12 +22,16 @@ from raycompat.rllib.results import EndedEpisode
 
 logger = logging.getLogger(__name__)
 
+#: Seconds after which a warning says that no client has connected.
+_PATIENCE_S = 10.0
 #: What a client gives for each step beside the step itself, by our names.
 _OUTPUTS = {"parameters": "action_dist_inputs", "log_probabilities": "action_logp"}
 
 
 class EnvRunnerServerForExternalInference(EnvRunner):
     """Waits for the episodes of a client, on the port ``env_config["port"]`` plus its number.
+
+    Any process of this machine can connect, get the config and send episodes.
 
     Parameters
     ----------
@@ -108,9 +112,16 @@ class EnvRunnerServerForExternalInference(EnvRunner):
     def _connected(self) -> socket.socket:
         if self._server is None:
             self._server = socket.create_server(("localhost", self._port), backlog=1)
-            logger.info("The env runner waits for a client on port %d.", self._port)
-        if self._client is None:
-            self._client, _ = self._server.accept()
+        self._server.settimeout(_PATIENCE_S)
+        while self._client is None:
+            try:
+                self._client, _ = self._server.accept()
+            except TimeoutError:
+                logger.warning(
+                    "The env runner waits for a client on port %d: start one, or check its port.",
+                    self._port,
+                )
+                self._server.settimeout(None)  # one warning is enough
         return self._client
 
     def _send_state(self, client: socket.socket) -> None:

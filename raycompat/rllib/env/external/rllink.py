@@ -69,7 +69,7 @@ def get_rllink_message(sock_: socket.socket) -> tuple[RLlink, dict[str, Any]]:
         return RLlink(message.pop("type")), message
     except OSError as error:
         raise ConnectionError(f"no message came: {error}") from error
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConnectionError(
             f"{type(error).__name__}: {error}: expected the length of a message in {_NUM_DIGITS} "
             f"digits, and a dict in MessagePack whose type is one of {[each.name for each in RLlink]}."
