@@ -671,6 +671,11 @@ class ActorHandle(Kept, Generic[T]):
                 self._channel = session.channel(key, in_order=self._about.in_order)
             return self._channel
 
+    @property
+    def _is_dead(self) -> bool:
+        """Whether the actor is dead, as far as the calls by this handle show."""
+        return self._channel is not None and self._channel.is_dead
+
     def __del__(self) -> None:
         channel = self.__dict__.get("_channel")
         if channel is not None:

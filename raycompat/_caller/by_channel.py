@@ -270,6 +270,11 @@ class Channel(DirectSender):
             if self._error is None:
                 self._bury(error)
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the actor is dead, as far as this process knows."""
+        return self._error is not None
+
     def kill(self) -> None:
         """Treat the actor as dead from now on: this process has requested its end."""
         self.bury(failures.actor_killed(self.key))

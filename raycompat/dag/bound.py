@@ -29,6 +29,9 @@ class BoundActor(Protocol):
     @property
     def _actor_id(self) -> ray.ActorID: ...
 
+    @property
+    def _is_dead(self) -> bool: ...
+
 
 class _Options(Protocol):
     @property

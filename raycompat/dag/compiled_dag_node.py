@@ -120,6 +120,8 @@ class CompiledDAG:
         _check_not_in(self._plan.actors)
         self._slots = list(dict.fromkeys(self._plan.results))
         self._error: BaseException | None = None
+        #: Why the graph has ended, for the first result that is fetched then.
+        self._why_ended: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._token = secrets.token_bytes(32)
         self._runs: list[ray.ObjectRef[Any]] = []
@@ -208,7 +210,7 @@ class CompiledDAG:
         RayChannelTimeoutError
             When no actor accepts the input in time.
         RayChannelError
-            When the graph was torn down, or an actor has died.
+            When the graph was torn down. When an actor has died, ``ray.get`` raises the error.
         TypeError
             When an argument cannot be pickled.
         """
@@ -228,16 +230,24 @@ class CompiledDAG:
         try:
             timeout = None if self._submit_timeout == -1 else self._submit_timeout
             self._exchange.check_whole()
+            if self._has_dead_actor():
+                raise EndedError
             with self._exchange.step:
                 if self._exchange.send(sent, timeout):
                     self._submitted += 1
                     return
         except EndedError:
-            raise self._broken() from None
+            self._why_ended = self._broken()
+            self._submitted += 1
+            return
         raise RayChannelTimeoutError(
             f"No actor of the graph has accepted the input within {self._submit_timeout} s: its calls "
             "take longer. Compile the graph with a longer _submit_timeout, or fetch results first."
         )
+
+    def _has_dead_actor(self) -> bool:
+        """Return whether an actor is dead, although its process may answer a little longer."""
+        return any(actor._is_dead for actor in self._plan.actors)
 
     def _sent(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -305,7 +315,8 @@ class CompiledDAG:
     def _finish_next(self, timeout: float) -> None:
         """Wait until the next execution has ended, and keep its results."""
         if self.is_teardown:
-            raise self._error or RayChannelError("The graph was torn down, and the result is lost.")
+            error, self._why_ended = self._why_ended or self._error, None
+            raise error or RayChannelError("The graph was torn down, and the result is lost.")
         try:
             is_ready = self._has_next(None if timeout == -1 else timeout)
         except EndedError:
@@ -391,13 +402,17 @@ class CompiledDAG:
         self._check_capacity(len(self._not_awaited))
         loop = asyncio.get_running_loop()
         self._listen(loop)
-        for link in self._exchange.post(sent):
+        is_dead = self._has_dead_actor()
+        for link in () if is_dead else self._exchange.post(sent):
             self._flush(loop, link)
         future: asyncio.Future[None] = loop.create_future()
         self._futures.append(future)
         self._submitted += 1
         self._not_awaited.add(self._submitted)
-        self._on_readable(wait=False)
+        if is_dead:
+            self._fail_futures()
+        else:
+            self._on_readable(wait=False)
         if not self._plan.returns_list:
             return CompiledDAGFuture(self, self._submitted, future, None)
         return [
@@ -440,10 +455,13 @@ class CompiledDAG:
                     self._resolve(None)
             self._exchange.flush_freed()
         except EndedError:
-            self._stop_listening()
-            error = self._broken()
-            while self._futures:
-                self._resolve(error)
+            self._fail_futures()
+
+    def _fail_futures(self) -> None:
+        self._stop_listening()
+        error = self._broken()
+        while self._futures:
+            self._resolve(error)
 
     def _resolve(self, error: BaseException | None) -> None:
         future = self._futures.popleft()

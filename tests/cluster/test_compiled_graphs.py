@@ -1,6 +1,8 @@
-"""Compiled graphs where Ray hangs: an actor in two graphs, and in a graph that it compiles itself."""
+"""Compiled graphs where Ray hangs or fails: actors in two graphs, in their own graph, or killed."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
@@ -19,9 +21,9 @@ class Doubler:
         return graph_of(ray.get_runtime_context().current_actor)
 
 
-def graph_of(actor):
+def graph_of(actor, **options):
     with InputNode() as given:
-        return actor.double.bind(given).experimental_compile()
+        return actor.double.bind(given).experimental_compile(**options)
 
 
 def test_an_actor_is_in_one_graph_at_a_time():
@@ -43,3 +45,15 @@ def test_an_actor_compiles_no_graph_with_itself():
     graph = graph_of(actor)
     assert ray.get(graph.execute(1)) == 2
     graph.teardown()
+
+
+def test_a_graph_whose_actor_was_killed_is_awaited():
+    async def use():
+        actor = Doubler.remote()
+        graph = graph_of(actor, enable_asyncio=True)
+        assert await (await graph.execute_async(1)) == 2
+        ray.kill(actor)
+        with pytest.raises(ray.exceptions.ActorDiedError):
+            await (await graph.execute_async(2))
+
+    asyncio.run(use())

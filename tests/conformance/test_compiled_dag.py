@@ -480,6 +480,19 @@ def test_an_actor_leaves(ray, new, given):
         ray.get(graph.execute(1))
 
 
+def test_an_actor_is_killed_before_the_execution(ray, dag, new, given):
+    actor = new()
+    both = dag.MultiOutputNode([actor.echo.bind(given), new().echo.bind(given)])
+    graph = both.experimental_compile()
+    assert ray.get(graph.execute(1)) == [1, 1]
+    ray.kill(actor)
+    refs = graph.execute(2)
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        ray.get(refs)
+    with pytest.raises(ray.exceptions.RayChannelError):
+        ray.get(graph.execute(3))
+
+
 def test_an_actor_is_killed(ray, new, given):
     actor = new()
     graph = actor.sleep.bind(given).experimental_compile()
