@@ -657,18 +657,30 @@ import {package} as ray
 ray.init(address={address!r}, namespace={namespace!r}, configure_logging=False, log_to_driver=False)
 group = ray.util.placement_group([{{"CPU": 1}}], name="left", lifetime={lifetime!r})
 assert group.wait(30)
+{more}
 print(group.id.hex())
+"""
+
+KEPT = """
+@ray.remote(num_cpus=0)
+class Kept:
+    def is_there(self):
+        return True
+
+kept = Kept.options(name="kept", lifetime="detached").remote()
+assert ray.get(kept.is_there.remote())
 """
 
 
 @pytest.fixture
 def another_driver(ray):
-    """`another_driver(lifetime)` makes a group named "left" in a driver that ends."""
+    """`another_driver(lifetime, more)` makes a group named "left" in a driver that ends."""
     context = ray.get_runtime_context()
 
-    def run(lifetime):
+    def run(lifetime, more=""):
         code = DRIVER.format(
             package=ray.__name__,
+            more=more,
             address=context.gcs_address,
             namespace=context.namespace,
             lifetime=lifetime,
@@ -683,6 +695,13 @@ def another_driver(ray):
 def test_groups_end_with_their_driver(ray, util, another_driver):
     made = another_driver(None)
     wait_until(lambda: util.placement_group_table()[made]["state"] == "REMOVED")
+    wait_until(lambda: free(ray) == TOTAL)
+
+
+def test_a_detached_actor_does_not_keep_the_groups_of_its_driver(ray, util, another_driver):
+    made = another_driver(None, KEPT)
+    wait_until(lambda: util.placement_group_table()[made]["state"] == "REMOVED")
+    ray.kill(ray.get_actor("kept"))
     wait_until(lambda: free(ray) == TOTAL)
 
 
