@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import re
+import socket
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
+from urllib.error import URLError
 
 #: The packages that Ray's own programs import, with the names under which they are installed where
 #: those are others. Nothing is guessed for other names: it could be the name of someone else's package.
@@ -24,6 +30,7 @@ _INSTALLED_AS = {
     "comet_ml": "comet-ml",
     "composer": "mosaicml",
     "cv2": "opencv-python",
+    "dask": "",
     "datasets": "",
     "deepspeed": "",
     "dm_control": "dm-control",
@@ -106,12 +113,55 @@ _INSTALLED_AS = {
 
 
 def advice(error: BaseException) -> str:
-    """Return how to install the package that a program lacks; "" where that is not known."""
-    name = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
-    package = str(name).partition(".")[0]
-    if package != name or package not in _INSTALLED_AS:
-        return ""  # a module that is missing within a package is no missing package
-    return f"The program needs {package}: pip install {_INSTALLED_AS[package] or package}"
+    """Return what to do about a package or a network that a program lacks; "" for other errors."""
+    lacking = _lacking(error)
+    package = lacking.partition(".")[0]
+    if package in _INSTALLED_AS:
+        if package == lacking:
+            return f"The program needs {package}: pip install {_INSTALLED_AS[package] or package}"
+        return _other_version(package, lacking)
+    return _no_network(error)
+
+
+def _lacking(error: BaseException) -> str:
+    """Return the full name of the module, or of a module's attribute, that an error says is missing."""
+    match error:
+        case ModuleNotFoundError(name=str(name)):
+            return name
+        case ImportError(name=str(module), msg=str(text)):
+            # Python 3.11 does not keep the name. A module that is only partly imported matches nothing.
+            found = re.match(r"cannot import name '(\w+)' from '", text)
+            return f"{module}.{found[1]}" if found else ""
+        case AttributeError(name=str(name), obj=ModuleType() as module):
+            return f"{module.__name__}.{name}"
+    return ""
+
+
+def _other_version(package: str, lacking: str) -> str:
+    """Return that an installed package has no such name; "" where the module is not the package's."""
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    for name in importlib.metadata.packages_distributions().get(package, ()):
+        distribution = importlib.metadata.distribution(name)
+        if file.startswith(str(distribution.locate_file(""))):  # not a file of the program
+            return (
+                f"{name} {distribution.version}, which is installed, has no {lacking}. "
+                f"The program was written for another version of {name}: install that one."
+            )
+    return ""
+
+
+def _no_network(error: BaseException | None) -> str:
+    """Return that a program downloads without a network; "" where that is not an error's cause."""
+    seen: set[int] = set()  # an error may be its own cause
+    while error is not None and id(error) not in seen:
+        if isinstance(error, URLError) and isinstance(error.reason, socket.gaierror):
+            return (
+                "The program downloads from the Internet, which this machine does not reach. "
+                "Run it where there is a network, or put the data where the program looks for them."
+            )
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def require(package: str, what: str) -> Any:

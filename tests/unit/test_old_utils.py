@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
+from urllib.error import URLError
 
 import pytest
 
@@ -90,6 +92,38 @@ def test_a_missing_openspiel_is_an_error_if_asked(monkeypatch, name):
     with pytest.raises(ModuleNotFoundError) as caught:
         getattr(env_utils, name)(error=True)
     assert packages.advice(caught.value).endswith("pip install open_spiel")
+
+
+@pytest.mark.parametrize(
+    "statement", ["from dask.base import nothing", "import dask.nothing", "dask.base.nothing"]
+)
+def test_a_name_that_the_installed_version_lacks_is_said(statement):
+    import dask
+
+    with pytest.raises((ImportError, AttributeError)) as caught:
+        exec(statement, {"dask": dask})
+    name = "dask.nothing" if statement.startswith("import") else "dask.base.nothing"
+    said = f"dask {dask.__version__}, which is installed, has no {name}. The program was written"
+    assert packages.advice(caught.value).startswith(said)
+
+
+def test_a_file_of_the_program_with_the_name_of_a_package_is_not_the_package(monkeypatch, tmp_path):
+    (tmp_path / "dask.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "dask")
+    with pytest.raises(ImportError) as caught:
+        exec("from dask import nothing")
+    assert packages.advice(caught.value) == ""
+
+
+def test_a_download_without_a_network_is_said():
+    unreached = URLError(socket.gaierror(-2, "Name or service not known"))
+    failed = RuntimeError("cannot download")
+    failed.__context__ = unreached
+    assert packages.advice(failed).startswith("The program downloads from the Internet")
+    refused = URLError(ConnectionRefusedError())
+    refused.__cause__ = refused
+    assert packages.advice(refused) == ""
 
 
 def test_a_missing_command_of_serve_has_an_advice():
