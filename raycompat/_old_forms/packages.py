@@ -176,9 +176,11 @@ def require(package: str, what: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         name = package.partition(".")[0]
+        lacking = _lacking(error)  # the package may be here, and one that it needs not
+        install = lacking if lacking in _INSTALLED_AS else name
         raise ImportError(
             f"{what} needs the package {name!r}, which cannot be imported ({error}): "
-            f"pip install {_INSTALLED_AS.get(name) or name}."
+            f"pip install {_INSTALLED_AS.get(install) or install}."
         ) from error
 
 

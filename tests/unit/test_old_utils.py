@@ -17,6 +17,7 @@ from raycompat._old import utils
 from raycompat._old_forms import packages
 from raycompat._surface import missing
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.tune.search import extras
 
 
 def test_ids_and_text():
@@ -114,6 +115,14 @@ def test_a_file_of_the_program_with_the_name_of_a_package_is_not_the_package(mon
     with pytest.raises(ImportError) as caught:
         exec("from dask import nothing")
     assert packages.advice(caught.value) == ""
+
+
+@pytest.mark.parametrize("require", [packages.require, extras.require])
+def test_a_package_that_a_package_needs_is_the_one_to_install(monkeypatch, tmp_path, require):
+    (tmp_path / "needs_another.py").write_text("raise ModuleNotFoundError('gone', name='hebo')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=r"needs_another.*\(gone\): pip install HEBO\.$"):
+        require("needs_another", "A search")
 
 
 def test_a_download_without_a_network_is_said():
