@@ -43,7 +43,7 @@ NOTEBOOKS := docs/tasks
 # Those that `make docs-page` builds.
 LANGUAGES := en zh_CN
 
-.PHONY: help setup setup-torch run test test-stories test-core test-data test-train test-tune test-rllib test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
+.PHONY: help setup setup-torch run test test-compile test-stories test-core test-data test-train test-tune test-rllib test-gpu test-fast test-wheel test-dask test-python test-oldest release-check lint format docs docs-en-checked docs-zh_CN docs-html-en docs-html-zh_CN docs-examples-en docs-examples-zh_CN docs-page docs-typed docs-installed docs-notebook docs-messages docs-translate docs-browser \
 	docs-serve changelog conformance-ray nightly replay chaos fault-walk soak bench clean
 
 help:  ## show this help
@@ -81,6 +81,10 @@ run: setup  ## run the main job: Keras models in two actors learn to read digits
 test: setup lint  ## check the code and run all tests that take about a second at most
 	$(COMPILE)
 	$(PYTEST) -m "$(SHORT)"
+
+# `make test` and `make test-stories` do it too, but each of their processes compiles every file, at the same time.
+test-compile: setup  ## import all tests once, so that they are compiled
+	env -u PYTHONDONTWRITEBYTECODE $(RUN) pytest --collect-only -qqq
 
 test-stories: setup  ## run the longer tests that continuous integration runs: one or two of each user story
 	$(COMPILE)

@@ -10,7 +10,10 @@ import psutil
 
 
 def state_of(client):
-    """Return what raycompat could change in the scheduler and in the workers."""
+    """Return what raycompat could change in the scheduler and in the workers.
+
+    A worker that leaves while it is asked has an error in place of its state.
+    """
 
     def of_scheduler(dask_scheduler):
         return {
@@ -49,4 +52,4 @@ def state_of(client):
             "limit": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
 
-    return client.run_on_scheduler(of_scheduler), client.run(of_worker)
+    return client.run_on_scheduler(of_scheduler), client.run(of_worker, on_error="return")

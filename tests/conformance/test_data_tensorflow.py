@@ -17,8 +17,9 @@ def imported():
 
 
 @pytest.fixture
-def data(cluster):
-    module = importlib.import_module(f"{cluster.__name__}.data")
+def data(one_cpu):
+    """With one CPU: each process that works would import TensorFlow."""
+    module = importlib.import_module(f"{one_cpu.__name__}.data")
     module.DataContext.get_current().enable_progress_bars = False
     return module
 

@@ -552,8 +552,9 @@ def roads(cluster):
         def give_back(self):
             return self.value
 
+    actor = Echo.remote()
+
     def by_actor(value):
-        actor = Echo.remote()
         ray.get(actor.keep.remote(value))
         return ray.get(actor.give_back.remote())
 
@@ -764,18 +765,19 @@ SERIES = {
 }
 
 
-@pytest.mark.parametrize("name", FRAMES)
-def test_data_frames_survive(roads, name):
+# Not one test for each: its processes would import pandas each time, which takes much longer than the rest.
+def test_data_frames_survive(roads):
     pd = pytest.importorskip("pandas")
-    for original, copy in travel(roads, lambda: FRAMES[name](pd)):
-        pd.testing.assert_frame_equal(copy, original)
+    for name, make in FRAMES.items():
+        for original, copy in travel(roads, lambda make=make: make(pd)):
+            pd.testing.assert_frame_equal(copy, original, obj=name)
 
 
-@pytest.mark.parametrize("name", SERIES)
-def test_series_survive(roads, name):
+def test_series_survive(roads):
     pd = pytest.importorskip("pandas")
-    for original, copy in travel(roads, lambda: SERIES[name](pd)):
-        pd.testing.assert_series_equal(copy, original)
+    for name, make in SERIES.items():
+        for original, copy in travel(roads, lambda make=make: make(pd)):
+            pd.testing.assert_series_equal(copy, original, obj=name)
 
 
 def test_other_things_of_pandas_survive(roads):
