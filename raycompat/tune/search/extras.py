@@ -35,7 +35,8 @@ def require(package: str, what: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         top = package.partition(".")[0]
-        lacking = str(error.name).partition(".")[0]  # the package may be here, and one that it needs not
+        # The package may be installed, and one that it needs not.
+        lacking = str(error.name).partition(".")[0]
         install = INSTALLED_AS.get(lacking) or INSTALLED_AS.get(top)
         install = install or f"'raycompat[{EXTRAS.get(top, 'tune')}]'"
         raise ImportError(
