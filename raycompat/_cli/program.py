@@ -20,9 +20,11 @@ from importlib.machinery import (
     SourceFileLoader,
     SourcelessFileLoader,
 )
+from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+import raycompat
 from raycompat._as_ray import install_as_ray
 from raycompat._old_forms import packages
 from raycompat._protocol import import_paths
@@ -32,10 +34,16 @@ from raycompat._upper import upper
 #: The program that Python reads from its standard input.
 _STANDARD_INPUT = "-"
 
+#: A folder with a program ``ray``, which runs the command line of raycompat with the interpreter that
+#: the environment variable names.
+_COMMANDS = str(Path(raycompat.__file__).with_name("_as_ray_bin"))
+_PYTHON_VARIABLE = "RAYCOMPAT_PYTHON"
+
 
 def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
     """Run a script, a folder, a module or the standard input, as Python does."""
     install_as_ray()
+    _give_children_the_command()
     sys.argv = [program, *arguments]
     # Never restored: exit handlers belong to the program too.
     main = sys.modules["__main__"] = _new_main(sys.modules["__main__"])
@@ -58,6 +66,15 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
     except BaseException as error:
         here = error.__traceback__
         _end_with(error, here.tb_next if here is not None else None)
+
+
+def _give_children_the_command() -> None:
+    """Make ``ray`` the command line of raycompat in processes that the program starts."""
+    others = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(
+        [_COMMANDS, *(each for each in others if each != _COMMANDS)]
+    )
+    os.environ[_PYTHON_VARIABLE] = sys.executable
 
 
 def _new_main(ours: ModuleType) -> ModuleType:

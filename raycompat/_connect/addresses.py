@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +37,14 @@ _DASK_FOLDERS = (
 #: Arguments of `init` about the node that it starts; each group has one error.
 _NODE_OPTIONS = (("num_cpus", "num_gpus"), ("resources",), ("labels",), ("object_store_memory",))
 NODE_OPTIONS = tuple(name for names in _NODE_OPTIONS for name in names)
+
+#: The port of Ray's client server, which a head does not have here: drivers connect to its own port.
+CLIENT_PORT = 10001
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+#: Seconds for a server of this machine to accept a connection.
+_LOOK_S = 1.0
 
 _EXPECTED = (
     "Expected 'auto', 'local', 'host:port', 'ray://host:port', 'tcp://host:port', 'tls://host:port', "
@@ -195,6 +204,8 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
         )
     if scheme in ("ray", "tcp", "tls", local_address.SCHEME):
         host, port = _host_and_port(place, text)
+        if (head := _head_beside_client_port(text, host, port)) is not None:
+            return _of_text(head, authority)
         if scheme == "ray" and local_address.is_served(host, port):
             scheme, text = local_address.SCHEME, f"{local_address.SCHEME}://{place}"
     if authority is not None:
@@ -202,6 +213,18 @@ def _of_text(text: str, authority: Authority | None) -> Destination:
     from raycompat._dask import client as adapter
 
     return Destination(f"{adapter.default_scheme()}://{place}" if scheme == "ray" else text)
+
+
+def _head_beside_client_port(text: str, host: str, port: int) -> str | None:
+    """Return the address of this machine's head, for that of its client server in Ray."""
+    if port != CLIENT_PORT or not text.startswith("ray://"):
+        return None
+    head = current_cluster.find()
+    if head is None or host not in (*_LOOPBACK, head.partition("://")[2].rpartition(":")[0]):
+        return None
+    with contextlib.suppress(OSError), socket.create_connection((host, port), _LOOK_S):
+        return None  # something listens there: a cluster with `--port=10001`
+    return head
 
 
 def _by_password(scheme: str, place: str, authority: Authority) -> Destination:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from distributed import Client
 
-from raycompat._connect.addresses import Destination
+from raycompat._connect.addresses import CLIENT_PORT, Destination
 from raycompat._dask import client as adapter
 from raycompat._protocol import refusals
 from raycompat._protocol.import_paths import files_that_hide_others
@@ -33,6 +33,15 @@ def connect(destination: Destination, kind: type[Client] = Client) -> Client:
     )
 
 
+def _hint_on_port(address: str) -> str:
+    if not address.endswith(f":{CLIENT_PORT}"):
+        return ""
+    return (
+        f" Port {CLIENT_PORT} is that of Ray's client server, which raycompat does not have: give the "
+        "port of the cluster itself, as in 'HOST:6379'."
+    )
+
+
 def _check_scheduler(destination: Destination) -> None:
     """Check that a scheduler answers before a client is made, whose thread would remain."""
     address = destination.address
@@ -50,6 +59,7 @@ def _check_scheduler(destination: Destination) -> None:
                 or f"No Dask scheduler answers at {address}: {str(error) or repr(error)}. Check that "
                 "it runs, that host and port are those that it printed when it started, and that it "
                 "can be reached from here; with TLS (tls://), that this program has its certificates."
+                + _hint_on_port(address)
             ) from None  # Dask's own errors mention only streams
     if identity.get("type") != "Scheduler":
         scheduler = identity.get("scheduler")

@@ -22,7 +22,7 @@ from distributed.security import Security
 
 import raycompat as ray
 from raycompat._cli.commands import cli
-from raycompat._connect import connect
+from raycompat._connect import addresses, connect
 from raycompat._dask import client as adapter
 from raycompat._host import segment
 from raycompat._launch import prepare
@@ -197,6 +197,21 @@ def test_a_recorded_cluster_is_found(one_worker, entry, is_connected_to):
     assert is_connected_to(one_worker.address)
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_the_port_of_ray_s_client_server_leads_to_the_head_of_this_machine(
+    entry, host, monkeypatch
+):
+    current_cluster.record("tcp://127.0.0.1:1", os.getpid())
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        monkeypatch.setattr(addresses, "CLIENT_PORT", port)
+        assert addresses.require(f"ray://{host}:{port}").address == "tcp://127.0.0.1:1"
+        assert addresses.require(f"{host}:{port}").address == f"tcp://{host}:{port}"
+        server.listen()
+        assert addresses.require(f"ray://{host}:{port}").address == f"tcp://{host}:{port}"
+
+
 def test_the_environment_goes_before_what_is_recorded(
     one_worker, entry, is_connected_to, monkeypatch
 ):
@@ -366,11 +381,15 @@ def soon(monkeypatch):
     monkeypatch.setattr(refusals, "_STEP_S", 1)
 
 
-def test_an_address_where_nobody_listens_is_an_error(soon, nothing_stays):
+def test_an_address_where_nobody_listens_is_an_error(soon, nothing_stays, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionError, match="No Dask scheduler answers at tcp://127"):
-            ray.init(address=f"127.0.0.1:{taken.getsockname()[1]}", **QUIET)
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(connect, "CLIENT_PORT", port)
+        with pytest.raises(
+            ConnectionError, match="No Dask scheduler answers at tcp://127.*HOST:6379"
+        ):
+            ray.init(address=f"127.0.0.1:{port}", **QUIET)
 
 
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 64])

@@ -438,6 +438,34 @@ def test_other_pythons_of_the_program_import_ray_too(program):
     assert done.stdout == "raycompat\n", done.stderr
 
 
+@pytest.mark.parametrize(
+    "start", ["os.system('ray --version')", "subprocess.call(['ray', '--version'])"]
+)
+def test_the_command_ray_of_the_program_is_raycompat_s(program, commands, start):
+    other = commands.folder / "bin" / "ray"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho the real Ray\n")
+    other.chmod(0o755)
+    commands.environment["PATH"] = f"{other.parent}:{os.environ['PATH']}"
+    done = program(f"import os, subprocess; {start}")
+    assert done.stdout == commands.must("--version"), done.stderr
+
+
+def test_a_program_starts_and_stops_a_cluster_with_the_command_ray(program):
+    done = program(
+        """
+        import os, ray, shutil
+        START = "ray start --head --port=0 --num-cpus=1 --include-dashboard=false >/dev/null"
+        print(os.system(START))
+        ray.init("ray://localhost:10001", configure_logging=False)
+        print(ray.get(ray.remote(shutil.which).remote("ray")) == shutil.which("ray"))
+        ray.shutdown()
+        print(os.system("ray stop >/dev/null"))
+        """
+    )
+    assert done.stdout.splitlines() == ["0", "True", "0"], done.stderr
+
+
 def test_what_raycompat_lacks_raises_when_it_is_used(program):
     done = program(
         """
