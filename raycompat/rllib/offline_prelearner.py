@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
+from raycompat.rllib.fixed_policies import MultiRLModuleSpec
 
 #: The names of columns, by themselves: programs until 2025 are given it.
 SCHEMA = {
@@ -34,8 +38,8 @@ class OfflinePreLearner:
 
     Notes
     -----
-    Ray source: ``ray.rllib.offline.offline_prelearner.OfflinePreLearner``, 2.60.0. Differs from Ray: it
-    makes episodes, and has no ``__call__``, which makes batches in Ray.
+    Ray source: ``ray.rllib.offline.offline_prelearner.OfflinePreLearner``, 2.60.0. Differs from Ray: an
+    algorithm makes its batches of episodes, and does not call ``__call__``.
     """
 
     def __init__(
@@ -51,6 +55,37 @@ class OfflinePreLearner:
         self.observation_space: Any
         self.action_space: Any
         self.observation_space, self.action_space = spaces or (None, None)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return the steps of the episodes of some rows as one batch.
+
+        Parameters
+        ----------
+        batch : dict of arrays
+            As `_map_to_episodes` takes it.
+
+        Returns
+        -------
+        dict of arrays, of shape (steps, ...)
+            The columns of a module, such as ``default_policy/obs``.
+
+        Raises
+        ------
+        UnsupportedRayFeatureError
+            When there are connectors of ``learner_connector``.
+        """
+        spaces = self.observation_space, self.action_space
+        made = self.config.build_learner_connector(*spaces)
+        connectors = [type(each).__name__ for part in made.parts() for each in part]
+        if connectors:
+            raise UnsupportedRayFeatureError(
+                f"{type(self).__name__}.__call__() with the connectors {connectors}",
+                "It makes columns of episodes alone",
+                "call the connectors with the episodes of _map_to_episodes",
+            )
+        steps = [_steps_of(each) for each in _episodes_of(self, spaces, batch)]
+        names = [name for name in steps[0] if name != "eps_id"] if steps else []
+        return {f"{POLICY_ID}/{n}": np.concatenate([each[n] for each in steps]) for n in names}
 
     def _map_to_episodes(
         self, batch: Mapping[str, Any], to_numpy: bool = False, **kwargs: Any
@@ -108,23 +143,47 @@ def mapped_batches(
     UnsupportedRayFeatureError
         When the class makes batches.
     """
-    if "__call__" in dir(cls):
+    if cls.__call__ is not OfflinePreLearner.__call__:
         raise UnsupportedRayFeatureError(
             f"{cls.__name__}.__call__",
             "The algorithm makes batches of episodes itself",
             "write _map_to_episodes, which returns episodes",
         )
-    made = cls(config=config, learner=None, spaces=spaces, module_spec=None, module_state=None)
+    made = cls(
+        config=config,
+        learner=None,
+        spaces=spaces,
+        module_spec=_module_spec(config, spaces),
+        module_state=None,
+    )
+    return [_steps_of(each) for batch in batches for each in _episodes_of(made, spaces, batch)]
+
+
+def _module_spec(config: Any, spaces: tuple[Any, Any]) -> MultiRLModuleSpec | None:
+    """Return the modules of a config, which classes of programs build; None without PyTorch."""
+    if isinstance(config.rl_module_spec, MultiRLModuleSpec):
+        return config.rl_module_spec
+    spec = config.get_rl_module_spec(spaces={POLICY_ID: spaces})
+    if spec.module_class is None:
+        if find_spec("torch") is None:
+            return None
+        from raycompat.rllib.torch_module import DefaultBCTorchRLModule
+
+        spec.module_class = DefaultBCTorchRLModule
+    return MultiRLModuleSpec(rl_module_specs={POLICY_ID: spec})
+
+
+def _episodes_of(
+    made: OfflinePreLearner, spaces: tuple[Any, Any], batch: Mapping[str, Any]
+) -> list[Any]:
+    """Return the episodes that a program makes of some rows, without empty ones."""
     given: dict[str, Any] = {"to_numpy": False}
     if "is_multi_agent" in inspect.signature(made._map_to_episodes).parameters:  # until 2025
         given |= {"is_multi_agent": False, "schema": SCHEMA, "input_compress_columns": []}
         given |= {"observation_space": spaces[0], "action_space": spaces[1]}
-    found = []
-    for batch in batches:
-        columns = {name: _column(values) for name, values in batch.items()}
-        mapped = made._map_to_episodes(batch=columns, **given)["episodes"]
-        found += [_steps_of(each) for each in mapped if len(each)]
-    return found
+    columns = {name: _column(values) for name, values in batch.items()}
+    found = made._map_to_episodes(batch=columns, **given)["episodes"]
+    return [each for each in found if len(each)]
 
 
 def _column(values: Any) -> Any:

@@ -6,9 +6,9 @@ made of these parts; a program's catalog replaces some of them, and a program's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -211,6 +211,82 @@ class MLPEncoderConfig(_MLPConfig):
         return _Encoder(self)
 
 
+class _ImageEncoder(TorchModel, Encoder):
+    """Convolutions of images, whose channels are the last axis."""
+
+    def __init__(self, config: CNNEncoderConfig) -> None:
+        super().__init__(config)
+        activation = get_activation_fn(config.cnn_activation)
+        layers: list[nn.Module] = []
+        channels = config.input_dims[-1]
+        for each in config.convolutions():
+            layer = nn.Conv2d(channels, each.channels, each.sides, each.steps)
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+            layers += [nn.ZeroPad2d(each.edges), layer]
+            layers += [activation()] if activation else []
+            channels = each.channels
+        self.net = nn.Sequential(*layers)
+
+    def _forward(self, inputs: Any, **kwargs: Any) -> dict[str, Any]:
+        images = inputs["obs"].movedim(-1, -3).to(next(self.parameters()).dtype)
+        return {ENCODER_OUT: self.net(images).movedim(-3, -1).flatten(-3)}
+
+
+class _Convolution(NamedTuple):
+    """One layer: its sides and steps, the zeros beyond the edges, and the size of what it gives."""
+
+    channels: int
+    sides: tuple[int, int]
+    steps: tuple[int, int]
+    #: Left, right, top and bottom.
+    edges: tuple[int, int, int, int]
+    size: tuple[int, int]
+
+
+@dataclass
+class CNNEncoderConfig(ModelConfig):
+    """An encoder of convolutions: a batch with images of shape (height, width, channels) goes in.
+
+    Parameters
+    ----------
+    input_dims, always_check_shapes
+        See `ModelConfig`.
+    cnn_filter_specifiers : sequence
+        ``(channels, side, step)`` of each layer, and "valid", where it does not see beyond the edges.
+    cnn_activation : str, optional
+    """
+
+    cnn_filter_specifiers: Sequence[Any] = ((16, 4, 2), (32, 4, 2), (64, 8, 2))
+    cnn_activation: str | None = "relu"
+
+    def convolutions(self) -> Iterator[_Convolution]:
+        """Yield the layers, from the first."""
+        height, width = self.input_dims[:2]
+        for channels, side, step, *padding in self.cnn_filter_specifiers:
+            sides, steps = ((n, n) if isinstance(n, int) else tuple(n) for n in (side, step))
+            axes = zip((height, width), sides, steps, strict=True)
+            if padding == ["valid"]:
+                height, width = (-(-(n - side + 1) // step) for n, side, step in axes)
+                yield _Convolution(channels, sides, steps, (0, 0, 0, 0), (height, width))
+                continue
+            # As many places as steps fit; a larger part of the zeros is right and below.
+            high, wide = (-(-n // step) * step - step + side - n for n, side, step in axes)
+            height, width = -(-height // steps[0]), -(-width // steps[1])
+            edges = wide // 2, wide - wide // 2, high // 2, high - high // 2
+            yield _Convolution(channels, sides, steps, edges, (height, width))
+
+    @property
+    def output_dims(self) -> tuple[int, ...]:
+        """The shape of one output, a vector."""
+        *_, last = self.convolutions()
+        return (last.channels * last.size[0] * last.size[1],)
+
+    def build(self, framework: str = "torch") -> TorchModel:
+        """Return the encoder."""
+        return _ImageEncoder(self)
+
+
 @dataclass
 class _DenseEncoderConfig(MLPEncoderConfig):
     """The encoder of a catalog; a module with its own layers does not build it.
@@ -219,17 +295,9 @@ class _DenseEncoderConfig(MLPEncoderConfig):
     ----------
     asked : sequence of str
         Options of the model that ask for other layers.
-    num_filtered : int
-        The number of features of these layers; 0 where there are none.
     """
 
     asked: Sequence[str] = ()
-    num_filtered: int = 0
-
-    @property
-    def output_dims(self) -> tuple[int, ...]:
-        """The shape of one output: heads are on the layers that are asked for."""
-        return (self.num_filtered,) if self.num_filtered else super().output_dims
 
     def build(self, framework: str = "torch") -> TorchModel:
         """Return the encoder.
@@ -242,7 +310,7 @@ class _DenseEncoderConfig(MLPEncoderConfig):
         if self.asked:
             raise UnsupportedRayFeatureError(
                 f"{', '.join(self.asked)} in a network of PyTorch",
-                "Its layers are dense",
+                "Its layers are dense, or convolutions of images",
                 "leave out learner_class and options that begin with _torch_, or give a TorchRLModule "
                 "with these layers as module_class of an RLModuleSpec",
             )
@@ -291,7 +359,7 @@ def has_dense_layers(encoder: object) -> bool:
     return isinstance(getattr(encoder, "actor_encoder", encoder), _Encoder)
 
 
-#: Options of a model that these parts do not carry out.
+#: Options of a model that dense layers do not carry out.
 _NOT_DENSE = ("conv_filters", "custom_model", "use_attention", "use_lstm")
 
 #: The same of its heads.
@@ -322,7 +390,7 @@ class Catalog:
     Notes
     -----
     Ray source: ``ray.rllib.core.models.catalog.Catalog``, 2.60.0. Differs from Ray: layers are dense,
-    and those of PyTorch.
+    or convolutions of images, and those of PyTorch.
     """
 
     def __init__(
@@ -347,11 +415,17 @@ class Catalog:
     def _get_encoder_config(
         cls, observation_space: _Space, model_config_dict: dict[str, Any], action_space: Any = None
     ) -> Any:
-        model = model_config_dict
+        model, shape = model_config_dict, observation_space.shape or ()
+        others = [name for name in _NOT_DENSE if model.get(name)]
+        if others == ["conv_filters"] and len(shape) == 3:
+            return CNNEncoderConfig(
+                input_dims=shape,
+                cnn_filter_specifiers=model["conv_filters"],
+                cnn_activation=model.get("conv_activation"),
+            )
         *hiddens, last = model.get("fcnet_hiddens") or [256, 256]
         return _DenseEncoderConfig(
-            asked=[name for name in _NOT_DENSE if model.get(name)],
-            num_filtered=_num_filtered(observation_space, model.get("conv_filters")),
+            asked=others,
             input_dims=[gymnasium.spaces.flatdim(observation_space)],
             hidden_layer_dims=hiddens,
             output_layer_dim=last,
@@ -383,17 +457,6 @@ class Catalog:
             output_layer_bias_initializer="zeros_",
             **_of_layers("hidden", {"fcnet_activation": activation}),
         )
-
-
-def _num_filtered(space: _Space, filters: Sequence[Any] | None) -> int:
-    """Return the number of outputs of filters; without "valid" they see beyond the edges of images."""
-    if not filters or len(space.shape or ()) != 3:
-        return 0
-    sides = np.array((space.shape or ())[:2])
-    for _, size, step, *padding in filters:
-        lost = np.array(size) - 1 if padding == ["valid"] else 0
-        sides = -(-(sides - lost) // np.array(step))
-    return int(sides.prod() * filters[-1][0])
 
 
 def _of_layers(layers: str, model: Mapping[str, Any]) -> dict[str, Any]:

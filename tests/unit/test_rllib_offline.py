@@ -23,6 +23,7 @@ from raycompat.rllib.algorithms import BCConfig, CQLConfig, MARWILConfig, PPOCon
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.fixed_policies import Policy
+from raycompat.rllib.offline_data import OfflineData, recorded_batches
 from raycompat.rllib.offline_prelearner import OfflinePreLearner
 from raycompat.rllib.policy_spec import PolicySpec
 from raycompat.rllib.recorded_steps import columns_of, read_steps
@@ -331,9 +332,32 @@ def test_a_program_makes_episodes_of_its_rows(tmp_path):
     }
 
 
+def test_a_program_opens_its_data_itself():
+    class Sides(OfflineData):
+        def __init__(self, config):
+            self.data = Table({"obs": [LEFT, RIGHT], "actions": [1, 2], "side": config.input_})
+
+    class Table(dict):
+        def iter_batches(self, batch_size):
+            whole = {"rewards": [1.0, 1.0], "terminateds": [True, True], "new_obs": [LEFT, LEFT]}
+            return iter([self | whole] * 5)
+
+    small = config(BCConfig, ["a", "b"]).training(train_batch_size=10)
+    with pytest.raises(TypeError, match="expected a subclass of OfflineData"):
+        recorded_batches(small.copy().offline_data(offline_data_class=Table))
+    given = small.offline_data(offline_data_class=Sides, prelearner_class=OfflinePreLearner)
+    (learner,) = given.build_algo().learners.values()
+    assert learner.num_remembered == 10
+    with pytest.raises(UnsupportedRayFeatureError, match=r"Sides.sample\(3\)"):
+        Sides(small).sample(3)
+
+
 def test_rows_become_episodes_of_one_step():
-    made = OfflinePreLearner(None, spaces=(SHOWN, CHOICES))
+    made = OfflinePreLearner(BCConfig(), spaces=(SHOWN, CHOICES))
     batch = {"obs": [LEFT], "new_obs": [RIGHT], "actions": [1], "rewards": [2], "terminateds": [1]}
+    columns = made(batch)
+    assert columns["default_policy/obs"].tolist() == [LEFT.tolist()]
+    assert columns["default_policy/terminateds"].tolist() == [True]
     (episode,) = made._map_to_episodes(batch)["episodes"]
     assert (episode.get_actions(0), episode.get_return(), episode.is_done) == (1, 2.0, True)
     assert episode.get_observations(-1) is RIGHT

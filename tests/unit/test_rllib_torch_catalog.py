@@ -266,8 +266,22 @@ def test_a_module_with_layers_of_its_own_reads_the_options_of_convolutions():
     )
     assert catalog.latent_dims == (45,)
     assert catalog.build_pi_head("torch")(torch.zeros(1, 45)).shape == (1, 2)
-    with pytest.raises(UnsupportedRayFeatureError, match="conv_filters in a network of PyTorch"):
-        DefaultPPOTorchRLModule(image, TWO, model_config=model)
+    remembers = {**model, "use_lstm": True}
+    with pytest.raises(
+        UnsupportedRayFeatureError, match="conv_filters, use_lstm in a network of Py"
+    ):
+        DefaultPPOTorchRLModule(image, TWO, model_config=remembers)
+    made = catalog.build_encoder("torch")
+    seen = {"obs": torch.ones(2, 9, 11, 3, dtype=torch.uint8)}
+    assert made(seen)["encoder_out"].shape == (2, 45)
+    # With weights of 1, the outputs count the places that are inside the image.
+    for each in made.parameters():
+        torch.nn.init.constant_(each, float(each.dim() > 1))
+    counted = made.net[:2](torch.ones(1, 3, 9, 11))[0, 0]
+    assert counted.shape == (5, 6)
+    assert counted[0].tolist() == [12, 18, 18, 18, 18, 12]
+    values = DefaultPPOTorchRLModule(image, TWO, model_config=model)
+    assert values.compute_values({"obs": torch.zeros(2, 8, 8, 3)}).shape == (2,)
 
 
 def test_a_config_makes_modules_of_several_classes():

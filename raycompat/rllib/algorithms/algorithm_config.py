@@ -588,7 +588,8 @@ class AlgorithmConfig(OptionsByName):
             unpickled: files must come from a trusted source. ``input_config`` (dict): for readers.
             ``actions_in_input_normalized`` (bool, default True): whether numbers of bounded boxes were
             recorded as -1 to 1. ``prelearner_class`` (subclass of `OfflinePreLearner`): its method
-            ``_map_to_episodes`` makes episodes of columns in another form.
+            ``_map_to_episodes`` makes episodes of columns in another form. ``offline_data_class``
+            (subclass of `OfflineData`): opens data that is in another form than files of steps.
             ``dataset_num_iters_per_learner`` (int): minibatches of an iteration;
             by default as many as have all steps. ``output`` (str): the folder into which runners write
             the episodes that end, in training and in evaluation, one row a step. An environment of
@@ -743,6 +744,29 @@ class AlgorithmConfig(OptionsByName):
                 "from it. Change config.copy(copy_frozen=False), and build another algorithm."
             )
         super().__setattr__(name, value)
+
+    @property
+    def is_multi_agent(self) -> bool:
+        """Whether there are other policies than one with the default name."""
+        return set(specs_of(self.policies)) != {"default_policy"}
+
+    def build_learner_connector(
+        self, input_observation_space: Any, input_action_space: Any, device: Any = None
+    ) -> Any:
+        """Return the pipeline of a learner, with the connectors of ``learner_connector``.
+
+        Parameters
+        ----------
+        input_observation_space, input_action_space : gymnasium.Space
+        device : optional
+            It has no effect.
+        """
+        from raycompat.rllib.connectors.env_to_module import connectors_of
+        from raycompat.rllib.connectors.pipeline import LearnerPipeline
+
+        function = self.learner_connector
+        found = function(input_observation_space, input_action_space) if function else None
+        return LearnerPipeline(connectors_of(found, "learner_connector"))
 
     @property
     def model_config(self) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.env.runner import POLICY_ID
+from raycompat.rllib.offline_data import recorded_batches
 from raycompat.rllib.offline_prelearner import mapped_batches
-from raycompat.rllib.recorded_steps import columns_of, read_steps, reader_of
+from raycompat.rllib.recorded_steps import columns_of, reader_of
 
 #: Of the buffers of algorithms that learn from recorded steps.
 RECORDED = {
@@ -46,7 +47,7 @@ class OfflineAlgorithm(ReplayAlgorithm):
         self._num_trained = 0
         self._reader = reader_of(self.config)
         if self._reader is None:
-            self._remember(read_steps(self.config))
+            self._remember(recorded_batches(self.config))
 
     @property
     def num_steps(self) -> int:

@@ -86,6 +86,7 @@ GROUPS: dict[str, dict[str, Any]] = {
         "input_config": {},
         "actions_in_input_normalized": True,
         "dataset_num_iters_per_learner": None,
+        "offline_data_class": None,
         "prelearner_class": None,
         "output": None,
     },
