@@ -18,12 +18,13 @@ from torch import nn
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
-from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2, change_tensors
+from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2, change_tensors, learned_by
 from raycompat.rllib.env.runner import POLICY_ID, Columns
 from raycompat.rllib.learner import check_finite
+from raycompat.rllib.module_learner import ModuleLearner, minibatches_of_modules
 from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.policy_learner import PolicySetup
-from raycompat.rllib.torch_learner import ModuleLearner, TorchLearner, minibatches_of_modules
+from raycompat.rllib.torch_learner import TorchLearner
 from raycompat.rllib.torch_module import ModuleNetwork, TorchRLModule, at_most_threads
 
 
@@ -236,14 +237,8 @@ class JoinedLearner:
         """
         learner = self.torch_learner
         seeing_episodes, seeing_tensors = learner._learner_connector.parts()
-        added = ConnectorPipelineV2(connectors=seeing_episodes)(
-            rl_module=learner.module,
-            batch={},
-            episodes=list(episodes),
-            explore=False,
-            shared_data={},
-            metrics=learner.metrics,
-        )
+        pipeline = ConnectorPipelineV2(connectors=seeing_episodes)
+        added = learned_by(pipeline, {}, list(episodes), {}, learner)
         singles = list(ConnectorV2.single_agent_episode_iterator(episodes, False))
         keys = {key_of(each) for each in singles}
         for name, by_key in added.items():

@@ -185,7 +185,8 @@ def test_the_loss_is_that_of_the_algorithm():
     batch = keras.batch(columns)
     outputs = keras.learner.network(batch["observations"])
     loss, parts = keras.loss(outputs, batch, 0)
-    from raycompat.rllib.torch_learner import PPOTorchLearner, _plain
+    from raycompat.rllib.module_learner import _plain
+    from raycompat.rllib.torch_learner import PPOTorchLearner
     from raycompat.rllib.torch_module import TorchRLModule
 
     class Given(TorchRLModule):

@@ -58,7 +58,7 @@ class BCLearner(MARWILLearner):
     @classmethod
     def for_modules(cls) -> type[PolicyLearner]:
         """Return what learns as BC does."""
-        from raycompat.rllib.torch_learner import ImitatingModuleLearner
+        from raycompat.rllib.module_learner import ImitatingModuleLearner
 
         return ImitatingModuleLearner
 

@@ -188,7 +188,7 @@ class PPOLearner(KerasLearner):
         """Return what learns as PPO does."""
         if cls is not PPOLearner:  # a subclass has its own loss
             return super().for_modules()
-        from raycompat.rllib.torch_learner import ModuleLearner
+        from raycompat.rllib.module_learner import ModuleLearner
 
         return ModuleLearner
 

@@ -22,6 +22,7 @@ from raycompat.rllib.connectors.env_to_module import (
     PrevActionsPrevRewards,
     connectors_of,
 )
+from raycompat.rllib.connectors.pipeline import learned_by
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
@@ -117,14 +118,7 @@ class LearnerConnectors:
         batch: Any = {}
         shared: dict[str, Any] = {}
         for each in self.connectors:
-            batch = each(
-                rl_module=None,
-                batch=batch,
-                episodes=episodes,
-                explore=False,
-                shared_data=shared,
-                metrics=None,
-            )
+            batch = learned_by(each, batch, episodes, shared)
             self._check(each, episodes, seen)
         replaced = {own: columns[own].copy() for own in _names(columns, batch) if own in columns}
         found = {**columns, **replaced, "rewards": columns["rewards"].copy()}

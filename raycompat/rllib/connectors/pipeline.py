@@ -177,6 +177,34 @@ class LearnerPipeline(ConnectorPipelineV2):
         )
 
 
+def learned_by(
+    connector: ConnectorV2,
+    batch: dict[str, Any],
+    episodes: Sequence[Any],
+    shared: dict[str, Any],
+    learner: Any = None,
+) -> Any:
+    """Return the batch that a connector of a learner leaves.
+
+    Parameters
+    ----------
+    connector : ConnectorV2
+    batch : dict
+    episodes : list of SingleAgentEpisode or MultiAgentEpisode
+    shared : dict
+        What the connectors of one batch tell each other.
+    learner : TorchLearner, optional
+    """
+    return connector(
+        rl_module=None if learner is None else learner.module,
+        batch=batch,
+        episodes=episodes,
+        explore=False,
+        shared_data=shared,
+        metrics=None if learner is None else learner.metrics,
+    )
+
+
 def change_tensors(
     connectors: Sequence[ConnectorV2],
     batches: dict[str, Any],
@@ -201,14 +229,7 @@ def change_tensors(
     """
     shared: dict[str, Any] = {}
     for each in connectors:
-        batches = each(
-            rl_module=learner.module,
-            batch=batches,
-            episodes=episodes,
-            explore=False,
-            shared_data=shared,
-            metrics=learner.metrics,
-        )
+        batches = learned_by(each, batches, episodes, shared, learner)
         if not isinstance(batches, Mapping) or not set(batches) <= set(learner.module):
             found = sorted(batches) if isinstance(batches, Mapping) else batches
             raise ValueError(
