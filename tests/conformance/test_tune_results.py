@@ -262,6 +262,7 @@ def test_an_analysis_has_tables(analysis):
     frames = analysis.trial_dataframes
     assert sorted(len(frame) for frame in frames.values()) == [1, 3, 3, 3]
     assert sorted(analysis.dataframe()["score"]) == [3, 4, 6, 9]
+    assert sorted(analysis.dataframe(metric="score")["score"]) == [3, 4, 6, 9]
     assert sorted(analysis.results_df["score"]) == [3, 4, 6, 9]
     assert sorted(config["x"] for config in analysis.get_all_configs().values()) == [1, 2, 3, 4]
 

@@ -15,9 +15,9 @@ import pytest
 
 from raycompat._old import utils
 from raycompat._old_forms import packages
-from raycompat._surface import missing
+from raycompat._surface import forms, missing
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.tune.search import extras
+from raycompat.tune.search import extras, sample
 
 
 def test_ids_and_text():
@@ -115,6 +115,12 @@ def test_a_file_of_the_program_with_the_name_of_a_package_is_not_the_package(mon
     with pytest.raises(ImportError) as caught:
         exec("from dask import nothing")
     assert packages.advice(caught.value) == ""
+
+
+def test_names_that_packages_on_ray_import():
+    assert forms.find("raycompat.train._internal.session").get_session() is None
+    seeded = sample._BackwardsCompatibleNumpyRng(1)
+    assert 0 <= sample.Float(0, 1).sample(random_state=seeded) < 1
 
 
 @pytest.mark.parametrize("require", [packages.require, extras.require])

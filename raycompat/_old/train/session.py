@@ -1,4 +1,4 @@
-"""Functions of 1.9 to 1.13 for the training function: ranks, and checkpoints that are dicts."""
+"""Functions of 1.9 to 1.13 for the training function, and `get_session` of Ray's machinery."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from raycompat.train._functions import get_checkpoint, get_context, get_dataset_
 
 __all__ = [
     "get_dataset_shard",
+    "get_session",
     "load_checkpoint",
     "local_rank",
     "report",
@@ -16,6 +17,11 @@ __all__ = [
     "world_rank",
     "world_size",
 ]
+
+
+def get_session() -> object:
+    """Return what a training function or a trial has; None elsewhere, as packages on Ray ask."""
+    return _session.current("get_session") if _session.is_entered() else None
 
 
 def world_rank() -> int:

@@ -323,16 +323,15 @@ class ExperimentAnalysis(OldForms):
         Parameters
         ----------
         metric, mode : str, optional
-            The result with the best value; by default the last.
+            The result with the best value. Without `mode` the last one.
         """
-        if mode is None and modes.have_defaults():
-            metric = None  # the last results, as in the Ray of the program
-        if (metric is None) != (mode is None) or mode not in (None, "min", "max"):
+        if mode not in (None, "min", "max") or (mode is not None and metric is None):
             raise ValueError(
-                f"metric={metric!r}, mode={mode!r}: expected both, mode 'min' or 'max'."
+                f"metric={metric!r}, mode={mode!r}: expected a metric and mode 'min' or 'max', or no "
+                "mode for the last results."
             )
         pandas = require("pandas", "ExperimentAnalysis")
-        rows = [self._chosen_row(trial, metric, mode) for trial in self.trials]
+        rows = [self._chosen_row(trial, mode and metric, mode) for trial in self.trials]
         return pandas.DataFrame.from_records([row for row in rows if row])
 
     def _chosen_row(self, trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:

@@ -578,5 +578,8 @@ def qrandn(mean: float, sd: float, q: float) -> Float:
     return Float(None, None).normal(mean, sd).quantized(q)
 
 
+#: The name by which flaml makes its numbers of chance.
+_BackwardsCompatibleNumpyRng = NumpyRandom
+
 #: Names of older Rays.
 __getattr__ = names_of(__name__)
