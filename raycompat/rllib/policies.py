@@ -120,6 +120,30 @@ class SoftPolicy:
         """Do nothing: the distribution itself explores."""
 
 
+def best_choices(outputs: Extras, num_choices: int) -> NDArray[Any]:
+    """Return the actions with the largest values, of shape (rows,).
+
+    Parameters
+    ----------
+    outputs : dict of arrays
+        ``advantage``, of shape (rows, choices), or of shape (rows, choices * atoms) for distributions
+        of returns; and ``value``, of shape (rows, 1) or (rows, atoms), where the network duels.
+    num_choices : int
+    """
+    advantages = outputs["advantage"]
+    num_atoms = advantages.shape[1] // num_choices
+    if num_atoms == 1:  # the value of the state is the same for all actions
+        found: NDArray[Any] = advantages.argmax(-1)
+        return found
+    logits = advantages.reshape(-1, num_choices, num_atoms)
+    if "value" in outputs:
+        logits = outputs["value"][:, None] + logits - logits.mean(1, keepdims=True)
+    chances = np.exp(logits - logits.max(-1, keepdims=True))
+    means = (chances @ np.arange(num_atoms)) / chances.sum(-1)  # atoms are in equal steps
+    best: NDArray[Any] = means.argmax(-1)
+    return best
+
+
 class EpsilonGreedyPolicy:
     """Take the action with the largest value, or now and then any.
 
@@ -134,20 +158,18 @@ class EpsilonGreedyPolicy:
     def __init__(self, network: NetworkSpec, layout: Layout) -> None:
         assert [part.is_discrete for part in layout] == [True], "values are known of choices only"
         self._forward = make_forward(network)
+        self._num_choices = layout[0].size
         self._epsilon = 0.0
 
     def act(
         self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
     ) -> tuple[NDArray[Any], Extras]:
         """Return actions, of shape (rows,); nothing needs to be remembered."""
-        # The value of the state is the same for all actions.
-        advantages = self._forward(observations)["advantage"]
-        actions = advantages.argmax(axis=-1)
+        actions = best_choices(self._forward(observations), self._num_choices)
         if explore and self._epsilon > 0:
             is_random = rng.random(len(actions)) < self._epsilon
-            actions = np.where(
-                is_random, rng.integers(advantages.shape[1], size=len(actions)), actions
-            )
+            drawn = rng.integers(self._num_choices, size=len(actions))
+            actions = np.where(is_random, drawn, actions)
         return actions, {}
 
     def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:

@@ -18,7 +18,7 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.learned import LearnerConnectors
-from raycompat.rllib.distributions import num_parameters
+from raycompat.rllib.distributions import Layout, num_parameters
 from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
 from raycompat.rllib.networks import (
@@ -29,7 +29,7 @@ from raycompat.rllib.networks import (
     default_filters,
     import_keras,
 )
-from raycompat.rllib.policies import StochasticPolicy
+from raycompat.rllib.policies import StochasticPolicy, best_choices
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder, check_has_deviations
 
 
@@ -279,6 +279,7 @@ def forward_of_module(
     network: Any,
     encode: ObservationEncoder,
     memory: Memory | None,
+    layout: Layout,
     batch: Mapping[str, Any],
     **kwargs: Any,
 ) -> dict[str, Any]:
@@ -290,6 +291,8 @@ def forward_of_module(
     encode : ObservationEncoder
     memory : Memory, optional
         Of the network.
+    layout : tuple of Part
+        Of actions.
     batch : mapping
         ``obs``: an array or a PyTorch tensor of several observations, or a dict of these. A filter of
         observations is not applied. With a memory, see `_forward_with_memory`.
@@ -311,7 +314,7 @@ def forward_of_module(
     if "value" in outputs and "policy" in outputs:
         found["vf_preds"] = outputs["value"][:, 0]
     if "advantage" in outputs:
-        found["actions"] = outputs["advantage"].argmax(-1)
+        found["actions"] = best_choices(outputs, layout[0].size)
     if not hasattr(batch["obs"], "detach"):
         return found
     import torch
@@ -481,7 +484,9 @@ class KerasLearner(PolicyLearner):
         super().__init__(setup, network, seed)
         self.learner = Learner(network, seed, self.config.grad_clip, **self._adam())
         memory = network.memory
-        forward = partial(forward_of_module, self.learner.network, setup.encode, memory)
+        forward = partial(
+            forward_of_module, self.learner.network, setup.encode, memory, self.layout
+        )
         for name in ("forward_inference", "forward_exploration", "forward_train"):
             setattr(self.model, name, forward)
         if memory is not None:

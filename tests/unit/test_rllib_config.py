@@ -152,7 +152,7 @@ def test_what_does_not_happen_here_is_refused():
         ({"model": {"attention_use_n_prev_actions": 1}}, "Attention is on observations"),
         ({"opt_type": "rmsprop"}, "optimizer is Adam"),
         ({"model": {"post_fcnet_hiddens": [8]}}, "Register a function"),
-        ({"num_atoms": 51}, "not its distribution"),
+        ({"noisy": True}, "Exploration is by an epsilon"),
     ],
 )
 def test_options_of_ray_that_are_not_carried_out_say_why(options, message):
@@ -593,9 +593,9 @@ def test_a_function_of_policies_that_learn_is_returned_as_it_is():
 
 
 def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():
-    DQNConfig().training(num_atoms={"grid_search": [1]}, noisy={"grid_search": [False]})
-    with pytest.raises(UnsupportedRayFeatureError, match="num_atoms=4"):
-        DQNConfig().training(num_atoms={"grid_search": [1, 4]})
+    DQNConfig().training(num_atoms={"grid_search": [1, 4]}, noisy={"grid_search": [False]})
+    with pytest.raises(UnsupportedRayFeatureError, match="noisy=True"):
+        DQNConfig().training(noisy={"grid_search": [False, True]})
 
 
 def test_loggers_of_a_program_find_their_options(caplog):

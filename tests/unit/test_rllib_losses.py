@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
+import gymnasium
 import numpy as np
 import pytest
 
 from raycompat.rllib.algorithms.a3c import actor_critic_loss
-from raycompat.rllib.algorithms.dqn import q_loss, q_targets, q_values
+from raycompat.rllib.algorithms.dqn import (
+    DQNConfig,
+    DQNLearner,
+    projected,
+    q_loss,
+    q_targets,
+    q_values,
+    return_logits,
+)
 from raycompat.rllib.algorithms.ppo import ppo_loss
 from raycompat.rllib.distributions import (
     Categorical,
@@ -29,6 +38,8 @@ from raycompat.rllib.networks import (
     NumpyForward,
     default_filters,
 )
+from raycompat.rllib.policies import EpsilonGreedyPolicy
+from raycompat.rllib.policy_learner import PolicySetup
 
 HALF = np.log(np.array([[0.5, 0.5]], np.float32))
 OPTIONS = {
@@ -94,6 +105,45 @@ def test_values_targets_and_losses_of_q_learning_by_hand():
     errors, weights = tf.constant([0.5, -3.0]), tf.constant([1.0, 0.5])
     assert float(q_loss(errors, weights, "huber")) == pytest.approx((0.125 + 0.5 * 2.5) / 2)
     assert float(q_loss(errors, weights, "mse")) == pytest.approx((0.125 + 0.5 * 4.5) / 2)
+
+
+def test_distributions_of_returns_by_hand():
+    atoms, chances = tf.constant([0.0, 1.0, 2.0]), tf.constant([[0.5, 0.0, 0.5]] * 3)
+    found = projected(chances, tf.constant([0.25, 5.0, 1.0]), tf.constant([0.5, 1.0, 0.0]), atoms)
+    # 0.25 and 1.25 lie between two atoms, larger returns count as the largest atom, ends have the reward.
+    assert found.numpy().tolist() == [[0.375, 0.5, 0.125], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    outputs = constants(
+        advantage=np.array([[1.0, 0.0, 3.0, 2.0]], np.float32),
+        value=np.array([[10.0, 20.0]], np.float32),
+    )
+    logits = return_logits(outputs, 2).numpy()
+    assert logits.tolist() == [[[9.0, 19.0], [11.0, 21.0]]]
+
+
+def test_a_distribution_of_returns_is_learned_and_played():
+    options = {"num_atoms": 5, "v_min": 0.0, "v_max": 2.0, "lr": 0.2}
+    config = DQNConfig().training(**options, hiddens=[], model={"fcnet_hiddens": []})
+    setup = PolicySetup(config, gymnasium.spaces.Box(-1, 1, (1,)), gymnasium.spaces.Discrete(2))
+    network = DQNLearner.network_of(setup)
+    learner = DQNLearner(setup, network, 0)
+    steps = {
+        "observations": np.array([[-1.0], [-1.0], [1.0], [1.0]], np.float32),
+        "actions": np.array([0, 1, 0, 1], np.int32),
+        "rewards": np.array([1.0, 0.0, 0.0, 1.0], np.float32),
+        "terminateds": np.ones(4, bool),
+        "next_observations": np.zeros((4, 1), np.float32),
+    }
+    for _ in range(40):
+        found = learner.learn_batch(steps, 0)
+    assert found["qf_mean"] == pytest.approx(0.5, abs=0.1)
+    policy = EpsilonGreedyPolicy(network, setup.decode.layout)
+    policy.set_weights(learner.get_weights())
+    seen = np.array([[-1.0], [1.0]], np.float32)
+    assert policy.act(seen, np.random.default_rng(0), explore=True)[0].tolist() == [0, 1]
+    assert learner.model.forward_inference({"obs": seen})["actions"].tolist() == [0, 1]
+    config.training(v_min=3.0)
+    with pytest.raises(ValueError, match=r"v_min=3.0 and v_max=2.0"):
+        config.validate()
 
 
 @pytest.mark.parametrize("cls", [Categorical, DiagonalGaussian])

@@ -2,12 +2,13 @@
 
 Mnih et al., "Playing Atari with deep reinforcement learning" (arXiv 1312.5602), with double Q-learning
 (van Hasselt et al., arXiv 1509.06461), duelling heads (Wang et al., arXiv 1511.06581), prioritized
-replay (Schaul et al., arXiv 1511.05952) and returns of several steps. In each training step:
+replay (Schaul et al., arXiv 1511.05952) and returns of several steps; with ``num_atoms``, distributions
+of returns (Bellemare et al., arXiv 1707.06887). In each training step:
 
 1. The env runners play, now and then by a random action (`DQN.exploration`), and the steps go into the
    replay buffer (`DQNLearner.remember`).
-2. The network learns from the minibatches that are due (`q_targets`, `q_loss`), which are drawn
-   together; the steps' priorities follow their errors.
+2. The network learns from the minibatches that are due (`q_targets`, `q_loss`, `projected`), which are
+   drawn together; the steps' priorities follow their errors.
 3. From time to time the target network, which gives the values of next observations, becomes a copy of
    the network (`_update_target`).
 """
@@ -43,7 +44,9 @@ class DQNConfig(AlgorithmConfig):
     ``target_network_update_freq`` (int, steps, default 500), ``tau`` (float, default 1.0: how far the
     target network follows), ``training_intensity`` (float: steps learned for each step played; by
     default each step is followed by one minibatch), ``num_steps_sampled_before_learning_starts`` (int,
-    default 1000), ``adam_epsilon``, ``td_error_loss_fn`` ("huber" or "mse"),
+    default 1000), ``adam_epsilon``, ``td_error_loss_fn`` ("huber" or "mse"), ``num_atoms`` (int,
+    default 1: with more, a distribution of returns on so many numbers is learned), ``v_min``, ``v_max``
+    (float, default -10 and 10: the smallest and the largest of these numbers),
     ``store_buffer_in_checkpoints`` (bool, default False), and ``replay_buffer_config`` (dict: ``type``,
     ``capacity`` in steps, ``alpha``, ``beta``, ``epsilon``).
 
@@ -53,8 +56,8 @@ class DQNConfig(AlgorithmConfig):
 
     Notes
     -----
-    Ray source: ``ray.rllib.algorithms.dqn.DQNConfig``, 2.60.0. Differs from Ray: distributional and
-    noisy networks (``num_atoms``, ``noisy``) are not options.
+    Ray source: ``ray.rllib.algorithms.dqn.DQNConfig``, 2.60.0. Differs from Ray: noisy networks
+    (``noisy``) are not an option.
     """
 
     algo_class: type[DQN]
@@ -73,6 +76,9 @@ class DQNConfig(AlgorithmConfig):
         "num_steps_sampled_before_learning_starts": 1000,
         "adam_epsilon": 1e-8,
         "td_error_loss_fn": "huber",
+        "num_atoms": 1,
+        "v_min": -10.0,
+        "v_max": 10.0,
         "store_buffer_in_checkpoints": False,
         "replay_buffer_config": {
             "type": "PrioritizedEpisodeReplayBuffer",
@@ -95,6 +101,12 @@ class DQNConfig(AlgorithmConfig):
         if self.td_error_loss_fn not in ("huber", "mse"):
             raise ValueError(
                 f"td_error_loss_fn={self.td_error_loss_fn!r}: expected 'huber' or 'mse'."
+            )
+        if not isinstance(self.num_atoms, int) or self.num_atoms < 1:
+            raise ValueError(f"num_atoms={self.num_atoms!r}: expected a number of 1 or more.")
+        if self.num_atoms > 1 and not self.v_min < self.v_max:
+            raise ValueError(
+                f"v_min={self.v_min!r} and v_max={self.v_max!r}: expected a smaller and a larger one."
             )
 
 
@@ -136,6 +148,52 @@ def q_targets(rewards: Any, discounts: Any, next_values: Any, choosing_values: A
 
     best = tf.argmax(choosing_values, -1, output_type=tf.int32)
     return rewards + discounts * tf.gather(next_values, best, axis=1, batch_dims=1)
+
+
+def return_logits(outputs: dict[str, Any], num_atoms: int) -> Any:
+    """Return the logits of distributions of returns, of shape (rows, actions, atoms), of outputs.
+
+    Notes
+    -----
+    Where there is a head ``value``, advantages have mean 0; see `q_values`.
+    """
+    import tensorflow as tf
+
+    advantages = outputs["advantage"]
+    width = advantages.shape[-1] // num_atoms
+    logits = tf.reshape(advantages, (-1, width, num_atoms))
+    if "value" not in outputs:
+        return logits
+    return outputs["value"][:, None] + logits - tf.reduce_mean(logits, 1, keepdims=True)
+
+
+def projected(probabilities: Any, rewards: Any, discounts: Any, atoms: Any) -> Any:
+    """Return the distribution of the return before a step, on the same atoms.
+
+    Parameters
+    ----------
+    probabilities : tensor of shape (rows, atoms)
+        Of the return after the step.
+    rewards, discounts : tensors of shape (rows,)
+        See `n_step_transitions`.
+    atoms : tensor of shape (atoms,)
+        The returns that are possible, in equal steps, the smallest first.
+
+    Returns
+    -------
+    tensor of shape (rows, atoms)
+
+    Notes
+    -----
+    arXiv 1707.06887, equation 7.
+    """
+    import tensorflow as tf
+
+    moved = rewards[:, None] + discounts[:, None] * atoms
+    moved = tf.clip_by_value(moved, atoms[0], atoms[-1])
+    # Each one is shared by the two atoms beside it, the nearer one having more.
+    distances = tf.abs(moved[:, :, None] - atoms) / (atoms[1] - atoms[0])
+    return tf.einsum("ra,rab->rb", probabilities, tf.clip_by_value(1.0 - distances, 0.0, 1.0))
 
 
 def q_loss(errors: Any, weights: Any, kind: str) -> Any:
@@ -188,12 +246,13 @@ class DQNLearner(ReplayLearner):
         setup.refuse_memory("DQN")
         settings = setup.config
         hiddens = tuple(settings.hiddens)
-        heads = [Head("advantage", setup.decode.layout[0].size, hiddens, 0.1)]
+        count = settings.num_atoms
+        heads = [Head("advantage", setup.decode.layout[0].size * count, hiddens, 0.1)]
         model = setup.custom_class()
         if model is not None and not hiddens and not settings.dueling:
             return setup.network_of_class(model, tuple(heads))  # its outputs are the values
         if settings.dueling:
-            heads.append(Head("value", 1, hiddens))
+            heads.append(Head("value", count, hiddens))
         trunk = tuple(settings.model["fcnet_hiddens"])
         return NetworkSpec(heads=tuple(heads), trunk=trunk, **setup.body_options())
 
@@ -292,8 +351,26 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
     import tensorflow as tf
 
     is_double, kind = settings.double_q, settings.td_error_loss_fn
+    atoms = tf.linspace(float(settings.v_min), float(settings.v_max), settings.num_atoms)
 
-    def learn_once(batch: dict[str, Any]) -> Any:
+    def learn_distribution(batch: dict[str, Any]) -> Any:
+        nexts, num_atoms = batch["next_observations"], settings.num_atoms
+        chances = tf.nn.softmax(return_logits(target(nexts), num_atoms))
+        choosing = chances
+        if is_double:
+            choosing = tf.nn.softmax(return_logits(learner.network(nexts), num_atoms))
+        best = tf.argmax(tf.linalg.matvec(choosing, atoms), -1, output_type=tf.int32)
+        chances = tf.gather(chances, best, axis=1, batch_dims=1)
+        goal = projected(chances, batch["rewards"], batch["discounts"], atoms)
+        with tf.GradientTape() as tape:
+            logits = return_logits(learner.network(batch["observations"]), num_atoms)
+            taken = tf.gather(logits, batch["actions"], axis=1, batch_dims=1)
+            errors = tf.nn.softmax_cross_entropy_with_logits(goal, taken)
+            loss = tf.reduce_mean(batch["weights"] * errors)
+        learner.apply(tape.gradient(loss, learner.network.variables))
+        return loss, errors, tf.reduce_mean(tf.linalg.matvec(tf.nn.softmax(taken), atoms))
+
+    def learn_mean(batch: dict[str, Any]) -> Any:
         nexts = batch["next_observations"]
         next_values = q_values(target(nexts))
         choosing = q_values(learner.network(nexts)) if is_double else next_values
@@ -305,6 +382,8 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
             loss = q_loss(errors, batch["weights"], kind)
         learner.apply(tape.gradient(loss, learner.network.variables))
         return loss, errors, tf.reduce_mean(taken)
+
+    learn_once = learn_mean if settings.num_atoms == 1 else learn_distribution
 
     def update(minibatches: dict[str, NDArray[Any]]) -> Any:
         count = tf.shape(minibatches["actions"])[0]
