@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old_forms.packages import require
 from raycompat._recordable import as_text
 from raycompat._surface.modules import names_of
 from raycompat.tune.result import ADDED_KEYS, MEAN_ACCURACY, MEAN_LOSS
-from raycompat.tune.search.extras import require
 from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:

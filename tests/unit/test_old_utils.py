@@ -17,7 +17,7 @@ from raycompat._old import utils
 from raycompat._old_forms import packages
 from raycompat._surface import forms, missing
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.tune.search import extras, sample
+from raycompat.tune.search import sample
 
 
 def test_ids_and_text():
@@ -123,12 +123,11 @@ def test_names_that_packages_on_ray_import():
     assert 0 <= sample.Float(0, 1).sample(random_state=seeded) < 1
 
 
-@pytest.mark.parametrize("require", [packages.require, extras.require])
-def test_a_package_that_a_package_needs_is_the_one_to_install(monkeypatch, tmp_path, require):
+def test_a_package_that_a_package_needs_is_the_one_to_install(monkeypatch, tmp_path):
     (tmp_path / "needs_another.py").write_text("raise ModuleNotFoundError('gone', name='hebo')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match=r"needs_another.*\(gone\): pip install HEBO\.$"):
-        require("needs_another", "A search")
+        packages.require("needs_another", "A search")
 
 
 def test_a_download_without_a_network_is_said():

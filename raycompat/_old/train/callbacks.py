@@ -125,7 +125,7 @@ class TBXLoggerCallback(_InFolder):
 
     def start_training(self, logdir: str, config: dict[str, Any], **info: Any) -> None:
         """Begin the file of events."""
-        from raycompat.tune.search.extras import require
+        from raycompat._old_forms.packages import require
 
         super().start_training(logdir, config, **info)
         self._writer = require("tensorboardX", "TBXLoggerCallback").SummaryWriter(str(self.logdir))

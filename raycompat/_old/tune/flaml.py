@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from raycompat.tune.search.extras import require
+from raycompat._old_forms.packages import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
 from raycompat.tune.trainable.nested import flatten_dict, unflatten_dict

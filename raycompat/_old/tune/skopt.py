@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.packages import require
 from raycompat._surface import forms
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
 

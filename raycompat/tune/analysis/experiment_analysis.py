@@ -8,6 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import modes
 from raycompat._old_forms.tune.analysis import OldForms, as_of_the_time
 from raycompat._storage import Folder
@@ -16,7 +17,6 @@ from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.execution.experiment_state import JOURNAL, load_trials
 from raycompat.tune.result import EXPR_RESULT_FILE, TRAINING_ITERATION
-from raycompat.tune.search.extras import require
 from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:

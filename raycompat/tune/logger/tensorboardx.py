@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from raycompat._old_forms.packages import require
 from raycompat._recordable import as_number, as_text, recordable
 from raycompat._storage import is_full
 from raycompat._surface.modules import names_of
 from raycompat.tune import result as keys
 from raycompat.tune.logger.logger import LocalFolders, LoggerCallback
-from raycompat.tune.search.extras import require
 from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import Domain, Float, Uniform
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.packages import require
 from raycompat._surface.modules import names_of
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
     Categorical,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
 from raycompat._surface import forms
 from raycompat.tune.result import DEFAULT_METRIC
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.sample import (
     Categorical,
     Domain,

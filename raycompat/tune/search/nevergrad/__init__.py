@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
 from raycompat._surface import forms
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
     Categorical,

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from raycompat._old_forms.packages import require
 from raycompat.tune.result import DEFAULT_METRIC, TRAINING_ITERATION
-from raycompat.tune.search.extras import require
 from raycompat.tune.search.sample import (
     Categorical,
     Domain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raycompat.tune.search.extras import require
+from raycompat._old_forms.packages import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import (
     Categorical,
