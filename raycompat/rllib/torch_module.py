@@ -225,7 +225,7 @@ class DefaultBCTorchRLModule(TorchRLModule):
     Notes
     -----
     Ray source: ``ray.rllib.algorithms.bc.torch.default_bc_torch_rl_module.DefaultBCTorchRLModule``,
-    2.60.0. Differs from Ray: layers of `Catalog` are dense.
+    2.60.0. Differs from Ray: layers are those of `Catalog`.
     """
 
     default_catalog = BCCatalog
@@ -267,7 +267,7 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
     Notes
     -----
     Ray source: ``ray.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module.DefaultPPOTorchRLModule``,
-    2.60.0. Differs from Ray: layers of `Catalog` are dense.
+    2.60.0. Differs from Ray: layers are those of `Catalog`.
     """
 
     default_catalog = PPOCatalog

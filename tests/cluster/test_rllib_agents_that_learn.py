@@ -200,7 +200,7 @@ def test_policies_that_do_not_learn_keep_their_weights_and_rules_act():
     algorithm.stop()
 
 
-def test_each_policy_may_have_options_of_its_own_in_the_old_form(monkeypatch):
+def test_each_policy_may_have_its_own_options_in_the_old_form(monkeypatch):
     monkeypatch.setattr(forms, "_seen", set())  # another test may have used the same forms
     with pytest.warns(OldFormWarning):
         from raycompat.rllib.agents.ppo.ppo_tf_policy import PPOTFPolicy

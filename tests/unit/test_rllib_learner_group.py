@@ -302,7 +302,7 @@ def test_the_spec_of_the_network():
 
 
 @needs_torch
-def test_a_module_with_a_loss_of_its_own():
+def test_a_module_with_its_own_loss():
     from raycompat.rllib.module_apis import SelfSupervisedLossAPI
     from raycompat.rllib.torch_module import DefaultPPOTorchRLModule
 

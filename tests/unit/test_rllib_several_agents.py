@@ -269,7 +269,7 @@ def test_spaces_of_policies_are_those_of_their_agents():
         found.of_policy("nobody", PolicySpec())
 
 
-def test_each_agent_has_an_environment_of_its_own():
+def test_each_agent_has_its_own_environment():
     env = make_multi_agent("CartPole-v1")({"num_agents": 2})
     observations, infos = env.reset(seed=3)
     assert list(observations) == list(infos) == [0, 1]

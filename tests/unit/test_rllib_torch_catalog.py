@@ -245,7 +245,7 @@ def test_the_folder_of_all_modules_gives_them_by_name(tmp_path):
     assert all((theirs[name] == each).all() for name, each in own.state_dict().items())
 
 
-def test_a_module_with_layers_of_its_own_reads_the_options_of_convolutions():
+def test_a_module_with_its_own_layers_reads_the_options_of_convolutions():
     import torch
 
     from raycompat.exceptions import UnsupportedRayFeatureError

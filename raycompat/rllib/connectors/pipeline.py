@@ -192,7 +192,7 @@ def learned_by(
     batch : dict
     episodes : list of SingleAgentEpisode or MultiAgentEpisode
     shared : dict
-        What the connectors of one batch tell each other.
+        Shared by the connectors of one batch.
     learner : TorchLearner, optional
     """
     return connector(
