@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 
 _OURS, _THEIRS = "raycompat", "ray"
 
+#: Modules that Ray itself imports with the package above them, so that they need no import.
+_IMPORTED_BY_RAY = frozenset(
+    {
+        "ray.air.config",
+        "ray.train.constants",
+        "ray.tune.utils",
+        "ray.util.accelerators",
+        "ray.util.annotations",
+        "ray.util.queue",
+    }
+)
+
 _T = TypeVar("_T")
 
 
@@ -51,7 +63,7 @@ def names_of(module: str) -> Callable[[str], Any]:
             row = table.name(f"{theirs}.{name}")
             if row is not None and not (row.last and era.is_past(row.last)):
                 return value_of(row)
-            if _is_there(f"{theirs}.{name}"):
+            if f"{theirs}.{name}" in _IMPORTED_BY_RAY or _is_there(f"{theirs}.{name}"):
                 return importlib.import_module(f"{module}.{name}")
         is_asked = theirs != _THEIRS and not name.startswith("_")
         if is_asked and (reason := table.refused(f"{theirs}.{name}")):

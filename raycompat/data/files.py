@@ -15,6 +15,9 @@ import pyarrow.fs
 
 from raycompat.data import seeds
 
+#: How paths of files begin that are in Ray's own package.
+_EXAMPLE = "example://"
+
 
 @dataclass(frozen=True)
 class FileShuffleConfig:
@@ -98,6 +101,11 @@ def resolve(path: Any, filesystem: Any) -> tuple[Any, str]:
     if path == "":
         raise FileNotFoundError("The path '' names no file: give the path of a file or a folder.")
     text = str(path)
+    if text.startswith(_EXAMPLE):
+        raise FileNotFoundError(
+            f"{text!r} is a file of Ray's own package, which raycompat does not have. Give the path of "
+            "a file of yours."
+        )
     if text.startswith("local://"):
         text = text.removeprefix("local://")
     if filesystem is not None:

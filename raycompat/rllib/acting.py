@@ -73,6 +73,7 @@ class ActingPolicy:
         self.decode = ActionDecoder(plan.action_space, plan.normalize_actions, plan.clip_actions)
         self.filter = make_filter(plan.observation_filter, self.encode.shape)
         self.policy: Policy = plan.policy_class(plan.network, self.decode.layout)
+        self._weights: Weights = []
         #: What it remembers; None for a network without a memory.
         self.memory = None if plan.network is None else plan.network.memory
 
@@ -129,11 +130,20 @@ class ActingPolicy:
         """Return actions, and what to remember of them, for the result of `observe`."""
         return self.policy.act(observations, rng, explore)
 
+    def set_weights(self, weights: Weights) -> None:
+        """Replace all weights."""
+        self._weights = weights
+        self.policy.set_weights(weights)
+
+    def get_weights(self) -> Weights:
+        """Return copies of the weights that it acts with."""
+        return [np.array(each) for each in self._weights]
+
     def set_state(
         self, weights: Weights, statistics: RunningStatistics | None, epsilon: float
     ) -> None:
         """Take weights, the filter's statistics and the chance of random actions."""
-        self.policy.set_weights(weights)
+        self.set_weights(weights)
         self.policy.set_exploration(epsilon)
         if statistics is not None:
             self.filter.statistics = statistics.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import socket
 import subprocess
 
 import pytest
@@ -95,6 +96,12 @@ def test_a_program_in_a_process_of_its_own(utils):
     assert utils.run_string_as_driver("print('hello')") == "hello\n"
     with pytest.raises(subprocess.CalledProcessError):
         utils.run_string_as_driver("raise SystemExit(3)")
+
+
+def test_a_free_port_can_be_used(ray):
+    utils = importlib.import_module(f"{ray.__name__}._common.network_utils")
+    with socket.create_server(("127.0.0.1", utils.find_free_port())):
+        pass
 
 
 def test_cloudpickle(ray):

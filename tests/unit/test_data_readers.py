@@ -25,6 +25,7 @@ from raycompat.data import (
     writing,
 )
 from raycompat.data.expressions import col, lit, monotonically_increasing_id, random
+from raycompat.data.files import resolve
 from raycompat.data.pushdown import Uses, uses_of
 from raycompat.data.transform import TableStep
 
@@ -270,3 +271,8 @@ def test_no_parameter_is_dropped_where_locals_are_passed_on(module):
             arguments = node.args
             names = {each.arg for each in (*arguments.args, *arguments.kwonlyargs)} - {"self"}
             assert names <= used | PICKED | WITHOUT_EFFECT, node.name
+
+
+def test_a_file_of_ray_s_own_package_is_refused():
+    with pytest.raises(FileNotFoundError, match="Give the path of a file of yours"):
+        resolve("example://iris.csv", None)

@@ -35,6 +35,25 @@ def test_modules_that_ray_imports_itself_are_attributes_and_refuse_when_they_are
         there.function()
 
 
+def test_modules_that_ray_imports_itself_need_no_import():
+    program = (
+        "import raycompat as ray; from raycompat import air, tune\n"
+        "ray.air.config.RunConfig, ray.util.queue.Queue, ray.tune.utils"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_transport_of_a_program_can_be_written_and_refuses_when_it_is_registered():
+    from raycompat.experimental import TensorTransportManager, register_tensor_transport
+
+    class Transport(TensorTransportManager):
+        pass
+
+    with pytest.raises(exceptions.UnsupportedRayFeatureError, match="'gloo'"):
+        register_tensor_transport("mine", ["cpu"], Transport, object)
+
+
 def test_programs_can_replace_what_is_missing_as_with_ray():
     with mock.patch("raycompat.cross_language", new="replaced"):
         assert raycompat.cross_language == "replaced"

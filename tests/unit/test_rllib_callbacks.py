@@ -329,6 +329,7 @@ def test_metrics_of_callbacks_are_in_the_metrics_that_programs_collect():
     worker = WorkerOfProgram(runner, fragment=9)
     worker.shared = "by the program"
     assert runner.shared == WorkerOfProgram(runner).shared == "by the program"
+    assert worker.policy_map == {"default_policy": worker.get_policy()}
     worker.sample()
     found = collect_metrics(worker)
     assert found["custom_metrics"] == {"number_mean": 2.0, "number_min": 1.0, "number_max": 3.0}

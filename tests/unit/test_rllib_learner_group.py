@@ -165,6 +165,18 @@ def test_results_have_at_their_top_what_the_algorithm_logs():
     assert "results" not in results[2]["env_runners"]
 
 
+def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo):
+    expected = ppo.get_policy().get_weights()
+    runners = ppo.env_runner_group
+    ((index, found),) = runners.foreach_worker_with_id(lambda n, each: (n, each.get_weights()))
+    for weights in (
+        found["default_policy"],
+        runners.local_worker().policy_map["default_policy"].get_weights(),
+    ):
+        assert all((own == each).all() for own, each in zip(weights, expected, strict=True))
+    assert index == 0
+
+
 def test_a_runner_returns_episodes(ppo):
     runner = ppo.env_runner
     episodes = runner.sample(num_episodes=2)

@@ -206,6 +206,11 @@ class WorkerOfProgram:
         acting: Any = self._runner.policies[policy_id]
         return getattr(acting, "rule", acting)
 
+    @property
+    def policy_map(self) -> dict[str, Any]:
+        """The policies by their names, as `get_policy` returns them."""
+        return {name: self.get_policy(name) for name in self._runner.policies}
+
     def for_policy(
         self, func: Callable[..., Any], policy_id: str = POLICY_ID, **kwargs: Any
     ) -> Any:
@@ -242,11 +247,10 @@ class WorkerOfProgram:
             Has no effect.
         """
         for name, own in weights.items():
-            policy = self.get_policy(name)
-            (policy.policy if isinstance(policy, ActingPolicy) else policy).set_weights(own)
+            self.get_policy(name).set_weights(own)
 
     def get_weights(self, policies: Any = None) -> dict[str, Any]:
-        """Return the weights of policies of a program's class.
+        """Return the weights of policies.
 
         Parameters
         ----------

@@ -305,6 +305,17 @@ class RunnerGroup:
         self._sync_first()
         return self.call_all("apply", func, "local_env_runner" in options)
 
+    def foreach_worker_with_id(self, func: Callable[[int, Any], Any], **options: Any) -> list[Any]:
+        """Call a function with the number and the runner of each that plays; see `foreach_worker`.
+
+        Parameters
+        ----------
+        func : callable
+        **options
+            As those of `foreach_worker`.
+        """
+        return self.foreach_worker(lambda worker: func(worker.worker_index, worker), **options)
+
     def foreach_env_runner(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
         """Call a function with each runner that plays, where it is, and return the results.
 
