@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from raycompat.train import Checkpoint, _session
@@ -49,4 +50,12 @@ def save_checkpoint(**values: Any) -> None:
     """Keep values of rank 0 as a checkpoint, which the next report takes with it."""
     session = _session.current("save_checkpoint")
     if session.context.get_world_rank() == 0:
-        session.unreported = Checkpoint.from_dict(values)
+        session.unreported = Checkpoint.from_dict({k: _unwrapped(v) for k, v in values.items()})
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return the model within a ``DistributedDataParallel``, which works on its worker alone."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.parallel.DistributedDataParallel):
+        return value.module
+    return value

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 from typing import Any
 
-from raycompat._surface import forms
+from raycompat._surface import era, forms
 from raycompat._upper import upper
 
 
@@ -21,6 +21,15 @@ def scaling_config(given: Any) -> Any:
         return of_air(given)
     forms.used("ray.train.ScalingConfig as a dict", refusal=ValueError)
     return upper("train").ScalingConfig(**given)
+
+
+def default_split(scaling: object) -> str | list[str]:
+    """Return which data sets are divided where a trainer has no ``dataset_config``.
+
+    Up to Ray 2.6 that was "train" alone, so a program may validate on one worker. A dict as
+    ``scaling_config`` is of such a Ray.
+    """
+    return ["train"] if isinstance(scaling, dict) or era.is_within("2.6") else "all"
 
 
 #: The configurations that Train and Tune had in common.
