@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from raycompat._old.train import session
+from raycompat._old.train.trainer import Trainer
 from raycompat._old_forms.train import options
 from raycompat._surface import era, forms
 from raycompat.exceptions import OldFormWarning
+from raycompat.train.backend import BackendConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 
 
@@ -32,6 +34,14 @@ def test_trainers_up_to_2_6_divide_the_data_set_train_alone(monkeypatch, scaling
     if version:
         monkeypatch.setenv(era.VARIABLE, version)
     assert options.default_split(scaling) == split
+
+
+def test_the_trainer_of_ray_1_divides_all_data_sets_but_those_that_it_marks(monkeypatch):
+    monkeypatch.setenv(era.VARIABLE, "1.12")
+    data = {"train": [1, 2], "validation": [3, 4], "test_NO-SHARD": [5, 6]}
+    trainer = Trainer(BackendConfig(), 2)._trainer(print, None, data, None, None)
+    _, second = trainer.data_config.configure(trainer.datasets, 2, None, None)
+    assert second == {"train": [2], "validation": [4], "test": [5, 6]}
 
 
 def test_a_distributed_model_is_saved_without_its_wrapper(monkeypatch):

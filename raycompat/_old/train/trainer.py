@@ -28,6 +28,7 @@ from raycompat._old.train.callbacks import TrainingCallback
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._configs import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from raycompat.train._data_config import DataConfig
 from raycompat.train._functions import report
 from raycompat.train.backend import BackendConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
 __all__ = ["CheckpointStrategy", "Trainer", "TrainingIterator"]
+
+#: What ends the name of a data set that each worker gets as a whole, as in Ray 1.12.
+_WHOLE = "_NO-SHARD"
 
 #: The key of a worker's last report, with what its function has returned, pickled.
 _RETURNED = "_raycompat_returned"
@@ -157,7 +161,9 @@ class Trainer:
         self._num_runs += 1
         self._strategy = strategy or CheckpointStrategy()
         self._checkpoints = []
-        datasets = dataset if isinstance(dataset, dict) else {"train": dataset}
+        if dataset is not None and not isinstance(dataset, dict):
+            dataset = {"train": dataset}
+        given: dict[str, Any] = dataset or {}
         return DataParallelTrainer(
             _with_result(function, self._hook),
             train_loop_config=config or {},
@@ -170,7 +176,8 @@ class Trainer:
                 checkpoint_config=CheckpointConfig(num_to_keep=self._num_in_folders()),
                 verbose=0,
             ),
-            datasets=None if dataset is None else datasets,
+            datasets={name.removesuffix(_WHOLE): each for name, each in given.items()},
+            dataset_config=DataConfig([name for name in given if not name.endswith(_WHOLE)]),
             resume_from_checkpoint=_as_checkpoint(checkpoint),
         )
 
