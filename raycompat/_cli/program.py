@@ -34,10 +34,12 @@ from raycompat._upper import upper
 #: The program that Python reads from its standard input.
 _STANDARD_INPUT = "-"
 
-#: A folder with a program ``ray``, which runs the command line of raycompat with the interpreter that
-#: the environment variable names.
+#: A folder with a program ``ray``, which runs the command line of raycompat.
 _COMMANDS = str(Path(raycompat.__file__).with_name("_as_ray_bin"))
-_PYTHON_VARIABLE = "RAYCOMPAT_PYTHON"
+
+#: Before the interpreter's path in an entry of PATH, where ``ray`` reads it. There is no such folder.
+#: Programs often pass PATH alone to a child, the package may be read-only, and a file would remain.
+_INTERPRETER = f"{_COMMANDS}/interpreter="
 
 
 def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
@@ -71,10 +73,8 @@ def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
 def _give_children_the_command() -> None:
     """Make ``ray`` the command line of raycompat in processes that the program starts."""
     others = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join(
-        [_COMMANDS, *(each for each in others if each != _COMMANDS)]
-    )
-    os.environ[_PYTHON_VARIABLE] = sys.executable
+    others = [each for each in others if not each.startswith(_COMMANDS)]
+    os.environ["PATH"] = os.pathsep.join([_COMMANDS, f"{_INTERPRETER}{sys.executable}", *others])
 
 
 def _new_main(ours: ModuleType) -> ModuleType:

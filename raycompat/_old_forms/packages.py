@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import re
 import socket
 import sys
@@ -119,6 +120,8 @@ def advice(error: BaseException) -> str:
     if package in _INSTALLED_AS:
         if package == lacking:
             return f"The program needs {package}: pip install {_INSTALLED_AS[package] or package}"
+        if isinstance(error, AttributeError):
+            return _not_imported(lacking)
         return _other_version(package, lacking)
     return _no_network(error)
 
@@ -137,6 +140,17 @@ def _lacking(error: BaseException) -> str:
     return ""
 
 
+def _not_imported(lacking: str) -> str:
+    """Return that a module must be imported; "" for other attributes, which a program may misspell."""
+    try:
+        found = importlib.util.find_spec(lacking)
+    except (ImportError, ValueError):  # what should contain it is not a package
+        found = None
+    return (
+        f"{lacking} is a module: add the line `import {lacking}` to the program." if found else ""
+    )
+
+
 def _other_version(package: str, lacking: str) -> str:
     """Return that an installed package has no such name; "" where the module is not the package's."""
     file = getattr(sys.modules.get(package), "__file__", None) or ""
@@ -145,7 +159,7 @@ def _other_version(package: str, lacking: str) -> str:
         if file.startswith(str(distribution.locate_file(""))):  # not a file of the program
             return (
                 f"{name} {distribution.version}, which is installed, has no {lacking}. "
-                f"The program was written for another version of {name}: install that one."
+                f"The program may be written for another version of {name}: then install that one."
             )
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import shutil
@@ -11,8 +12,10 @@ import sys
 import threading
 from urllib.error import URLError
 
+import numpy as np
 import pytest
 
+from raycompat._cli import program
 from raycompat._old import utils
 from raycompat._old_forms import packages
 from raycompat._surface import forms, missing
@@ -95,17 +98,45 @@ def test_a_missing_openspiel_is_an_error_if_asked(monkeypatch, name):
     assert packages.advice(caught.value).endswith("pip install open_spiel")
 
 
-@pytest.mark.parametrize(
-    "statement", ["from dask.base import nothing", "import dask.nothing", "dask.base.nothing"]
-)
+@pytest.mark.parametrize("statement", ["from dask.base import nothing", "import dask.nothing"])
 def test_a_name_that_the_installed_version_lacks_is_said(statement):
     import dask
 
-    with pytest.raises((ImportError, AttributeError)) as caught:
-        exec(statement, {"dask": dask})
+    with pytest.raises(ImportError) as caught:
+        exec(statement)
     name = "dask.nothing" if statement.startswith("import") else "dask.base.nothing"
-    said = f"dask {dask.__version__}, which is installed, has no {name}. The program was written"
+    said = f"dask {dask.__version__}, which is installed, has no {name}. The program may be written"
     assert packages.advice(caught.value).startswith(said)
+
+
+def test_a_module_that_was_not_imported_is_said_and_other_attributes_may_be_misspelled():
+    import dask
+
+    def advice_on(module, name):
+        error = AttributeError("missing", name=name, obj=module)
+        return packages.advice(error)
+
+    said = "dask.bag is a module: add the line `import dask.bag` to the program."
+    assert advice_on(dask, "bag") == said
+    assert advice_on(dask, "nothing") == ""
+    assert advice_on(dask.base, "tokenise") == ""
+
+
+def test_the_command_ray_finds_its_interpreter_with_nothing_but_path(monkeypatch, tmp_path):
+    interpreter = tmp_path / "the python"
+    interpreter.write_text('#!/bin/sh\necho "$@"\n')
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(interpreter))
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    for _ in range(2):  # a program may be run by another one
+        program._give_children_the_command()
+    path = os.environ["PATH"]
+    call = subprocess.run(["ray", "a b"], env={"PATH": path}, capture_output=True, text=True)
+    assert call.stdout == "-P -m raycompat a b\n"
+    assert path.count("_as_ray_bin") == 2
+    call = subprocess.run([shutil.which("ray")], env={"PATH": ""}, capture_output=True, text=True)
+    assert (call.returncode, call.stdout) == (127, "")
+    assert "Call raycompat instead of ray" in call.stderr
 
 
 def test_a_file_of_the_program_with_the_name_of_a_package_is_not_the_package(monkeypatch, tmp_path):
@@ -121,6 +152,16 @@ def test_names_that_packages_on_ray_import():
     assert forms.find("raycompat.train._internal.session").get_session() is None
     seeded = sample._BackwardsCompatibleNumpyRng(1)
     assert 0 <= sample.Float(0, 1).sample(random_state=seeded) < 1
+
+
+@pytest.mark.parametrize("seed", [3, None, np.random.RandomState(3)])
+def test_numbers_of_chance_are_drawn_by_numpy_s_own_methods(seed):
+    drawn = sample._BackwardsCompatibleNumpyRng(seed)
+    assert drawn.legacy_rng is (seed != 3)
+    assert callable(drawn.rng.random)
+    assert set(drawn.choice(["a", "b"], 5)) <= {"a", "b"}
+    assert 0 <= drawn.integers(3) < 3
+    assert copy.copy(drawn).random(2).shape == (2,)
 
 
 def test_a_package_that_a_package_needs_is_the_one_to_install(monkeypatch, tmp_path):

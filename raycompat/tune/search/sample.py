@@ -24,6 +24,8 @@ Seed = int | np.random.Generator | np.random.RandomState | None
 class NumpyRandom:
     """One interface to numpy's generators, its older states, and its global state.
 
+    It has the methods of a generator, with numpy's parameters.
+
     Parameters
     ----------
     seed : int, numpy.random.Generator, numpy.random.RandomState or None
@@ -37,23 +39,20 @@ class NumpyRandom:
             seed = np.random.default_rng(seed)
         self._rng: Any = seed
 
-    def integers(self, low: int, high: int, size: int) -> Any:
-        if isinstance(self._rng, np.random.Generator):
-            return self._rng.integers(low, high, size=size)
-        return self._state.randint(low, high, size=size)
-
-    def uniform(self, low: float, high: float, size: int) -> Any:
-        return self._state.uniform(low, high, size=size)
-
-    def normal(self, mean: float, sd: float, size: int) -> Any:
-        return self._state.normal(mean, sd, size=size)
-
-    def choice(self, count: int, size: int) -> Any:
-        return self._state.choice(np.arange(count), size=size)
+    @property
+    def legacy_rng(self) -> bool:
+        """Whether numbers come from an older state, or from the global one."""
+        return not isinstance(self._rng, np.random.Generator)
 
     @property
-    def _state(self) -> Any:
+    def rng(self) -> Any:
+        """What draws the numbers: a generator, a state, or the module ``numpy.random``."""
         return np.random if self._rng is None else self._rng
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # while it is copied it has no attributes yet
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.rng, "randint" if name == "integers" and self.legacy_rng else name)
 
 
 class Sampler:
