@@ -41,8 +41,6 @@ NODE_OPTIONS = tuple(name for names in _NODE_OPTIONS for name in names)
 #: The port of Ray's client server, which a head does not have here: drivers connect to its own port.
 CLIENT_PORT = 10001
 
-_LOOPBACK = ("127.0.0.1", "localhost")
-
 #: Seconds for a server of this machine to accept a connection.
 _LOOK_S = 1.0
 
@@ -220,11 +218,19 @@ def _head_beside_client_port(text: str, host: str, port: int) -> str | None:
     if port != CLIENT_PORT or not text.startswith("ray://"):
         return None
     head = current_cluster.find()
-    if head is None or host not in (*_LOOPBACK, head.partition("://")[2].rpartition(":")[0]):
+    if head is None or not _is_of_this_machine(host):
         return None
     with contextlib.suppress(OSError), socket.create_connection((host, port), _LOOK_S):
         return None  # something listens there: a cluster with `--port=10001`
     return head
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Return whether a name or an IPv4 address is this machine's: only those can be bound."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(type=socket.SOCK_DGRAM) as probe:
+        probe.bind((host, 0))
+        return True
+    return False
 
 
 def _by_password(scheme: str, place: str, authority: Authority) -> Destination:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,18 @@ def test_a_host_and_a_port_are_an_address_of_dask_s(host, port):
     assert addresses.find(place) == Destination(f"tcp://{place}")
     assert addresses.find(f"ray://{place}") == Destination(f"tcp://{place}")
     assert addresses.find(f"tls://{place}") == Destination(f"tls://{place}")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_led"), [(socket.gethostname(), True), ("127.0.0.2", True), ("192.0.2.1", False)]
+)
+def test_each_name_of_this_machine_leads_to_its_head_from_ray_s_client_port(
+    monkeypatch, host, is_led
+):
+    monkeypatch.setattr(addresses.current_cluster, "find", lambda: "tcp://127.0.0.1:6379")
+    monkeypatch.setattr(addresses, "CLIENT_PORT", 1)  # nothing listens there
+    found = addresses.find(f"ray://{host}:1")
+    assert found == Destination("tcp://127.0.0.1:6379" if is_led else f"tcp://{host}:1")
 
 
 @given(HOSTS, st.integers().filter(lambda port: not 0 < port < 65536))
