@@ -30,7 +30,6 @@ _IMPORTED_BY_RAY = frozenset(
         "ray.tune.utils",
         "ray.util.accelerators",
         "ray.util.annotations",
-        "ray.util.queue",
     }
 )
 

@@ -56,6 +56,9 @@ from raycompat.train._result import Result
 from raycompat.train._sync_config import SyncConfig
 from raycompat.train.backend import BackendConfig
 
+# Programs that import Train or Tune read `ray.util.queue` without another import.
+from raycompat.util import queue as _queue  # noqa: F401
+
 #: Names of older Rays.
 __getattr__ = names_of(__name__)
 

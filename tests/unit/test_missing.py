@@ -37,7 +37,9 @@ def test_modules_that_ray_imports_itself_are_attributes_and_refuse_when_they_are
 
 def test_modules_that_ray_imports_itself_need_no_import():
     program = (
-        "import raycompat as ray; from raycompat import air, tune\n"
+        "import raycompat as ray\n"
+        "assert not hasattr(ray.util, 'queue')\n"
+        "from raycompat import air, tune\n"
         "ray.air.config.RunConfig, ray.util.queue.Queue, ray.tune.utils"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
