@@ -37,9 +37,8 @@ class OfflineData:
         """Say what happened where a program has caught the error of opening its data."""
         if name == "data":
             raise AttributeError(
-                f"{type(self).__name__} has no data: its __init__ has not opened "
-                f"{getattr(self.config, 'input_', None)!r}, and the log has the reason. Expected "
-                "files that this machine can read."
+                f"{type(self).__name__} has no data: its __init__ has not set it. Expected self.data = "
+                "a Dataset. Where __init__ catches errors of opening, let it raise them."
             )
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
@@ -75,10 +74,26 @@ def recorded_batches(config: Any) -> list[Batch]:
     ------
     TypeError
         When ``offline_data_class`` is not a class of `OfflineData`.
+    UnsupportedRayFeatureError
+        When the class has its own ``sample``, which an algorithm does not call.
+    ValueError
+        When its data has no rows.
     """
     cls = config.offline_data_class
     if cls is None:
         return read_steps(config)
     if not (isinstance(cls, type) and issubclass(cls, OfflineData)):
         raise TypeError(f"offline_data_class={cls!r}: expected a subclass of OfflineData.")
-    return list(cls(config).data.iter_batches(batch_size=None))
+    if cls.sample is not OfflineData.sample:
+        raise UnsupportedRayFeatureError(
+            f"{cls.__name__}.sample",
+            "The algorithm draws samples from its memory",
+            "change the rows in __init__, where data is set, or with a prelearner_class",
+        )
+    batches: list[Batch] = list(cls(config).data.iter_batches(batch_size=None))
+    if not any(len(column) for batch in batches for column in batch.values()):
+        raise ValueError(
+            f"offline_data_class={cls.__name__}: its data has no rows. Expected one row for each "
+            "recorded step. Look at input_, and at what __init__ filters."
+        )
+    return batches

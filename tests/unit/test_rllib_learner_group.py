@@ -165,7 +165,11 @@ def test_results_have_at_their_top_what_the_algorithm_logs():
     assert "results" not in results[2]["env_runners"]
 
 
-def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo):
+@pytest.mark.parametrize("num_iterations", [0, 2])
+def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo, num_iterations):
+    for _ in range(num_iterations):
+        ppo.train()
+        ppo.env_runner_group.foreach_worker(lambda worker: None)
     expected = ppo.get_policy().get_weights()
     runners = ppo.env_runner_group
     ((index, found),) = runners.foreach_worker_with_id(lambda n, each: (n, each.get_weights()))

@@ -352,6 +352,32 @@ def test_a_program_opens_its_data_itself():
         Sides(small).sample(3)
 
 
+def test_data_of_a_program_that_cannot_be_learned_from_is_refused():
+    class Drawing(OfflineData):
+        def sample(self, num_samples, **kwargs):
+            return {}
+
+    class Rows(OfflineData):
+        def __init__(self, config):
+            if config.input_ is not None:
+                self.data = self
+                self.batches = config.input_
+
+        def iter_batches(self, batch_size):
+            return self.batches
+
+    def opened(cls, path):
+        return recorded_batches(BCConfig().offline_data(input_=path, offline_data_class=cls))
+
+    with pytest.raises(UnsupportedRayFeatureError, match=r"Drawing\.sample .*__init__"):
+        opened(Drawing, "a")
+    for without_rows in ([], [{"obs": []}]):
+        with pytest.raises(ValueError, match="Rows: its data has no rows"):
+            opened(Rows, without_rows)
+    with pytest.raises(AttributeError, match=r"Rows has no data: .* has not set it"):
+        opened(Rows, None)
+
+
 def test_rows_become_episodes_of_one_step():
     made = OfflinePreLearner(BCConfig(), spaces=(SHOWN, CHOICES))
     batch = {"obs": [LEFT], "new_obs": [RIGHT], "actions": [1], "rewards": [2], "terminateds": [1]}

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import raycompat as ray
 from raycompat._host import clock
 from raycompat._surface.modules import names_of
@@ -20,6 +23,9 @@ logger = logging.getLogger(__name__)
 START_TIMEOUT_S = 300.0
 #: A runner that dies so often, without one answer in between, will not recover.
 MOST_DEATHS_IN_A_ROW = 3
+
+#: Methods of runners that leave their weights to programs.
+_KEEP_WEIGHTS = ("set_state", "apply", "apply_to_environments", "set_tasks", "take_left")
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,11 @@ class RunnerGroup:
         self._spare: Any = None
         #: Returns the state that runners play by; set by the algorithm.
         self.state_of: Callable[[], Any] | None = None
-        self._is_synced = False
+        #: The weights that programs find at all runners; None where these may have others.
+        self._synced: dict[str, list[NDArray[Any]]] | None = None
+        #: Whether the algorithm plays here itself. Then runners follow its weights, as in Ray after
+        #: each training step; a program that plays in its own way calls `sync_weights`.
+        self._is_led = False
         self.num_restarts = 0
         self._recreated: list[int] = []
         self._deaths_in_a_row: dict[int, int] = {}
@@ -149,6 +159,7 @@ class RunnerGroup:
         RayActorError
             When no runner is left, or a replacement dies again and again.
         """
+        self._note_call(method)
         if self.local is not None:
             return [getattr(self.local, method)(*args)]
         calls = {index: actor.call.remote(method, *args) for index, actor in self._actors.items()}
@@ -173,6 +184,7 @@ class RunnerGroup:
         -----
         The other calls stay in flight for the next `next_answer`; `forget_calls` drops them.
         """
+        self._note_call(method)
         if self.local is not None:
             return getattr(self.local, method)(*args())
         while True:
@@ -245,6 +257,7 @@ class RunnerGroup:
             logger.warning("Env runner %d %s; another takes its place. %s", index, what, str(error))
             self.num_restarts += 1
             self._recreated.append(index)
+            self._synced = None
             self._actors[index] = self._start(index, True)
             return
         del self._actors[index]
@@ -283,13 +296,23 @@ class RunnerGroup:
             They have no effect: all policies of all runners take them.
         """
         if self.state_of is not None:
-            self.call_all("set_state", self.state_of())
-            self._is_synced = True
+            self._send(self.state_of())
+
+    def _send(self, state: Any) -> None:
+        self._synced = state.weights
+        self.call_all("set_state", state)
+
+    def _note_call(self, method: str) -> None:
+        if method not in _KEEP_WEIGHTS:
+            self._synced, self._is_led = None, True
 
     def _sync_first(self) -> None:
-        """Give runners their first weights, before a program uses them."""
-        if not self._is_synced:
-            self.sync_weights()
+        """Give runners their first weights, or new ones, before a program uses them."""
+        if self.state_of is None or not (self._synced is None or self._is_led):
+            return
+        state = self.state_of()
+        if self._synced is None or not _are_equal(self._synced, state.weights):
+            self._send(state)
 
     def foreach_worker(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
         """Call a function with each runner that plays, where it is, and return the results.
@@ -399,6 +422,13 @@ class _RunnerActor:
     def get_weights(self, *args: Any) -> Any:
         """Return the weights of policies."""
         return self._for_program("get_weights", *args)
+
+
+def _are_equal(some: dict[str, list[NDArray[Any]]], others: dict[str, list[NDArray[Any]]]) -> bool:
+    return some.keys() == others.keys() and all(
+        len(own) == len(others[name]) and all(map(np.array_equal, own, others[name]))
+        for name, own in some.items()
+    )
 
 
 def num_affordable(wanted: int, num_cpus: float, cpus_each: float, least: int = 1) -> int:
