@@ -23,7 +23,9 @@ def test_a_host_and_a_port_are_an_address_of_dask_s(host, port):
 
 
 @pytest.mark.parametrize(
-    ("host", "is_led"), [(socket.gethostname(), True), ("127.0.0.2", True), ("192.0.2.1", False)]
+    ("host", "is_led"),
+    [(socket.gethostname(), True), ("127.0.0.2", True), ("192.0.2.1", False)],
+    ids=["name", "address", "elsewhere"],
 )
 def test_each_name_of_this_machine_leads_to_its_head_from_ray_s_client_port(
     monkeypatch, host, is_led
