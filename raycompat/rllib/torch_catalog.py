@@ -223,6 +223,11 @@ class _ImageEncoder(TorchModel, Encoder):
             layer = nn.Conv2d(channels, each.channels, each.sides, each.steps)
             nn.init.kaiming_normal_(layer.weight)
             nn.init.zeros_(layer.bias)
+            for name, tensor in (("kernel", layer.weight), ("bias", layer.bias)):
+                function = getattr(config, f"cnn_{name}_initializer")
+                if function is not None:
+                    given = getattr(config, f"cnn_{name}_initializer_config")
+                    Initializer(f"conv_{name}_initializer", function, given).fill(tensor)
             layers += [nn.ZeroPad2d(each.edges), layer]
             layers += [activation()] if activation else []
             channels = each.channels
@@ -255,17 +260,40 @@ class CNNEncoderConfig(ModelConfig):
     cnn_filter_specifiers : sequence
         ``(channels, side, step)`` of each layer, and "valid", where it does not see beyond the edges.
     cnn_activation : str, optional
+    cnn_kernel_initializer, cnn_bias_initializer : callable or str, optional
+        A function of ``torch.nn.init``, or its name.
+    cnn_kernel_initializer_config, cnn_bias_initializer_config : dict, optional
+        Its other arguments.
     """
 
     cnn_filter_specifiers: Sequence[Any] = ((16, 4, 2), (32, 4, 2), (64, 8, 2))
     cnn_activation: str | None = "relu"
+    cnn_kernel_initializer: _Function = None
+    cnn_kernel_initializer_config: _Arguments = None
+    cnn_bias_initializer: _Function = None
+    cnn_bias_initializer_config: _Arguments = None
 
     def convolutions(self) -> Iterator[_Convolution]:
-        """Yield the layers, from the first."""
+        """Yield the layers, from the first.
+
+        Raises
+        ------
+        ValueError
+            When a padding is unknown, or an image is smaller than a filter without padding.
+        """
         height, width = self.input_dims[:2]
         for channels, side, step, *padding in self.cnn_filter_specifiers:
             sides, steps = ((n, n) if isinstance(n, int) else tuple(n) for n in (side, step))
             axes = zip((height, width), sides, steps, strict=True)
+            if padding not in ([], ["same"], ["valid"]):
+                raise ValueError(
+                    f"conv_filters: padding={padding[0]!r}: expected 'same' or 'valid', after the step."
+                )
+            if padding == ["valid"] and (height < sides[0] or width < sides[1]):
+                raise ValueError(
+                    f"conv_filters: a filter of {sides[0]} x {sides[1]} with 'valid' is larger than "
+                    f"its input of {height} x {width}. Expected a smaller filter, or 'same'."
+                )
             if padding == ["valid"]:
                 height, width = (-(-(n - side + 1) // step) for n, side, step in axes)
                 yield _Convolution(channels, sides, steps, (0, 0, 0, 0), (height, width))
@@ -422,6 +450,10 @@ class Catalog:
                 input_dims=shape,
                 cnn_filter_specifiers=model["conv_filters"],
                 cnn_activation=model.get("conv_activation"),
+                cnn_kernel_initializer=model.get("conv_kernel_initializer"),
+                cnn_kernel_initializer_config=model.get("conv_kernel_initializer_kwargs"),
+                cnn_bias_initializer=model.get("conv_bias_initializer"),
+                cnn_bias_initializer_config=model.get("conv_bias_initializer_kwargs"),
             )
         *hiddens, last = model.get("fcnet_hiddens") or [256, 256]
         return _DenseEncoderConfig(

@@ -592,6 +592,24 @@ def test_a_function_of_policies_that_learn_is_returned_as_it_is():
     assert config.get_multi_agent_setup(env=gymnasium.make("CartPole-v1"))[1] is trains
 
 
+def test_distributions_of_returns_have_a_whole_number_of_atoms_between_two_numbers():
+    DQNConfig().training(num_atoms=np.int64(5)).validate()
+    for refused in (True, 5.0, 0, "5"):
+        with pytest.raises(ValueError, match=r"num_atoms=.*expected a whole number of 1 or more"):
+            DQNConfig().training(num_atoms=refused).validate()
+    for ends in ({"v_min": None}, {"v_max": "10"}, {"v_min": 10.0}):
+        with pytest.raises(ValueError, match="expected a smaller number and a larger one"):
+            DQNConfig().training(num_atoms=5, **ends).validate()
+
+
+@pytest.mark.parametrize("version", ["2.10", "2.40", "2.60"])
+def test_a_config_says_whether_it_has_other_policies(version, monkeypatch):
+    monkeypatch.setenv(era.VARIABLE, version)
+    configs = PPOConfig(), PPOConfig().multi_agent(policies={"a", "b"})
+    found = [each.is_multi_agent for each in configs]
+    assert [each if version == "2.60" else each() for each in found] == [False, True]
+
+
 def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():
     DQNConfig().training(num_atoms={"grid_search": [1, 4]}, noisy={"grid_search": [False]})
     with pytest.raises(UnsupportedRayFeatureError, match="noisy=True"):

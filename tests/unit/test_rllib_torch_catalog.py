@@ -284,6 +284,23 @@ def test_a_module_with_its_own_layers_reads_the_options_of_convolutions():
     assert values.compute_values({"obs": torch.zeros(2, 8, 8, 3)}).shape == (2,)
 
 
+def test_convolutions_begin_as_asked_and_fit_into_their_images():
+    image = gymnasium.spaces.Box(0, 1, (4, 4, 3), np.float32)
+
+    def encoder(*filters, **options):
+        model = {"conv_filters": filters, **options}
+        return catalog_of_ppo()(image, TWO, model_config_dict=model).build_encoder("torch")
+
+    begin = {"conv_kernel_initializer": "zeros_", "conv_bias_initializer": "constant_"}
+    made = encoder([1, 2, 2], **begin, conv_bias_initializer_kwargs={"val": 3})
+    kernel, bias = (each.detach() for each in made.parameters())
+    assert (kernel.abs().sum(), bias.tolist()) == (0, [3])
+    with pytest.raises(ValueError, match="padding='vlid': expected 'same' or 'valid'"):
+        encoder([1, 2, 2, "vlid"])
+    with pytest.raises(ValueError, match="a filter of 2 x 5 with 'valid' is larger than .* 4 x 4"):
+        encoder([1, (2, 5), 1, "valid"])
+
+
 def test_a_config_makes_modules_of_several_classes():
     from raycompat.rllib.fixed_policies import RLModuleConfig
     from raycompat.rllib.torch_module import DefaultBCTorchRLModule, DefaultPPOTorchRLModule

@@ -746,9 +746,13 @@ class AlgorithmConfig(OptionsByName):
         super().__setattr__(name, value)
 
     @property
-    def is_multi_agent(self) -> bool:
-        """Whether there are other policies than one with the default name."""
-        return set(specs_of(self.policies)) != {"default_policy"}
+    def is_multi_agent(self) -> bool | Callable[[], bool]:
+        """Whether there are other policies than one with the default name.
+
+        For a program of Ray 2.40 or less, it is a method that returns this.
+        """
+        found = set(specs_of(self.policies)) != {"default_policy"}
+        return (lambda: found) if era.is_within("2.40") else found
 
     def build_learner_connector(
         self, input_observation_space: Any, input_action_space: Any, device: Any = None

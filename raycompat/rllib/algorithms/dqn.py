@@ -15,6 +15,7 @@ of returns (Bellemare et al., arXiv 1707.06887). In each training step:
 
 from __future__ import annotations
 
+import numbers
 from typing import Any, ClassVar
 
 import numpy as np
@@ -102,11 +103,16 @@ class DQNConfig(AlgorithmConfig):
             raise ValueError(
                 f"td_error_loss_fn={self.td_error_loss_fn!r}: expected 'huber' or 'mse'."
             )
-        if not isinstance(self.num_atoms, int) or self.num_atoms < 1:
-            raise ValueError(f"num_atoms={self.num_atoms!r}: expected a number of 1 or more.")
-        if self.num_atoms > 1 and not self.v_min < self.v_max:
+        count = self.num_atoms
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral) or int(count) < 1:
+            raise ValueError(f"num_atoms={count!r}: expected a whole number of 1 or more.")
+        ends = self.v_min, self.v_max
+        if int(count) > 1 and not (
+            all(isinstance(n, numbers.Real) for n in ends) and ends[0] < ends[1]
+        ):
             raise ValueError(
-                f"v_min={self.v_min!r} and v_max={self.v_max!r}: expected a smaller and a larger one."
+                f"v_min={self.v_min!r} and v_max={self.v_max!r}: expected a smaller number and a "
+                "larger one."
             )
 
 
@@ -246,7 +252,7 @@ class DQNLearner(ReplayLearner):
         setup.refuse_memory("DQN")
         settings = setup.config
         hiddens = tuple(settings.hiddens)
-        count = settings.num_atoms
+        count = int(settings.num_atoms)
         heads = [Head("advantage", setup.decode.layout[0].size * count, hiddens, 0.1)]
         model = setup.custom_class()
         if model is not None and not hiddens and not settings.dueling:
@@ -351,10 +357,11 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
     import tensorflow as tf
 
     is_double, kind = settings.double_q, settings.td_error_loss_fn
-    atoms = tf.linspace(float(settings.v_min), float(settings.v_max), settings.num_atoms)
+    num_atoms = int(settings.num_atoms)
+    atoms = tf.linspace(float(settings.v_min), float(settings.v_max), num_atoms)
 
     def learn_distribution(batch: dict[str, Any]) -> Any:
-        nexts, num_atoms = batch["next_observations"], settings.num_atoms
+        nexts = batch["next_observations"]
         chances = tf.nn.softmax(return_logits(target(nexts), num_atoms))
         choosing = chances
         if is_double:
@@ -383,7 +390,7 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
         learner.apply(tape.gradient(loss, learner.network.variables))
         return loss, errors, tf.reduce_mean(taken)
 
-    learn_once = learn_mean if settings.num_atoms == 1 else learn_distribution
+    learn_once = learn_mean if num_atoms == 1 else learn_distribution
 
     def update(minibatches: dict[str, NDArray[Any]]) -> Any:
         count = tf.shape(minibatches["actions"])[0]
