@@ -165,11 +165,13 @@ def test_results_have_at_their_top_what_the_algorithm_logs():
     assert "results" not in results[2]["env_runners"]
 
 
-@pytest.mark.parametrize("num_iterations", [0, 2])
-def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo, num_iterations):
-    for _ in range(num_iterations):
-        ppo.train()
+@pytest.mark.parametrize("num_updates", [0, 2])
+def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo, num_updates):
+    for _ in range(num_updates):
+        ppo.sample(4)
         ppo.env_runner_group.foreach_worker(lambda worker: None)
+        (weights,) = ppo.get_weights().values()
+        ppo.set_weights({"default_policy": [each + 1 for each in weights]})
     expected = ppo.get_policy().get_weights()
     runners = ppo.env_runner_group
     ((index, found),) = runners.foreach_worker_with_id(lambda n, each: (n, each.get_weights()))
@@ -179,6 +181,14 @@ def test_the_policies_of_runners_have_the_weights_of_the_algorithm(ppo, num_iter
     ):
         assert all((own == each).all() for own, each in zip(weights, expected, strict=True))
     assert index == 0
+
+
+def test_runners_that_a_program_plays_alone_keep_its_weights(ppo):
+    runners = ppo.env_runner_group
+    zeros = [np.zeros_like(each) for each in ppo.get_policy().get_weights()]
+    runners.foreach_worker(lambda each: each.set_weights({"default_policy": zeros}))
+    (found,) = runners.foreach_worker(lambda each: each.get_weights()["default_policy"])
+    assert not any(each.any() for each in found)
 
 
 def test_a_runner_returns_episodes(ppo):
