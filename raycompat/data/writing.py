@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import raycompat as ray
+from raycompat._old_forms.data.options import writes_its_one_column
 from raycompat.data import block, frames, tensor, tensorflow
 from raycompat.data.block import Block, Bundle
 from raycompat.data.datasink import (
@@ -364,6 +365,7 @@ class Writing:
         )
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
+    @writes_its_one_column
     def write_numpy(
         self,
         path: str,

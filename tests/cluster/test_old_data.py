@@ -119,6 +119,15 @@ def test_concatenator_of_its_time(options, rest, values):
     np.testing.assert_array_equal(row["all"], values)
 
 
+def test_numpy_files_have_the_only_column(tmp_path):
+    numbers(3, 1).write_numpy(str(tmp_path))
+    (file,) = tmp_path.iterdir()
+    np.testing.assert_array_equal(np.load(file), [0, 1, 2])
+    pairs = ray.data.from_items([{"a": 1, "b": 2}])
+    with pytest.raises(ValueError, match=r"2: \['a', 'b'\]\. Say which"):
+        pairs.write_numpy(str(tmp_path))
+
+
 def test_names_of_their_time():
     assert ids(ray.data.read_api.from_items([{"id": 1}]).take()) == [1]
     assert ray.data.range_arrow(2).take_all() == [{"value": 0}, {"value": 1}]

@@ -54,6 +54,25 @@ def hashes_into_columns(init: _F) -> _F:
     return cast("_F", with_output_column)
 
 
+def writes_its_one_column(method: _F) -> _F:
+    """Make ``Dataset.write_numpy`` write the column of a data set that has one, where none is given."""
+
+    @functools.wraps(method)
+    def with_column(dataset: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.get("column") is None:
+            forms.used("ray.data.Dataset.write_numpy() without column")
+            columns = dataset.columns() or []
+            if len(columns) != 1:
+                raise ValueError(
+                    f"write_numpy() writes one column, and the data set has {len(columns)}: {columns}. "
+                    "Say which: write_numpy(path, column=...)."
+                )
+            (kwargs["column"],) = columns
+        method(dataset, *args, **kwargs)
+
+    return cast("_F", with_column)
+
+
 def include(given: dict[str, Any], value: Any) -> None:
     """Concatenate these columns, without those that ``exclude`` names."""
     if value:
