@@ -78,7 +78,7 @@ class TaskOptions(PlacementOptions):
     def __post_init__(self) -> None:
         request = _resource_set(self.num_cpus or 0, self)
         object.__setattr__(self, "_request", request)
-        is_leased = bool(request) and request.units().keys() <= LEASED
+        is_leased = request.units().keys() <= LEASED
         if self.max_calls or self.runtime_env:
             is_leased = False
         object.__setattr__(self, "lease_kind", LeaseKind.of(request) if is_leased else None)

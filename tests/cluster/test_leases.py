@@ -85,6 +85,22 @@ def test_hundreds_of_sizes_share_a_few_leases(cluster, session, monkeypatch):
     assert len(asked) < 100
 
 
+def test_short_calls_without_resources_share_a_few_processes(cluster):
+    calls = [pid_of.options(num_cpus=0).remote() for _ in range(200)]
+    assert len(set(ray.get(calls))) < 20
+
+
+def test_calls_without_resources_all_run_at_the_same_time(cluster, tmp_path, wait_until):
+    stop, log = tmp_path / "stop", tmp_path / "log"
+    refs = [
+        log_and_wait.options(num_cpus=0).remote(str(log), str(stop), each) for each in range(10)
+    ]
+    wait_until(lambda: len(lines_of(log)) == 10)
+    wait_until(lambda: ray.available_resources().get("CPU") == 2)
+    stop.touch()
+    assert ray.get(refs) == list(range(10))
+
+
 def test_a_lease_is_as_large_as_a_call_that_goes_on_in_it(cluster, session, tmp_path, wait_until):
     """CPUs that the call did not ask for are free for others, and the lease returns the rest."""
     stop = tmp_path / "stop"
@@ -124,7 +140,7 @@ def test_short_calls_are_no_tasks_and_their_leases_are_returned(cluster, session
 def test_idle_leases_come_back_by_themselves(cluster, inventory, wait_until):
     ray.get(number.remote())
     wait_until(lambda: not inventory("leases") and not inventory("tasks"))
-    assert ray.available_resources()["CPU"] == 2
+    wait_until(lambda: ray.available_resources().get("CPU") == 2)
 
 
 def test_dask_knows_neither_a_small_result_nor_a_large_argument(cluster, inventory, wait_until):

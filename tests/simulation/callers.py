@@ -361,7 +361,7 @@ class Caller(Driver):
         call = self._new_call("f", does, deps, retries)
         call.request = ResourceSet.from_amounts(amounts)
         call.strategy = strategy
-        is_leased = bool(call.request) and call.request.units().keys() <= LEASED
+        is_leased = call.request.units().keys() <= LEASED
         kind = LeaseKind.of(call.request) if is_leased else None
         return self._call(call, send.sender_of(self.session, call, lease_kind=kind), deps)
 
