@@ -52,4 +52,8 @@ def state_of(client):
             "limit": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
 
-    return client.run_on_scheduler(of_scheduler), client.run(of_worker, on_error="return")
+    workers = client.run(of_worker, on_error="return")
+    for state in workers.values():
+        if isinstance(state, Exception) and not isinstance(state, OSError):
+            raise state
+    return client.run_on_scheduler(of_scheduler), workers
