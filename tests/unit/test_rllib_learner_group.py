@@ -12,7 +12,7 @@ from raycompat.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.algorithms import DQNConfig, PPOConfig
+from raycompat.rllib.algorithms import DQNConfig, ESConfig, PPOConfig
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
@@ -189,6 +189,15 @@ def test_runners_that_a_program_plays_alone_keep_its_weights(ppo):
     runners.foreach_worker(lambda each: each.set_weights({"default_policy": zeros}))
     (found,) = runners.foreach_worker(lambda each: each.get_weights()["default_policy"])
     assert not any(each.any() for each in found)
+
+
+def test_runners_of_es_have_the_weights_of_the_algorithm():
+    algorithm = small(ESConfig()).training(noise_size=1000).build_algo()
+    expected = algorithm.get_policy().get_weights()
+    (found,) = algorithm.env_runner_group.foreach_worker(lambda each: each.get_weights())
+    algorithm.stop()
+    assert all(map(np.array_equal, found["default_policy"], expected))
+    assert len(found["default_policy"]) == len(expected)
 
 
 def test_a_runner_returns_episodes(ppo):

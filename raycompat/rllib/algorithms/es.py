@@ -275,7 +275,9 @@ class ES(Algorithm):
         noise = ray.put(self._noise) if num_runners else self._noise
         spec = self.runner_spec(num_runners, 1)
         make = partial(EvolutionRunner, noise, spec)
-        return RunnerGroup(make, num_runners, GroupOptions.of(self.config))
+        group = RunnerGroup(make, num_runners, GroupOptions.of(self.config))
+        group.state_of = self.runner_state
+        return group
 
     def training_step(self) -> dict[str, Any]:
         """Try pairs of episodes, and take one step."""
