@@ -21,7 +21,7 @@ def test_a_count_of_folded_lines_is_shown_while_the_program_runs(monkeypatch, ca
     shown, deadline = "", time.monotonic() + 20
     while "[repeated 2x across cluster]" not in shown:
         assert time.monotonic() < deadline, shown
-        time.sleep(0.05)
+        time.sleep(0.05)  # polling with a deadline: a timer of the logs shows the count
         shown += capsys.readouterr().out
     logs.close()
     assert shown.count("same") == 2

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointStrategy", "Trainer", "TrainingIterator"]
 
-#: What ends the name of a data set that each worker gets as a whole, as in Ray 1.12.
+#: A data set whose name has this ending is not divided: each worker gets all of it, as in Ray 1.12.
 _WHOLE = "_NO-SHARD"
 
 #: The key of a worker's last report, with what its function has returned, pickled.
