@@ -45,3 +45,11 @@ Env: TypeAlias = "gymnasium.Env[Observation, Action]"
 #: What `get_state` returns, and `set_state` of an equal object takes. It can be pickled; each class
 #: knows its keys.
 State: TypeAlias = dict[str, Any]
+
+#: Results of playing and learning: numbers by name, and dicts of these. It is Any because programs
+#: compute with the numbers that they name.
+Metrics: TypeAlias = dict[str, Any]
+
+#: Options of an algorithm, a network or a buffer by name, as programs write them. It is Any because
+#: each option has its own type, which `AlgorithmConfig.validate` checks.
+Options: TypeAlias = dict[str, Any]

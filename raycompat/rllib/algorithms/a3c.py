@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Metrics, Tensor
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -93,12 +94,12 @@ class A2CConfig(A3CConfig):
 
 
 def actor_critic_loss(
-    outputs: dict[str, Any],
-    batch: dict[str, Any],
+    outputs: dict[str, Tensor],
+    batch: dict[str, Tensor],
     terms_of: Callable[..., Terms],
     vf_loss_coeff: float,
-    entropy_coeff: Any,
-) -> tuple[Any, dict[str, Any]]:
+    entropy_coeff: Tensor,
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of some steps, and its parts.
 
     Parameters
@@ -158,7 +159,7 @@ class GradientRunner(Runner):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._networks: dict[str, KerasNetwork] = {}
-        self._gradients: dict[str, Any] = {}
+        self._gradients: dict[str, Callable[..., Any]] = {}
         for name, plan in self.spec.policies.items():
             acting = self.policies[name]
             if plan.network is not None and isinstance(acting, ActingPolicy):
@@ -206,13 +207,15 @@ class MultiAgentGradientRunner(GradientRunner, MultiAgentEnvRunner):
     """Plays in environments of several agents."""
 
 
-def compiled_gradients(network: KerasNetwork, layout: Layout) -> Any:
+def compiled_gradients(network: KerasNetwork, layout: Layout) -> Callable[..., Any]:
     """Return the function that gives the gradient of a batch, and the parts of the loss."""
     import tensorflow as tf
 
     terms_of = partial(tf_terms, layout)
 
-    def gradients(batch: dict[str, Any], vf_loss_coeff: Any, entropy_coeff: Any) -> Any:
+    def gradients(
+        batch: dict[str, Tensor], vf_loss_coeff: Tensor, entropy_coeff: Tensor
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
         with tf.GradientTape() as tape:
             outputs, steps = outputs_for(network, batch)
             loss, parts = actor_critic_loss(outputs, steps, terms_of, vf_loss_coeff, entropy_coeff)
@@ -285,19 +288,19 @@ class A3C(Algorithm):
         Has no effect.
     """
 
-    config_class: ClassVar[type[AlgorithmConfig]] = A3CConfig
-    learner_class: ClassVar[Any] = ActorCriticLearner
+    config_class = A3CConfig
+    learner_class = ActorCriticLearner
     learns_from_samples: ClassVar[bool] = False
     runner_class: ClassVar[type[Runner]] = EnvGradientRunner
     multi_agent_runner_class: ClassVar[type[Runner]] = MultiAgentGradientRunner
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Apply gradients as they come; the runners go on between training steps."""
         settings = self.config
         fragment = settings.rollout_fragment_length
         num_steps = 10 if fragment == "auto" else fragment
 
-        def arguments() -> tuple[Any, ...]:
+        def arguments() -> tuple[object, ...]:
             options = {
                 name: learner.options(self.num_steps)
                 for name, learner in self.learners.items()
@@ -337,7 +340,7 @@ class A2C(A3C):
     runner_class = EnvRunner
     multi_agent_runner_class = MultiAgentEnvRunner
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Let all runners play and learn from their steps together, several times."""
         found: dict[str, dict[str, float]] = {}
         for _ in range(self.config.min_updates_per_iteration):

@@ -22,6 +22,7 @@ from raycompat._surface import era
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, AgentID, Env, Metrics, Observation, Space
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.evaluation import Evaluation
@@ -31,20 +32,33 @@ from raycompat.rllib.callbacks.callbacks import overridden
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
-from raycompat.rllib.env.construction import SpacesAlone, env_creator, make_env
+from raycompat.rllib.env.construction import (
+    EnvCreator,
+    GivenEnv,
+    SpacesAlone,
+    env_creator,
+    make_env,
+)
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
 from raycompat.rllib.env.episode import EpisodeRecord, call_hook, describe_records
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
-from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
+from raycompat.rllib.env.runner import (
+    POLICY_ID,
+    Columns,
+    EnvRunnerSpec,
+    Runner,
+    RunnerState,
+    Sample,
+)
 from raycompat.rllib.filters import MeanStdFilter
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec, RLModuleSpec
 from raycompat.rllib.learner_group import LearnerGroup
 from raycompat.rllib.metrics_logger import LoggedMetrics, MetricsLogger
 from raycompat.rllib.networks import Weights
-from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.policy_of_algorithm import PolicyOfAlgorithm
 from raycompat.rllib.policy_spec import (
     AgentSpaces,
@@ -114,11 +128,11 @@ class Algorithm(SavedAlgorithm):
     config_class: ClassVar[type[AlgorithmConfig]] = AlgorithmConfig
     #: The class of what learns for a policy, see `PolicyLearner`; None for one of a program, whose
     #: policies learn in `LearnerGroup.update`.
-    learner_class: ClassVar[Any] = None
+    learner_class: ClassVar[type[PolicyLearner] | None] = None
     #: Whether it learns from samples of env runners, see `to_learn`.
     learns_from_samples: ClassVar[bool] = True
-    runner_class: ClassVar[type[Any]] = EnvRunner
-    multi_agent_runner_class: ClassVar[type[Any]] = MultiAgentEnvRunner
+    runner_class: ClassVar[type[Runner]] = EnvRunner
+    multi_agent_runner_class: ClassVar[type[Runner]] = MultiAgentEnvRunner
     #: Options in place of those of `config_class`; for classes of earlier Rays.
     default_options: ClassVar[Mapping[str, Any]] = {}
 
@@ -141,7 +155,7 @@ class Algorithm(SavedAlgorithm):
         return cls.config_class(cls).update_from_dict(cls.default_options)
 
     @classmethod
-    def _config_of(cls, given: Any, env: Any = None) -> AlgorithmConfig:
+    def _config_of(cls, given: Any, env: GivenEnv | None = None) -> AlgorithmConfig:
         if isinstance(given, AlgorithmConfig):
             config = given.copy(copy_frozen=False)
         elif given is None or isinstance(given, Mapping):
@@ -184,7 +198,7 @@ class Algorithm(SavedAlgorithm):
         self._hooks = with_writer(settings.hooks, settings.output)
         self._shows_batches = any(overridden(each, ("on_learn_on_batch",)) for each in self._hooks)
         #: Metrics that callbacks leave for batches, by policy.
-        self._of_batches: dict[str, dict[str, Any]] = {}
+        self._of_batches: dict[str, Metrics] = {}
         self._records: list[EpisodeRecord] = []
         #: What was logged in the runners, and what by `metrics`.
         self._logged, self._own = LoggedMetrics(), LoggedMetrics()
@@ -194,7 +208,7 @@ class Algorithm(SavedAlgorithm):
         self._counters: defaultdict[str, int] = defaultdict(int)
         self.metrics.results = lambda: self._last_result
         self.metrics.count_played = self._count_played
-        self._last_result: dict[str, Any] = {}
+        self._last_result: Metrics = {}
         self.env_runner_group = self._make_group(
             self._affordable(settings.num_env_runners), settings.num_envs_per_env_runner
         )
@@ -221,7 +235,7 @@ class Algorithm(SavedAlgorithm):
         self.learner_group = LearnerGroup(self, self._learner_connectors)
         self.call_hooks("on_algorithm_init")
 
-    def creator_of_env(self, env: Any = None) -> Callable[[EnvContext], Any]:
+    def creator_of_env(self, env: GivenEnv | None = None) -> EnvCreator:
         """Return what makes an environment for an `EnvContext`: that of the config by default."""
         settings = self.config
         env = settings.env if env is None else env
@@ -312,7 +326,9 @@ class Algorithm(SavedAlgorithm):
             )
         return made
 
-    def _plan(self, name: str, spec: PolicySpec, observation_space: Any, action_space: Any) -> None:
+    def _plan(
+        self, name: str, spec: PolicySpec, observation_space: Space, action_space: Space
+    ) -> None:
         """Plan one policy: one that learns, or the rule of a user."""
         policy_class = spec.policy_class or self.get_default_policy_class(self.config)
         config, rule = self.config.of_policy(name, replace(spec, policy_class=policy_class))
@@ -340,7 +356,7 @@ class Algorithm(SavedAlgorithm):
         self._plans[name] = setup.plan(cls.policy_class, cls.network_of(setup))
 
     @classmethod
-    def get_default_policy_class(cls, config: Any) -> Any:
+    def get_default_policy_class(cls, config: AlgorithmConfig) -> Any:
         """Return the class of policies that do not name one; None for that of the algorithm.
 
         Parameters
@@ -398,7 +414,7 @@ class Algorithm(SavedAlgorithm):
             )
         return found
 
-    def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
+    def learn_from(self, samples: list[Sample], *more: object) -> dict[str, Metrics]:
         """Let each policy learn from its part of samples; return what it has to say.
 
         Parameters
@@ -477,7 +493,7 @@ class Algorithm(SavedAlgorithm):
     # What subclasses give.
 
     @abstractmethod
-    def training_step(self) -> dict[str, dict[str, Any]]:
+    def training_step(self) -> dict[str, Metrics]:
         """Sample and learn once; return what each policy's learning has to say."""
 
     def weights_changed(self) -> None:
@@ -560,7 +576,7 @@ class Algorithm(SavedAlgorithm):
 
     # Training.
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Metrics:
         """Make one iteration; Tune and `train` call it."""
         settings = self.config
         begin, before = time.perf_counter(), self.num_steps
@@ -588,7 +604,7 @@ class Algorithm(SavedAlgorithm):
             **self._episodes.described(),
             "num_env_steps_sampled_per_second": self._episodes.num_new_steps / max(seconds, 1e-9),
         }
-        result: dict[str, Any] = {
+        result: Metrics = {
             "env_runners": runners,
             "learners": statistics,
             "num_env_steps_sampled_lifetime": self.num_steps,
@@ -610,7 +626,7 @@ class Algorithm(SavedAlgorithm):
             self.env_runner_group.call_all("set_tasks", settings.env_task_fn, found)
         return found
 
-    def _parts_of(self, found: Any) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    def _parts_of(self, found: Any) -> tuple[dict[str, Metrics], Metrics]:
         """Return what each policy's learning has to say, and what else a `training_step` returned.
 
         One of a program may return nothing, or results that it has logged, too. Others were among
@@ -672,7 +688,7 @@ class Algorithm(SavedAlgorithm):
             self._show(result)
         return ResultDict(result)
 
-    def _show(self, result: dict[str, Any]) -> None:
+    def _show(self, result: Metrics) -> None:
         """Report an iteration to the dashboard."""
         if self._shown is None:
             env = self.config.env
@@ -689,7 +705,7 @@ class Algorithm(SavedAlgorithm):
         }
         self._shown.report("run", self.iteration, figures)
 
-    def evaluate(self) -> dict[str, Any]:
+    def evaluate(self) -> Metrics:
         """Play whole episodes without exploring.
 
         Returns
@@ -712,10 +728,10 @@ class Algorithm(SavedAlgorithm):
 
     def compute_single_action(
         self,
-        observation: Any,
+        observation: Observation,
         state: Any = None,
         *,
-        prev_action: Any = None,
+        prev_action: Action = None,
         prev_reward: Any = None,
         policy_id: str = POLICY_ID,
         explore: bool | None = None,
@@ -780,17 +796,17 @@ class Algorithm(SavedAlgorithm):
             return action, following, {names.get(n, n): column[0] for n, column in extras.items()}
         return action
 
-    def compute_action(self, observation: Any, *args: Any, **kwargs: Any) -> Any:
+    def compute_action(self, observation: Observation, *args: object, **kwargs: Any) -> Any:
         """Return the action for one observation; the name of `compute_single_action` until 2020."""
         return self.compute_single_action(observation, *args, **kwargs)
 
     def compute_actions(
         self,
-        observations: Mapping[Any, Any],
+        observations: Mapping[AgentID, Observation],
         *,
         policy_id: str = POLICY_ID,
         explore: bool | None = None,
-    ) -> dict[Any, Any]:
+    ) -> dict[AgentID, Action]:
         """Return the actions for several observations, by the same keys."""
         return {
             key: self.compute_single_action(each, policy_id=policy_id, explore=explore)
@@ -918,7 +934,7 @@ def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Any:
     return made
 
 
-def _flat(learners: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _flat(learners: Mapping[str, Mapping[str, Any]]) -> Metrics:
     """Return figures of learning, with the policy's name before each where there are several."""
     if len(learners) == 1:
         (found,) = learners.values()
@@ -926,7 +942,7 @@ def _flat(learners: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{name}/{key}": v for name, each in learners.items() for key, v in each.items()}
 
 
-def _filter_of(env: Any, chosen: Any) -> Any:
+def _filter_of(env: Env, chosen: Any) -> Any:
     """Return the filter of observations: that among the environment's connectors, or the option."""
     connector = getattr(env, "observation_filter", None)
     if isinstance(connector, MeanStdFilterConnector):
@@ -935,12 +951,12 @@ def _filter_of(env: Any, chosen: Any) -> Any:
 
 
 def _with_horizon(
-    create: Callable[[EnvContext], Any], horizon: int | None
-) -> Callable[[EnvContext], Any]:
+    create: Callable[[EnvContext], Env], horizon: int | None
+) -> Callable[[EnvContext], Env]:
     if horizon is None:
         return create
 
-    def limited(context: EnvContext) -> Any:
+    def limited(context: EnvContext) -> Env:
         env = create(context)
         if is_multi_agent(env):  # the runner counts its steps
             return env

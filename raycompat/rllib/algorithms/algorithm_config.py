@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Env, Space
 from raycompat.rllib.algorithms.old_keys import (
     IN_DICTS,
     RENAMED,
@@ -60,6 +61,7 @@ from raycompat.rllib.policy_spec import (
 from raycompat.rllib.schedules import check_schedule
 
 if TYPE_CHECKING:
+    from raycompat.rllib.env.construction import GivenEnv
     from raycompat.rllib.policy_spec import PolicySpec
 
 logger = logging.getLogger(__name__)
@@ -145,7 +147,7 @@ class AlgorithmConfig(OptionsByName):
 
     # The groups.
 
-    def environment(self, env: Any = None, **options: Any) -> Self:
+    def environment(self, env: GivenEnv | None = None, **options: Any) -> Self:
         """Set where the algorithm plays.
 
         Parameters
@@ -382,7 +384,7 @@ class AlgorithmConfig(OptionsByName):
         return self.learner_class or self.get_default_learner_class()
 
     def get_rl_module_spec(
-        self, env: Any = None, spaces: Any = None, inference_only: bool | None = None
+        self, env: Env | None = None, spaces: Any = None, inference_only: bool | None = None
     ) -> RLModuleSpec:
         """Return the network of the policy.
 
@@ -755,7 +757,7 @@ class AlgorithmConfig(OptionsByName):
         return (lambda: found) if era.is_within("2.40") else found
 
     def build_learner_connector(
-        self, input_observation_space: Any, input_action_space: Any, device: Any = None
+        self, input_observation_space: Space, input_action_space: Space, device: Any = None
     ) -> Any:
         """Return the pipeline of a learner, with the connectors of ``learner_connector``.
 
@@ -894,8 +896,8 @@ class AlgorithmConfig(OptionsByName):
         self,
         *,
         policies: Any = None,
-        env: Any = None,
-        spaces: Mapping[str, tuple[Any, Any]] | None = None,
+        env: Env | None = None,
+        spaces: Mapping[str, tuple[Space, Space]] | None = None,
         default_policy_class: Any = None,
     ) -> tuple[dict[str, PolicySpec], Callable[..., bool] | None]:
         """Return the policies with their spaces, and a function that says which of them learn.
@@ -943,7 +945,7 @@ class AlgorithmConfig(OptionsByName):
         return found, is_policy_to_train
 
     def build_algo(
-        self: _OptionsOf[_AlgorithmT_co], env: Any = None, logger_creator: Any = None
+        self: _OptionsOf[_AlgorithmT_co], env: GivenEnv | None = None, logger_creator: Any = None
     ) -> _AlgorithmT_co:
         """Return the algorithm, ready to train.
 

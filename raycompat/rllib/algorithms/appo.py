@@ -7,11 +7,11 @@ near the one that played.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Metrics
 from raycompat.rllib.algorithms.algorithm import Algorithm
-from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.impala import IMPALA, IMPALAConfig, Replayed
 from raycompat.rllib.algorithms.ppo import PPOLearner, normalized_batch
 from raycompat.rllib.env.runner import Columns, Sample
@@ -89,10 +89,10 @@ class APPO(IMPALA):
         Has no effect.
     """
 
-    config_class: ClassVar[type[AlgorithmConfig]] = APPOConfig
-    learner_class: ClassVar[Any] = APPOLearner
+    config_class = APPOConfig
+    learner_class = APPOLearner
 
-    def learn_from(self, samples: list[Sample], *more: Any) -> dict[str, dict[str, Any]]:
+    def learn_from(self, samples: list[Sample], *more: object) -> dict[str, Metrics]:
         """Let each policy learn from its part of samples, in minibatches."""
         return super().learn_from(samples, self._rng, *more)
 

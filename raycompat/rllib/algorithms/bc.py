@@ -7,7 +7,7 @@ recorded actions' chances, with the other sign (Pomerleau, "ALVINN", NeurIPS 198
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from raycompat._surface.modules import names_of
 from raycompat.rllib.algorithms.algorithm import Algorithm
@@ -75,8 +75,8 @@ class BC(MARWIL):
         Has no effect.
     """
 
-    config_class: ClassVar[Any] = BCConfig
-    learner_class: ClassVar[Any] = BCLearner
+    config_class = BCConfig
+    learner_class = BCLearner
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

@@ -7,17 +7,19 @@ actions that the policy draws, and of random ones, are pushed below those of the
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Array, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.offline_algorithm import RECORDED, OfflineAlgorithm
 from raycompat.rllib.algorithms.sac import SAC, SACConfig, SACLearner, SoftUpdate
 from raycompat.rllib.distributions import tf_tanh_gaussian_log_probability
+from raycompat.rllib.networks import KerasNetwork, NetworkSpec
+from raycompat.rllib.policy_learner import PolicySetup
 
 
 class CQLConfig(SACConfig):
@@ -74,7 +76,9 @@ class ConservativeUpdate(SoftUpdate):
     target_entropy : float, nats
     """
 
-    def more_of_critic(self, critic: Any, batch: dict[str, Any], values: Any, taken: Any) -> Any:
+    def more_of_critic(
+        self, critic: KerasNetwork, batch: dict[str, Tensor], values: Tensor, taken: Tensor
+    ) -> Tensor:
         """Return how much larger the values of other actions are than those of recorded ones.
 
         Parameters
@@ -107,7 +111,9 @@ class ConservativeUpdate(SoftUpdate):
         others = tf.reduce_logsumexp(tf.concat(found, -1) / temperature, -1) * temperature
         return self.config.min_q_weight * tf.reduce_mean(others - taken)
 
-    def loss_of_actor(self, batch: dict[str, Any], values: Any, entropies: Any, alpha: Any) -> Any:
+    def loss_of_actor(
+        self, batch: dict[str, Tensor], values: Tensor, entropies: Tensor, alpha: Tensor
+    ) -> Tensor:
         """Return the loss of the policy: at first that of imitation, with the worth of randomness.
 
         Parameters
@@ -131,13 +137,13 @@ class ConservativeUpdate(SoftUpdate):
 class CQLLearner(SACLearner):
     """A policy, its critics and the temperature, which learn from recorded steps."""
 
-    update_class: ClassVar[Any] = ConservativeUpdate
+    update_class = ConservativeUpdate
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
+        super().__init__(setup, network, seed)
         self._num_minibatches = 0
 
-    def _noise(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+    def _noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
         count, settings = shape[0], self.config
         numbers = self._num_minibatches + np.arange(count)
         self._num_minibatches += count
@@ -153,11 +159,11 @@ class CQLLearner(SACLearner):
             "noise_next": self._rng.standard_normal(more, dtype=np.float32),
         }
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return all networks and optimizers, and how many minibatches were learned."""
         return {**super().get_state(), "num_minibatches": self._num_minibatches}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._num_minibatches = state["num_minibatches"]
@@ -175,8 +181,8 @@ class CQL(OfflineAlgorithm, SAC):
         Has no effect.
     """
 
-    config_class: ClassVar[Any] = CQLConfig
-    learner_class: ClassVar[Any] = CQLLearner
+    config_class = CQLConfig
+    learner_class = CQLLearner
 
 
 #: Modules of older Rays are below this one: it is a package for the import system.

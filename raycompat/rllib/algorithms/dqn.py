@@ -16,13 +16,14 @@ of returns (Bellemare et al., arXiv 1707.06887). In each training step:
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Array, Metrics, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
@@ -116,7 +117,7 @@ class DQNConfig(AlgorithmConfig):
             )
 
 
-def q_values(outputs: dict[str, Any]) -> Any:
+def q_values(outputs: dict[str, Tensor]) -> Tensor:
     """Return the values of actions, of shape (rows, actions), of a network's outputs.
 
     Notes
@@ -131,7 +132,9 @@ def q_values(outputs: dict[str, Any]) -> Any:
     return outputs["value"] + advantages - tf.reduce_mean(advantages, -1, keepdims=True)
 
 
-def q_targets(rewards: Any, discounts: Any, next_values: Any, choosing_values: Any) -> Any:
+def q_targets(
+    rewards: Tensor, discounts: Tensor, next_values: Tensor, choosing_values: Tensor
+) -> Tensor:
     """Return the target values of the actions taken.
 
     Parameters
@@ -156,7 +159,7 @@ def q_targets(rewards: Any, discounts: Any, next_values: Any, choosing_values: A
     return rewards + discounts * tf.gather(next_values, best, axis=1, batch_dims=1)
 
 
-def return_logits(outputs: dict[str, Any], num_atoms: int) -> Any:
+def return_logits(outputs: dict[str, Tensor], num_atoms: int) -> Tensor:
     """Return the logits of distributions of returns, of shape (rows, actions, atoms), of outputs.
 
     Notes
@@ -173,7 +176,7 @@ def return_logits(outputs: dict[str, Any], num_atoms: int) -> Any:
     return outputs["value"][:, None] + logits - tf.reduce_mean(logits, 1, keepdims=True)
 
 
-def projected(probabilities: Any, rewards: Any, discounts: Any, atoms: Any) -> Any:
+def projected(probabilities: Tensor, rewards: Tensor, discounts: Tensor, atoms: Tensor) -> Tensor:
     """Return the distribution of the return before a step, on the same atoms.
 
     Parameters
@@ -202,7 +205,7 @@ def projected(probabilities: Any, rewards: Any, discounts: Any, atoms: Any) -> A
     return tf.einsum("ra,rab->rb", probabilities, tf.clip_by_value(1.0 - distances, 0.0, 1.0))
 
 
-def q_loss(errors: Any, weights: Any, kind: str) -> Any:
+def q_loss(errors: Tensor, weights: Tensor, kind: str) -> Tensor:
     """Return the mean of the weighted losses of temporal difference errors.
 
     Parameters
@@ -263,8 +266,8 @@ class DQNLearner(ReplayLearner):
         return NetworkSpec(heads=tuple(heads), trunk=trunk, **setup.body_options())
 
     def _learn_minibatches(
-        self, minibatches: dict[str, NDArray[Any]], num_steps: int
-    ) -> tuple[dict[str, float], NDArray[Any]]:
+        self, minibatches: dict[str, Array], num_steps: int
+    ) -> tuple[dict[str, float], Array]:
         settings = self.config
         self.learner.set_learning_rate(scheduled(settings.lr, num_steps))
         losses, errors, mean_q = (each.numpy() for each in self._update(minibatches))
@@ -277,7 +280,7 @@ class DQNLearner(ReplayLearner):
             "td_error_mean": float(np.abs(errors).mean()),
         }, errors
 
-    def learn_batch(self, steps: Columns, num_steps: int) -> dict[str, Any]:
+    def learn_batch(self, steps: Columns, num_steps: int) -> Metrics:
         """Learn from steps that a program has drawn, as one minibatch.
 
         Parameters
@@ -323,11 +326,11 @@ class DQNLearner(ReplayLearner):
         pairs = zip(self.learner.get_weights(), self._target.get_weights(), strict=True)
         self._target.set_weights([tau * new + (1 - tau) * old for new, old in pairs])
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return both networks and the optimizer, and if the config says so the buffer."""
         return {**super().get_state(), "target": self._target.get_weights()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._target.set_weights(state["target"])
@@ -345,14 +348,16 @@ class DQN(ReplayAlgorithm):
     """
 
     config_class = DQNConfig
-    learner_class: ClassVar[Any] = DQNLearner
+    learner_class = DQNLearner
 
     def exploration(self) -> float:
         """Return the chance of a random action now."""
         return scheduled(self.config.epsilon, self.num_steps)
 
 
-def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> Any:
+def _compiled_update(
+    learner: Learner, target: KerasNetwork, settings: DQNConfig
+) -> Callable[..., Any]:
     """Return the function that learns from several minibatches in one call of TensorFlow."""
     import tensorflow as tf
 
@@ -360,7 +365,7 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
     num_atoms = int(settings.num_atoms)
     atoms = tf.linspace(float(settings.v_min), float(settings.v_max), num_atoms)
 
-    def learn_distribution(batch: dict[str, Any]) -> Any:
+    def learn_distribution(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         nexts = batch["next_observations"]
         chances = tf.nn.softmax(return_logits(target(nexts), num_atoms))
         choosing = chances
@@ -377,7 +382,7 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
         learner.apply(tape.gradient(loss, learner.network.variables))
         return loss, errors, tf.reduce_mean(tf.linalg.matvec(tf.nn.softmax(taken), atoms))
 
-    def learn_mean(batch: dict[str, Any]) -> Any:
+    def learn_mean(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         nexts = batch["next_observations"]
         next_values = q_values(target(nexts))
         choosing = q_values(learner.network(nexts)) if is_double else next_values
@@ -392,7 +397,7 @@ def _compiled_update(learner: Learner, target: KerasNetwork, settings: Any) -> A
 
     learn_once = learn_mean if num_atoms == 1 else learn_distribution
 
-    def update(minibatches: dict[str, NDArray[Any]]) -> Any:
+    def update(minibatches: dict[str, Array]) -> tuple[Tensor, Tensor, Tensor]:
         count = tf.shape(minibatches["actions"])[0]
         losses = tf.TensorArray(tf.float32, count)
         errors = tf.TensorArray(tf.float32, count)

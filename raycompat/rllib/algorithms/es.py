@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 import raycompat as ray
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Array, Metrics, State
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.env.env_runner import EnvRunner
@@ -118,7 +118,7 @@ class EvolutionRunner(EnvRunner):
         self, noise: Any, spec: EnvRunnerSpec, index: int = 0, is_recreated: bool = False
     ) -> None:
         super().__init__(spec, index, is_recreated)
-        self._noise: NDArray[Any] = ray.get(noise) if isinstance(noise, ray.ObjectRef) else noise
+        self._noise: Array = ray.get(noise) if isinstance(noise, ray.ObjectRef) else noise
         self._reset_all(self._seeds())
 
     def try_pairs(
@@ -155,12 +155,12 @@ class EvolutionRunner(EnvRunner):
         return ended[0]
 
 
-def flattened(weights: Weights) -> NDArray[Any]:
+def flattened(weights: Weights) -> Array:
     """Return all numbers of a network in one vector."""
     return np.concatenate([weight.ravel() for weight in weights])
 
 
-def unflattened(vector: NDArray[Any], shapes: list[tuple[int, ...]]) -> Weights:
+def unflattened(vector: Array, shapes: list[tuple[int, ...]]) -> Weights:
     """Return a vector as the arrays of a network; they are views of it."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = np.split(vector, ends[:-1])
@@ -180,17 +180,17 @@ class AdamStep:
     """
 
     def __init__(self, size: int) -> None:
-        self.mean: NDArray[Any] = np.zeros(size, np.float32)
-        self.square: NDArray[Any] = np.zeros(size, np.float32)
+        self.mean: Array = np.zeros(size, np.float32)
+        self.square: Array = np.zeros(size, np.float32)
         self.count = 0
 
-    def __call__(self, gradient: NDArray[Any], rate: float) -> NDArray[Any]:
+    def __call__(self, gradient: Array, rate: float) -> Array:
         """Return what to subtract from the parameters."""
         self.count += 1
         self.mean = 0.9 * self.mean + 0.1 * gradient
         self.square = 0.999 * self.square + 0.001 * gradient**2
         scale = rate * math.sqrt(1 - 0.999**self.count) / (1 - 0.9**self.count)
-        step: NDArray[Any] = scale * self.mean / (np.sqrt(self.square) + 1e-8)
+        step: Array = scale * self.mean / (np.sqrt(self.square) + 1e-8)
         return step
 
 
@@ -233,11 +233,11 @@ class ESLearner(PolicyLearner):
             raise ValueError(f"the shapes are {[w.shape for w in weights]}, not {shapes}")
         self._weights = list(weights)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the parameters and what Adam remembers."""
         return {"weights": self._weights, "adam": self.adam}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         self.set_weights(state["weights"])
         self.adam = state["adam"]
@@ -255,7 +255,7 @@ class ES(Algorithm):
     """
 
     config_class = ESConfig
-    learner_class: ClassVar[Any] = ESLearner
+    learner_class = ESLearner
     learns_from_samples: ClassVar[bool] = False
     runner_class = EvolutionRunner
 
@@ -279,7 +279,7 @@ class ES(Algorithm):
         group.state_of = self.runner_state
         return group
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Try pairs of episodes, and take one step."""
         settings = self.config
         found = self._try_enough()

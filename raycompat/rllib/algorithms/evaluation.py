@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Metrics
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms.old_keys import with_new_names
 from raycompat.rllib.env.construction import make_env
@@ -65,7 +66,7 @@ class Evaluation:
         self._algorithm, self._config = algorithm, algorithm.config
         self.group: RunnerGroup | None = None
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Metrics:
         """Play, and return the figures of the episodes that ended; see `Algorithm.evaluate`."""
         settings = self._config
         self._algorithm.call_hooks("on_evaluate_start")
@@ -86,7 +87,7 @@ class Evaluation:
         episodes = [episode for answer in answers for episode in answer]
         newest = newest_of(answers, with_new_names(changes).get(_NEWEST, len(episodes)))
         steps = each * len(group) if by_steps else sum(episode.length for episode in episodes)
-        found: dict[str, Any] = {
+        found: Metrics = {
             "env_runners": {
                 **describe(newest),
                 **describe_agents(newest),
@@ -100,7 +101,7 @@ class Evaluation:
         self._algorithm.call_hooks("on_evaluate_end", evaluation_metrics=found)
         return found
 
-    def _by_program(self, group: RunnerGroup, state: RunnerState) -> dict[str, Any]:
+    def _by_program(self, group: RunnerGroup, state: RunnerState) -> Metrics:
         """Return what ``custom_evaluation_function`` makes of an evaluation."""
         function = self._config.custom_evaluation_function
         group.state_of = lambda: state
@@ -115,7 +116,7 @@ class Evaluation:
             )
         return {"env_runners": dict(found), **found}
 
-    def _left_in(self, group: RunnerGroup) -> dict[str, Any]:
+    def _left_in(self, group: RunnerGroup) -> Metrics:
         """Return what callbacks have left in the runners of an evaluation."""
         left = [each for each in group.call_all("take_left") if each is not None]
         records = [record for each in left for record in each.records]

@@ -10,19 +10,20 @@ The algorithm is that of Espeholt et al. (arXiv 1802.01561). In each training st
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Metrics
 from raycompat.rllib.algorithms.a3c import LEARNED, ActorCriticLearner
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import Layout, distribution_of
 from raycompat.rllib.env.runner import Columns, Sample
 from raycompat.rllib.memory import learned_batch
-from raycompat.rllib.networks import Forward, NetworkSpec, make_forward
-from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.networks import Forward, NetworkSpec, Weights, make_forward
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.returns import v_trace
 
 
@@ -87,7 +88,7 @@ class Replayed:
         self._forward: Forward = make_forward(network)
         self._layout = layout
 
-    def columns(self, columns: Columns, weights: Any, settings: Any) -> Columns:
+    def columns(self, columns: Columns, weights: Weights, settings: IMPALAConfig) -> Columns:
         """Return a sample with ``advantages`` and the critic's ``targets`` by V-trace.
 
         Parameters
@@ -161,12 +162,12 @@ class IMPALA(Algorithm):
         Has no effect.
     """
 
-    config_class: ClassVar[type[AlgorithmConfig]] = IMPALAConfig
-    learner_class: ClassVar[Any] = IMPALALearner
+    config_class = IMPALAConfig
+    learner_class: ClassVar[type[PolicyLearner] | None] = IMPALALearner
     #: Programs ask for it: the algorithm's process joins samples itself.
     _aggregator_actor_manager: ClassVar[None] = None
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Take samples as they come, and let each policy learn from its part of them."""
         return self.learn_from(self.sample_as_it_comes(self.config.train_batch_size_per_learner))
 
@@ -178,7 +179,7 @@ class IMPALA(Algorithm):
         fragment = self.config.rollout_fragment_length
         length = 50 if fragment == "auto" else fragment
 
-        def arguments() -> tuple[Any, ...]:
+        def arguments() -> tuple[object, ...]:
             return length, self.runner_state(), self.config.explore
 
         samples: list[Sample] = []

@@ -7,13 +7,14 @@ returns were larger than the critic expected, by the exponential of ``beta`` tim
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Array, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.offline_algorithm import RECORDED, OfflineAlgorithm
@@ -66,8 +67,8 @@ class MARWILConfig(AlgorithmConfig):
 
 
 def marwil_loss(
-    outputs: dict[str, Any], batch: dict[str, Any], scale: Any, options: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
+    outputs: dict[str, Tensor], batch: dict[str, Tensor], scale: Tensor, options: dict[str, Any]
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of a minibatch, and its parts.
 
     Parameters
@@ -143,8 +144,8 @@ class MARWILLearner(ReplayLearner):
         return int(columns["valid"].size)
 
     def _learn_minibatches(
-        self, minibatches: dict[str, NDArray[Any]], num_steps: int
-    ) -> tuple[dict[str, float], NDArray[Any]]:
+        self, minibatches: dict[str, Array], num_steps: int
+    ) -> tuple[dict[str, float], Array]:
         settings = self.config
         rate = scheduled(settings.lr, num_steps)
         self.learner.set_learning_rate(rate)
@@ -155,11 +156,11 @@ class MARWILLearner(ReplayLearner):
         statistics["default_optimizer_learning_rate"] = rate
         return statistics, np.ones(minibatches["returns"].shape)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights, the optimizer and the scale of advantages."""
         return {**super().get_state(), "scale": self._scale}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._scale = state["scale"]
@@ -177,15 +178,17 @@ class MARWIL(OfflineAlgorithm):
         Has no effect.
     """
 
-    config_class: ClassVar[Any] = MARWILConfig
-    learner_class: ClassVar[Any] = MARWILLearner
+    config_class = MARWILConfig
+    learner_class = MARWILLearner
 
 
-def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
+def _compiled_update(learner: Learner, options: dict[str, Any]) -> Callable[..., Any]:
     """Return the function that learns from several minibatches in one call of TensorFlow."""
     import tensorflow as tf
 
-    def learn_once(batch: dict[str, Any], scale: Any, keep: Any) -> Any:
+    def learn_once(
+        batch: dict[str, Tensor], scale: Tensor, keep: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
         with tf.GradientTape() as tape:
             outputs = learner.network(batch["observations"])
             loss, parts = marwil_loss(outputs, batch, scale, options)
@@ -194,7 +197,9 @@ def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
             scale = keep * scale + (1.0 - keep) * parts["mean_squared_advantages"]
         return {**parts, "gradients_norm": norm}, scale
 
-    def update(minibatches: dict[str, Any], scale: Any, keep: Any) -> Any:
+    def update(
+        minibatches: dict[str, Tensor], scale: Tensor, keep: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
         count = tf.shape(minibatches["returns"])[0]
         found, scale = learn_once({k: rows[0] for k, rows in minibatches.items()}, scale, keep)
         for index in tf.range(1, count):

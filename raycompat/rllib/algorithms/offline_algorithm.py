@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from raycompat.rllib._types import Metrics, State
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
 from raycompat.rllib.env.runner import POLICY_ID
@@ -80,7 +81,7 @@ class OfflineAlgorithm(ReplayAlgorithm):
                 "'new_obs', or steps of one episode that follow each other."
             )
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Learn from the recorded steps once, or from some minibatches of them."""
         settings, learner = self.config, self.learners[self._learned]
         size = settings.train_batch_size_per_learner
@@ -101,9 +102,9 @@ class OfflineAlgorithm(ReplayAlgorithm):
             batches.append(self._reader())
         return batches
 
-    def _whole_state(self) -> dict[str, Any]:
+    def _whole_state(self) -> State:
         return {**super()._whole_state(), "num_trained": self._num_trained}
 
-    def _take_state(self, state: dict[str, Any]) -> None:
+    def _take_state(self, state: State) -> None:
         super()._take_state(state)
         self._num_trained = state["num_trained"]

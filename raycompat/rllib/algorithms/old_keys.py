@@ -9,6 +9,7 @@ from typing import Any
 from raycompat._surface import forms, table
 from raycompat._surface.table import Row
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Options
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ _EXPLORATION = ("schedule_max_timesteps", "exploration_fraction", "exploration_f
 _SAID: set[str] = set()
 
 
-def with_new_names(given: Mapping[str, Any], rows: str = "") -> dict[str, Any]:
+def with_new_names(given: Mapping[str, Any], rows: str = "") -> Options:
     """Return options by the names of today; each old name is logged once.
 
     Parameters
@@ -114,7 +115,7 @@ def with_new_names(given: Mapping[str, Any], rows: str = "") -> dict[str, Any]:
     return carried_out(rows, found) if rows else found
 
 
-def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def carried_out(of: str, given: Mapping[str, Any]) -> Options:
     """Return options without those of Ray that have no effect here; each of these is logged once.
 
     Parameters
@@ -142,7 +143,7 @@ def carried_out(of: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def options_of_model(given: Mapping[str, Any]) -> dict[str, Any]:
+def options_of_model(given: Mapping[str, object]) -> Options:
     """Return the options of a network that are carried out here, by their names of today."""
     found = dict(given)
     if _PAST in found:  # until 2020
@@ -153,11 +154,11 @@ def options_of_model(given: Mapping[str, Any]) -> dict[str, Any]:
     return carried_out(OF_MODELS, found)
 
 
-def options_of_buffer(given: Mapping[str, Any]) -> dict[str, Any]:
+def options_of_buffer(given: Mapping[str, object]) -> Options:
     """Return the options of a replay buffer that are carried out here, by their names of today."""
     head = "replay_buffer_config."
     inner = {old: new.removeprefix(head) for old, new in RENAMED.items() if new.startswith(head)}
-    found: dict[str, Any] = {}
+    found: Options = {}
     for name, value in given.items():
         found[inner.get(name, name)] = value
         if name in inner:
@@ -183,7 +184,7 @@ def learns_in(framework: str) -> str:
     return framework
 
 
-def _take_note(name: str, value: Any, row: Row) -> None:
+def _take_note(name: str, value: object, row: Row) -> None:
     """Refuse an option, or log that it has no effect."""
     if row.no_effect:
         if name not in _SAID:
@@ -201,7 +202,7 @@ def _values_of(value: Any) -> list[Any]:
     return list(value["grid_search"]) if is_grid else [value]
 
 
-def _asks_for_nothing(row: Row) -> tuple[Any, ...]:
+def _asks_for_nothing(row: Row) -> tuple[object, ...]:
     """Return the values that a refused option may have: 0 and False, unless its default is another."""
     return (None, "", *row.harmless) if any(row.harmless) else (None, "", False, *row.harmless)
 
@@ -210,7 +211,7 @@ def _is_old(name: str) -> bool:
     return name in RENAMED or name in _CONVERTED or name in _EXPLORATION
 
 
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
+def _put(found: Options, name: str, value: object) -> None:
     group, _, option = name.rpartition(".")
     if group:
         found[group] = {**found.get(group, {}), option: value}
@@ -228,16 +229,17 @@ def _say(old: str, new: str) -> None:
         logger.warning("The option %r is called %r today.", old, new)
 
 
-Converter = Callable[[dict[str, Any], Any, Mapping[str, Any]], str]
+#: Sets options of today from the value of an old one and all that was given; returns their name.
+Converter = Callable[[Options, Any, Mapping[str, object]], str]
 
 
-def _prioritized(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _prioritized(found: Options, value: Any, given: Mapping[str, object]) -> str:
     kind = "PrioritizedEpisodeReplayBuffer" if value else "EpisodeReplayBuffer"
     _put(found, "replay_buffer_config.type", kind)
     return "replay_buffer_config"
 
 
-def _optimizer(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _optimizer(found: Options, value: Any, given: Mapping[str, object]) -> str:
     if "grads_per_step" in value:
         found["min_updates_per_iteration"] = value["grads_per_step"]
     found.update({name: each for name, each in value.items() if name != "grads_per_step"})
@@ -253,7 +255,7 @@ _KINDS_OF_EXPLORATION = (
 )
 
 
-def _exploration_config(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _exploration_config(found: Options, value: Any, given: Mapping[str, object]) -> str:
     kind = (value or {}).get("type", "EpsilonGreedy")
     if kind not in _KINDS_OF_EXPLORATION:
         raise UnsupportedRayFeatureError(
@@ -272,18 +274,18 @@ def _exploration_config(found: dict[str, Any], value: Any, given: Mapping[str, A
     return "epsilon"
 
 
-def _use_lstm(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _use_lstm(found: Options, value: Any, given: Mapping[str, object]) -> str:
     _put(found, "model.use_lstm", bool(value))
     return "model"
 
 
-def _learning_rates(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _learning_rates(found: Options, value: Any, given: Mapping[str, object]) -> str:
     if value is not None:
         found["lr"] = value
     return "lr"
 
 
-def _optimization_config(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _optimization_config(found: Options, value: Any, given: Mapping[str, object]) -> str:
     rates = {"actor": "actor_lr", "critic": "critic_lr", "entropy": "alpha_lr"}
     for part, name in rates.items():
         if f"{part}_learning_rate" in (value or {}):
@@ -291,25 +293,25 @@ def _optimization_config(found: dict[str, Any], value: Any, given: Mapping[str, 
     return "actor_lr, critic_lr and alpha_lr"
 
 
-def _entropy_coeffs(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _entropy_coeffs(found: Options, value: Any, given: Mapping[str, object]) -> str:
     if value is not None:
         found["entropy_coeff"] = value
     return "entropy_coeff"
 
 
-def _shared_layers(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _shared_layers(found: Options, value: Any, given: Mapping[str, object]) -> str:
     if isinstance(value, bool):
         _put(found, "model.vf_share_layers", value)
     return "model"
 
 
-def _pytorch(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _pytorch(found: Options, value: Any, given: Mapping[str, object]) -> str:
     if value:
         found["framework_str"] = "torch"
     return "framework"
 
 
-def _multiagent(found: dict[str, Any], value: Any, given: Mapping[str, Any]) -> str:
+def _multiagent(found: Options, value: Any, given: Mapping[str, object]) -> str:
     inner = dict(value or {})
     if "policy_graphs" in inner:  # the name until 2019
         inner["policies"] = inner.pop("policy_graphs")

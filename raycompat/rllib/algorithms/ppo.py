@@ -11,6 +11,7 @@ Schulman et al., "Proximal policy optimization algorithms" (arXiv 1707.06347). I
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
+from raycompat.rllib._types import Metrics, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
@@ -102,11 +104,11 @@ class PPOConfig(AlgorithmConfig):
 
 
 def ppo_loss(
-    outputs: dict[str, Any],
-    batch: dict[str, Any],
-    coefficients: dict[str, Any],
+    outputs: dict[str, Tensor],
+    batch: dict[str, Tensor],
+    coefficients: dict[str, Tensor],
     options: dict[str, Any],
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the loss of a minibatch, and its parts.
 
     Parameters
@@ -251,8 +253,12 @@ class PPOLearner(KerasLearner):
         }
 
     def loss(
-        self, outputs: dict[str, Any], batch: dict[str, Any], num_steps: int, terms: Any = None
-    ) -> Any:
+        self,
+        outputs: dict[str, Tensor],
+        batch: dict[str, Tensor],
+        num_steps: int,
+        terms: Any = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a minibatch after a number of steps, and its parts; see `ppo_loss`."""
         options = self._options if terms is None else {**self._options, "terms": terms}
         return ppo_loss(outputs, batch, self._coefficients(num_steps), options)
@@ -261,11 +267,11 @@ class PPOLearner(KerasLearner):
         """Return the valid steps of samples in one, with advantages and targets."""
         return ppo_batch(parts, self.config, self.network.memory)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights, the optimizer and the divergence's coefficient."""
         return {**super().get_state(), "kl_coeff": self._kl_coeff}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._kl_coeff = state["kl_coeff"]
@@ -283,10 +289,10 @@ class PPO(Algorithm):
     """
 
     config_class = PPOConfig
-    learner_class: ClassVar[Any] = PPOLearner
+    learner_class = PPOLearner
 
     @classmethod
-    def get_default_policy_class(cls, config: Any) -> Any:
+    def get_default_policy_class(cls, config: AlgorithmConfig) -> Any:
         """Return the class by which programs make a policy's network in PyTorch.
 
         Parameters
@@ -295,13 +301,13 @@ class PPO(Algorithm):
         """
         return upper("_old.rllib.policies").PPOTorchPolicy
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Play a batch, and let each policy learn from its part of it."""
         samples = self.sample(self.config.train_batch_size_per_learner)
         return self.learn_from(samples, self._rng)
 
 
-def ppo_batch(parts: list[Columns], settings: Any, memory: Memory | None = None) -> Columns:
+def ppo_batch(parts: list[Columns], settings: PPOConfig, memory: Memory | None = None) -> Columns:
     """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1.
 
     Parameters
@@ -334,11 +340,13 @@ _LEARNED = (
 )
 
 
-def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
+def _compiled_update(learner: Learner, options: dict[str, Any]) -> Callable[..., Any]:
     """Return the function that learns from all minibatches in one call of TensorFlow."""
     import tensorflow as tf
 
-    def learn_once(rows: Any, batch: dict[str, Any], coefficients: dict[str, Any]) -> Any:
+    def learn_once(
+        rows: Tensor, batch: dict[str, Tensor], coefficients: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         minibatch = {name: tf.gather(column, rows) for name, column in batch.items()}
         with tf.GradientTape() as tape:
             outputs, steps = outputs_for(learner.network, minibatch)
@@ -346,7 +354,9 @@ def _compiled_update(learner: Learner, options: dict[str, Any]) -> Any:
         norm = learner.apply(tape.gradient(loss, learner.network.variables))
         return {**parts, "gradients_norm": norm}
 
-    def update(batch: dict[str, Any], order: Any, coefficients: dict[str, Any]) -> Any:
+    def update(
+        batch: dict[str, Tensor], order: Tensor, coefficients: dict[str, Tensor]
+    ) -> dict[str, Tensor]:
         parts = learn_once(order[0], batch, coefficients)
         for index in tf.range(1, tf.shape(order)[0]):
             parts = learn_once(order[index], batch, coefficients)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from raycompat.rllib._types import Metrics
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.env.runner import EnvRunnerSpec
 
@@ -24,7 +24,7 @@ class ReplayAlgorithm(Algorithm):
         """Return what runners play by; their samples have the next observations."""
         return replace(super().runner_spec(num_runners, num_envs), keeps_next_observations=True)
 
-    def training_step(self) -> dict[str, Any]:
+    def training_step(self) -> dict[str, Metrics]:
         """Play some steps, and let each policy learn from the minibatches that are due."""
         settings = self.config
         fragment = settings.rollout_fragment_length
@@ -35,7 +35,7 @@ class ReplayAlgorithm(Algorithm):
             name: sum(map(self.learners[name].remember, parts))
             for name, parts in self.to_learn(samples).items()
         }
-        statistics: dict[str, dict[str, Any]] = {name: {} for name in played}
+        statistics: dict[str, Metrics] = {name: {} for name in played}
         if self.num_steps >= settings.num_steps_sampled_before_learning_starts:
             with self._timed("learner_update_timer"):
                 statistics = {

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Array, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.algorithms.replay_algorithm import ReplayAlgorithm
@@ -27,7 +27,7 @@ from raycompat.rllib.distributions import tf_tanh_gaussian
 from raycompat.rllib.learner import Learner, compiled_for_any_rows
 from raycompat.rllib.networks import Head, KerasNetwork, NetworkSpec, import_keras
 from raycompat.rllib.policies import SoftPolicy
-from raycompat.rllib.policy_learner import PolicySetup
+from raycompat.rllib.policy_learner import PolicyLearner, PolicySetup
 from raycompat.rllib.replay_learner import ReplayLearner, check_buffer
 from raycompat.rllib.schedules import scheduled
 from raycompat.rllib.utils.error import UnsupportedSpaceException
@@ -119,7 +119,7 @@ class SACLearner(ReplayLearner):
     """
 
     policy_class: ClassVar[Any] = SoftPolicy
-    update_class: ClassVar[Any]
+    update_class: ClassVar[type[SoftUpdate]]
 
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
@@ -164,14 +164,14 @@ class SACLearner(ReplayLearner):
         head = Head("policy", setup.decode.layout[0].num_parameters, (), 0.01)
         return NetworkSpec(heads=(head,), trunk=setup.config.hiddens_of("policy"), **body)
 
-    def _noise(self, shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
+    def _noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
         """Return random numbers for minibatches of a shape (minibatches, rows)."""
         size = self.layout[0].size
         return {"noise": self._rng.standard_normal((*shape, 2, size), dtype=np.float32)}
 
     def _learn_minibatches(
-        self, minibatches: dict[str, NDArray[Any]], num_steps: int
-    ) -> tuple[dict[str, float], NDArray[Any]]:
+        self, minibatches: dict[str, Array], num_steps: int
+    ) -> tuple[dict[str, float], Array]:
         settings = self.config
         self.learner.set_learning_rate(settings.rate("actor", num_steps))
         for critic in self.critics:
@@ -187,7 +187,7 @@ class SACLearner(ReplayLearner):
         statistics = {name: float(value.numpy().mean()) for name, value in found.items()}
         return statistics, errors.numpy()
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return all networks and optimizers, and if the config says so the buffer."""
         return {
             **super().get_state(),
@@ -197,7 +197,7 @@ class SACLearner(ReplayLearner):
             "optimizer_of_alpha": [each.numpy() for each in self.adam_of_alpha.variables],
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         for critic, own in zip(self.critics, state["critics"], strict=True):
@@ -238,11 +238,13 @@ class SAC(ReplayAlgorithm):
         Has no effect.
     """
 
-    config_class: ClassVar[Any] = SACConfig
-    learner_class: ClassVar[Any] = SACLearner
+    config_class = SACConfig
+    learner_class: ClassVar[type[PolicyLearner] | None] = SACLearner
 
 
-def soft_values(outputs: list[Any], log_probabilities: Any, alpha: Any, chances: Any = None) -> Any:
+def soft_values(
+    outputs: list[Tensor], log_probabilities: Tensor, alpha: Tensor, chances: Tensor | None = None
+) -> Tensor:
     """Return the values of states, of shape (rows,): of their actions, and of the randomness.
 
     Parameters
@@ -283,7 +285,9 @@ class SoftUpdate:
         self.is_choice = learner.layout[0].is_discrete
         self.config, self.target_entropy = learner.config, target_entropy
 
-    def drawn(self, observations: Any, noise: Any) -> tuple[Any, Any, Any]:
+    def drawn(
+        self, observations: Tensor, noise: Tensor
+    ) -> tuple[Tensor | None, Tensor, Tensor | None]:
         """Return actions, their log probabilities, of shape (rows, actions), and chances of choices."""
         import tensorflow as tf
 
@@ -294,7 +298,7 @@ class SoftUpdate:
         actions, logs = tf_tanh_gaussian(parameters, noise)
         return actions, logs[:, None], None
 
-    def values_of(self, network: Any, observations: Any, actions: Any) -> Any:
+    def values_of(self, network: KerasNetwork, observations: Tensor, actions: Tensor) -> Tensor:
         """Return a critic's values, of shape (rows, actions): of all choices, or of one action."""
         import tensorflow as tf
 
@@ -303,7 +307,9 @@ class SoftUpdate:
             observations = tf.concat([flat, actions], -1)
         return network(observations)["q"]
 
-    def more_of_critic(self, critic: Any, batch: dict[str, Any], values: Any, taken: Any) -> Any:
+    def more_of_critic(
+        self, critic: KerasNetwork, batch: dict[str, Tensor], values: Tensor, taken: Tensor
+    ) -> Tensor:
         """Return what is added to the loss of a critic.
 
         Parameters
@@ -315,7 +321,9 @@ class SoftUpdate:
         """
         return 0.0
 
-    def loss_of_actor(self, batch: dict[str, Any], values: Any, entropies: Any, alpha: Any) -> Any:
+    def loss_of_actor(
+        self, batch: dict[str, Tensor], values: Tensor, entropies: Tensor, alpha: Tensor
+    ) -> Tensor:
         """Return the loss of the policy.
 
         Parameters
@@ -330,7 +338,9 @@ class SoftUpdate:
 
         return -tf.reduce_mean(values)
 
-    def _learn_critics(self, batch: dict[str, Any], alpha: Any) -> tuple[dict[str, Any], Any]:
+    def _learn_critics(
+        self, batch: dict[str, Tensor], alpha: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
         import tensorflow as tf
 
         nexts = batch["next_observations"]
@@ -355,7 +365,7 @@ class SoftUpdate:
         parts = {"qf_loss": total, "qf_mean": mean_q, "td_error_mean": tf.reduce_mean(errors)}
         return parts, errors
 
-    def _learn_actor(self, batch: dict[str, Any], alpha: Any) -> dict[str, Any]:
+    def _learn_actor(self, batch: dict[str, Tensor], alpha: Tensor) -> dict[str, Tensor]:
         import tensorflow as tf
 
         observations = batch["observations"]
@@ -371,7 +381,7 @@ class SoftUpdate:
         entropy = tf.stop_gradient(tf.reduce_mean(entropies))
         return {"policy_loss": loss, "entropy": entropy}
 
-    def learn_once(self, batch: dict[str, Any], tau: Any) -> tuple[dict[str, Any], Any]:
+    def learn_once(self, batch: dict[str, Tensor], tau: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         """Learn from one minibatch; return the parts of the losses, and errors of shape (rows,)."""
         import tensorflow as tf
 
@@ -385,7 +395,9 @@ class SoftUpdate:
                 old.assign(old + tau * (new - old))
         return {**parts, "alpha_loss": self.log_alpha * surplus, "alpha_value": alpha}, errors
 
-    def __call__(self, minibatches: dict[str, Any], tau: Any) -> Any:
+    def __call__(
+        self, minibatches: dict[str, Tensor], tau: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor]:
         """Learn from several minibatches in one call of TensorFlow."""
         import tensorflow as tf
 

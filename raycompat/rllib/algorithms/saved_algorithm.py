@@ -14,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from raycompat._storage import Folder
+from raycompat.rllib._types import Space, State
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.checkpoint_state import (
     NETWORKS,
@@ -38,8 +39,8 @@ from raycompat.tune import Trainable
 class SavedAlgorithm(Trainable):
     """What algorithms save and restore."""
 
-    observation_space: Any
-    action_space: Any
+    observation_space: Space
+    action_space: Space
     learners: dict[str, Any]
     _connectors: list[ConnectorV2]
     _acting: Mapping[str, Any]
@@ -116,7 +117,7 @@ class SavedAlgorithm(Trainable):
         to_env.decode = acting.decode
         to_env.save_to_path(folder.joinpath(*MODULE_TO_ENV))
 
-    def _whole_state(self) -> dict[str, Any]:
+    def _whole_state(self) -> State:
         return {
             "class": type(self),
             "config": self.config,
@@ -132,7 +133,7 @@ class SavedAlgorithm(Trainable):
         self._take_state(state)
         self.call_hooks("on_checkpoint_loaded")
 
-    def _take_state(self, state: dict[str, Any]) -> None:
+    def _take_state(self, state: State) -> None:
         """Take what `_whole_state` returned."""
         try:
             if set(state["learners"]) != set(self.learners):

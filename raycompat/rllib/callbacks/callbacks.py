@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AgentID, Env, Metrics
 from raycompat.rllib.env.episode import call_hook
 
 if TYPE_CHECKING:
@@ -97,14 +98,14 @@ class RLlibCallback:
     def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Take note that the algorithm is ready to train."""
 
-    def on_train_result(self, *, algorithm: Any, result: dict[str, Any], **kwargs: Any) -> None:
+    def on_train_result(self, *, algorithm: Any, result: Metrics, **kwargs: Any) -> None:
         """Inspect a result, or add to it, before `train` returns it."""
 
     def on_evaluate_start(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Take note that an evaluation begins."""
 
     def on_evaluate_end(
-        self, *, algorithm: Any, evaluation_metrics: dict[str, Any], **kwargs: Any
+        self, *, algorithm: Any, evaluation_metrics: Metrics, **kwargs: Any
     ) -> None:
         """Inspect the result of an evaluation."""
 
@@ -125,10 +126,10 @@ class RLlibCallback:
         ``env_runner_group.foreach_env_runner(func)`` calls a function with each runner.
         """
 
-    def on_environment_created(self, *, env: Any, **kwargs: Any) -> None:
+    def on_environment_created(self, *, env: Env, **kwargs: Any) -> None:
         """Inspect the environments of a runner, ``env.envs``, when they have been made."""
 
-    def on_sub_environment_created(self, *, sub_environment: Any, **kwargs: Any) -> None:
+    def on_sub_environment_created(self, *, sub_environment: Env, **kwargs: Any) -> None:
         """Inspect one environment when it has been made."""
 
     def on_episode_created(self, *, episode: Episode, **kwargs: Any) -> None:
@@ -147,7 +148,7 @@ class RLlibCallback:
         self,
         *,
         episode: Episode,
-        agent_id: Any,
+        agent_id: AgentID,
         policy_id: str,
         postprocessed_batch: Any,
         **kwargs: Any,
@@ -158,7 +159,7 @@ class RLlibCallback:
         """
 
     def on_learn_on_batch(
-        self, *, policy: Any, train_batch: Any, result: dict[str, Any], **kwargs: Any
+        self, *, policy: Any, train_batch: Any, result: Metrics, **kwargs: Any
     ) -> None:
         """Inspect the steps that a policy learns from next; add metrics of them to ``result``."""
 

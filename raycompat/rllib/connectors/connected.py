@@ -10,6 +10,7 @@ import gymnasium
 
 from raycompat._old_forms.gym.adapters import of_today
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, AgentID, Env, Observation, Space
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module import (
     MultiAgentObservationPreprocessor,
@@ -17,6 +18,7 @@ from raycompat.rllib.connectors.env_to_module import (
     filter_of,
 )
 from raycompat.rllib.connectors.past import Past
+from raycompat.rllib.env.construction import EnvCreator
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.episode import Episode
 from raycompat.rllib.env.multi_agent_env import (
@@ -32,7 +34,7 @@ from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 
-def connected(create: Callable[[EnvContext], Any], make: Any) -> Callable[[EnvContext], Any]:
+def connected(create: EnvCreator, make: Callable[..., object]) -> EnvCreator:
     """Return what makes environments with the connectors around them.
 
     Parameters
@@ -44,7 +46,7 @@ def connected(create: Callable[[EnvContext], Any], make: Any) -> Callable[[EnvCo
         spaces and device, which returns a connector or a list of them.
     """
 
-    def create_connected(context: EnvContext) -> Any:
+    def create_connected(context: EnvContext) -> Env:
         env = create(context)
         several = is_multi_agent(env)
         env = env if several else of_today(env)
@@ -56,7 +58,7 @@ def connected(create: Callable[[EnvContext], Any], make: Any) -> Callable[[EnvCo
     return create_connected
 
 
-def _called(make: Any, env: Any) -> Any:
+def _called(make: Callable[..., object], env: Env) -> object:
     spaces = {"__env__": (env.observation_space, env.action_space)}
     names = list(inspect.signature(make).parameters)
     given = {"env": env, "spaces": spaces, "device": None}
@@ -80,7 +82,7 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         The connector that is a filter.
     """
 
-    def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
+    def __init__(self, env: Env, connectors: list[ConnectorV2]) -> None:
         super().__init__(env)
         self.connectors = connectors
         self.observation_filter = filter_of(connectors)
@@ -107,14 +109,14 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._past.episode.begin(observation, info)
         return self._observed(observation), info
 
-    def step(self, action: Any) -> Any:
+    def step(self, action: Action) -> Any:
         """Do an action."""
         found = self.env.step(action)
         self._past.add(action, float(found[1]))
         self._past.episode.add(action, found)
         return (self._observed(found[0]), *found[1:])
 
-    def _observed(self, observation: Any) -> Any:
+    def _observed(self, observation: Observation) -> Observation:
         past = self._past
         if past.steps is not None:
             past.note(observation)
@@ -123,7 +125,7 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation
 
 
-def _through(connector: ConnectorV2, observation: Any, past: Past) -> Any:
+def _through(connector: ConnectorV2, observation: Observation, past: Past) -> Observation:
     """Return what a connector makes of an observation.
 
     Where a program's class is among the connectors, they change the episode and a batch, as in Ray.
@@ -153,9 +155,10 @@ def _through(connector: ConnectorV2, observation: Any, past: Past) -> Any:
     return _newest(past)
 
 
-def _newest(past: Past) -> Any:
+def _newest(past: Past) -> Observation:
     """Return the observation in the batch, or that in the episode where the batch has none."""
     column = past.batch.get("obs")
+    assert past.steps is not None, "programs' connectors need an episode"
     if not column:
         return past.steps.get_observations(-1)
     return (next(iter(column.values())) if isinstance(column, Mapping) else column)[-1]
@@ -183,7 +186,7 @@ class ConnectedAgents(MultiAgentEnv):
         The connector that is a filter.
     """
 
-    def __init__(self, env: Any, connectors: list[ConnectorV2]) -> None:
+    def __init__(self, env: Env, connectors: list[ConnectorV2]) -> None:
         super().__init__()
         self.env, self._connectors = env, connectors
         self.observation_filter = filter_of(connectors)
@@ -205,7 +208,8 @@ class ConnectedAgents(MultiAgentEnv):
         for each in self._connectors:
             if isinstance(each, MultiAgentObservationPreprocessor):
                 given = gymnasium.spaces.Dict(spaces), gymnasium.spaces.Dict(actions)
-                spaces = dict(each.recompute_output_observation_space(*given).spaces)
+                made: Any = each.recompute_output_observation_space(*given)
+                spaces = dict(made.spaces)
             else:
                 spaces = {
                     agent: each.recompute_output_observation_space(space, actions[agent])
@@ -224,7 +228,7 @@ class ConnectedAgents(MultiAgentEnv):
                 )
         self.observation_space = self.connected_space(self.observation_space, self.action_space)
 
-    def connected_space(self, observation_space: Any, action_space: Any) -> Any:
+    def connected_space(self, observation_space: Space, action_space: Space) -> Space:
         """Return what the connectors of single agents make of a space."""
         for each in self._connectors:
             if not isinstance(each, MultiAgentObservationPreprocessor):
@@ -235,7 +239,7 @@ class ConnectedAgents(MultiAgentEnv):
 
     def _begin(self) -> None:
         self._episode = MultiAgentEpisode()
-        self._pasts: dict[Any, Past] = {}
+        self._pasts: dict[AgentID, Past] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode."""
@@ -252,7 +256,7 @@ class ConnectedAgents(MultiAgentEnv):
             self._past(agent).add(action, float(found[1].get(agent, 0.0)))
         return (self._observed(found[0]), *found[1:])
 
-    def _past(self, agent: Any) -> Past:
+    def _past(self, agent: AgentID) -> Past:
         past = self._pasts.get(agent)
         if past is None:
             space = (self.action_spaces or {}).get(agent, self.action_space)
@@ -279,8 +283,9 @@ class ConnectedAgents(MultiAgentEnv):
                 continue
             observations = each.preprocess(observations, self._episode)
             for agent, own in observations.items():
-                if pasts[agent].steps is not None:
-                    pasts[agent].steps.set_observations(new_data=own, at_indices=-1)
+                steps = pasts[agent].steps
+                if steps is not None:
+                    steps.set_observations(new_data=own, at_indices=-1)
         return observations
 
     def render(self) -> Any:

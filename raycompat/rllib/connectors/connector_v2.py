@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import AgentID, Array, Observation, Space
 from raycompat.rllib.connectors.past import Past
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.multi_agent_episode import EpisodeType
+    from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
+    from raycompat.rllib.metrics_logger import MetricsLogger
+
+#: What connectors change: columns by name, or by module and name. A column is a list of items, a dict
+#: of lists by `key_of` of episodes, or an array or a tensor. It is Any because programs add their own.
+Batch: TypeAlias = dict[str, Any]
 
 
 class WholeItems(np.ndarray[Any, Any]):
@@ -39,32 +49,36 @@ class ConnectorV2:
     num_past = 0
 
     #: What it remembers of episodes that a program gives it; weak references cannot be pickled.
-    _memories: WeakKeyDictionary[Any, dict[int, Any]] | None = None
+    _memories: WeakKeyDictionary[SingleAgentEpisode, dict[int, Any]] | None = None
 
     def __init__(
-        self, input_observation_space: Any = None, input_action_space: Any = None, **kwargs: Any
+        self,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
+        **kwargs: Any,
     ) -> None:
-        self.input_observation_space = input_observation_space
-        self.input_action_space = input_action_space
+        # They are Any, because an algorithm sets them before a connector of a program reads them.
+        self.input_observation_space: Any = input_observation_space
+        self.input_action_space: Any = input_action_space
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_memories"}
 
     @property
-    def observation_space(self) -> Any:
+    def observation_space(self) -> Space | None:
         """The space of what it makes of observations; None before its input's is known."""
         given = self.input_observation_space, self.input_action_space
         return None if given[0] is None else self.recompute_output_observation_space(*given)
 
     @property
-    def action_space(self) -> Any:
+    def action_space(self) -> Space | None:
         """The space of what it makes of actions; None before its input's is known."""
         given = self.input_observation_space, self.input_action_space
         return None if given[1] is None else self.recompute_output_action_space(*given)
 
     def recompute_output_observation_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
+        self, input_observation_space: Space, input_action_space: Space
+    ) -> Space:
         """Return the space of what it makes of observations.
 
         Parameters
@@ -74,8 +88,8 @@ class ConnectorV2:
         return input_observation_space
 
     def recompute_output_action_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
+        self, input_observation_space: Space, input_action_space: Space
+    ) -> Space:
         """Return the space of what it makes of actions.
 
         Parameters
@@ -84,7 +98,7 @@ class ConnectorV2:
         """
         return input_action_space
 
-    def observe(self, observation: Any, past: Past) -> Any:
+    def observe(self, observation: Observation, past: Past) -> Observation:
         """Return what it makes of one agent's observation.
 
         Parameters
@@ -104,11 +118,11 @@ class ConnectorV2:
         self,
         *,
         rl_module: Any = None,
-        batch: dict[str, Any],
-        episodes: Sequence[Any],
+        batch: Batch,
+        episodes: Sequence[EpisodeType],
         explore: bool | None = None,
-        shared_data: dict[str, Any] | None = None,
-        metrics: Any = None,
+        shared_data: dict[str, object] | None = None,
+        metrics: MetricsLogger | None = None,
         **kwargs: Any,
     ) -> Any:
         """Change the newest observations of episodes; return the batch.
@@ -148,7 +162,10 @@ class ConnectorV2:
 
     @staticmethod
     def add_batch_item(
-        batch: dict[str, Any], column: str, item_to_add: Any, single_agent_episode: Any = None
+        batch: Batch,
+        column: str,
+        item_to_add: object,
+        single_agent_episode: SingleAgentEpisode | None = None,
     ) -> None:
         """Add an item to a column of a batch.
 
@@ -169,11 +186,11 @@ class ConnectorV2:
 
     @staticmethod
     def add_n_batch_items(
-        batch: dict[str, Any],
+        batch: Batch,
         column: str,
-        items_to_add: Any,
+        items_to_add: object,
         num_items: int,
-        single_agent_episode: Any = None,
+        single_agent_episode: SingleAgentEpisode | None = None,
     ) -> None:
         """Add several items to a column of a batch.
 
@@ -207,7 +224,7 @@ class ConnectorV2:
 
     @staticmethod
     def foreach_batch_item_change_in_place(
-        batch: dict[str, Any], column: str | Sequence[str], func: Callable[..., Any]
+        batch: Batch, column: str | Sequence[str], func: Callable[..., Any]
     ) -> None:
         """Replace each item of a column, or of several ones, by what a function returns.
 
@@ -242,14 +259,14 @@ class ConnectorV2:
                     items_of[index] = np.asarray(value).view(WholeItems) if is_whole else value
 
     @staticmethod
-    def switch_batch_from_column_to_module_ids(batch: Mapping[str, Any]) -> dict[str, Any]:
+    def switch_batch_from_column_to_module_ids(batch: Batch) -> Batch:
         """Return a batch by module and column, of one by column and module.
 
         Parameters
         ----------
         batch : dict of dict
         """
-        found: dict[str, Any] = {}
+        found: Batch = {}
         for column, by_module in batch.items():
             for module, items in by_module.items():
                 found.setdefault(module, {})[column] = items
@@ -257,7 +274,7 @@ class ConnectorV2:
 
     @staticmethod
     def single_agent_episode_iterator(
-        episodes: Sequence[Any],
+        episodes: Sequence[EpisodeType],
         agents_that_stepped_only: bool = True,
         zip_with_batch_column: Any = None,
     ) -> Iterator[Any]:
@@ -272,7 +289,7 @@ class ConnectorV2:
             A column: yield pairs of an episode and its next item.
         """
         column = zip_with_batch_column
-        places: dict[Any, int] = {}
+        places: dict[object, int] = {}
         is_keyed = isinstance(column, Mapping)
         for index, each in enumerate(_single(episodes, agents_that_stepped_only)):
             if column is None:
@@ -283,7 +300,7 @@ class ConnectorV2:
             yield each, (column[key] if is_keyed else column)[place]
 
 
-def _single(episodes: Sequence[Any], stepped_only: bool) -> Iterator[Any]:
+def _single(episodes: Sequence[Any], stepped_only: bool) -> Iterator[SingleAgentEpisode]:
     for episode in episodes:
         agents = getattr(episode, "agent_episodes", None)
         if agents is None:
@@ -293,14 +310,14 @@ def _single(episodes: Sequence[Any], stepped_only: bool) -> Iterator[Any]:
         yield from (each for agent, each in agents.items() if agent in stepped)
 
 
-def key_of(episode: Any) -> tuple[Any, ...]:
+def key_of(episode: SingleAgentEpisode) -> tuple[AgentID, ...]:
     """Return the key of an episode in a column."""
     if episode.agent_id is None:
         return (episode.id_,)
     return (episode.multi_agent_episode_id or episode.id_, episode.agent_id, episode.module_id)
 
 
-def joined_items(name: str, items: Sequence[Any], count: int) -> Any:
+def joined_items(name: str, items: Sequence[object], count: int) -> Array:
     """Return what connectors have added to a column for an episode, as an array with a row a step.
 
     Raises
@@ -318,14 +335,14 @@ def joined_items(name: str, items: Sequence[Any], count: int) -> Any:
     return column.astype(np.float32) if column.dtype == np.float64 else column
 
 
-def _ids_of(key: Any) -> tuple[Any, Any, Any]:
+def _ids_of(key: object) -> tuple[object, ...]:
     """Return the ids of episode, agent and module."""
     if not isinstance(key, tuple):
         return (None, None, key)
     return (*key, None, None)[:3]
 
 
-def _items_of(batch: dict[str, Any], column: str, episode: Any) -> list[Any]:
+def _items_of(batch: Batch, column: str, episode: SingleAgentEpisode | None) -> list[Any]:
     found = batch.setdefault(column, [] if episode is None else {})
     if isinstance(found, Mapping) == (episode is None):
         raise ValueError(

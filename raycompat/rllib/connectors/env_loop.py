@@ -12,19 +12,24 @@ from __future__ import annotations
 import operator
 import pickle
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import cloudpickle
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import key_of
+from raycompat.rllib._types import Array, Nested
+from raycompat.rllib.connectors.connector_v2 import Batch, key_of
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.distributions import distribution_of
 from raycompat.rllib.filters import NoFilter
 from raycompat.rllib.fixed_policies import stacked
 from raycompat.rllib.spaces import ActionDecoder, mapped
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 #: The file of a folder with one pipeline.
 _FILE = "pipeline.pkl"
@@ -37,7 +42,7 @@ MODULE_TO_ENV = ("env_runner", "module_to_env_connector")
 class _SavedPipeline(ConnectorPipelineV2):
     """A pipeline that a checkpoint has."""
 
-    def save_to_path(self, path: Any) -> str:
+    def save_to_path(self, path: str | PathLike[str]) -> str:
         """Write the pipeline into a folder, which is made where it does not exist; return its path.
 
         Parameters
@@ -49,7 +54,7 @@ class _SavedPipeline(ConnectorPipelineV2):
         return str(path)
 
     @classmethod
-    def from_checkpoint(cls, path: Any, **kwargs: Any) -> Self:
+    def from_checkpoint(cls, path: str | PathLike[str], **kwargs: object) -> Self:
         """Return the pipeline of a checkpoint.
 
         Parameters
@@ -106,9 +111,9 @@ class EnvToModulePipeline(_SavedPipeline):
         *,
         rl_module: Any = None,
         episodes: Sequence[Any] = (),
-        batch: dict[str, Any] | None = None,
+        batch: Batch | None = None,
         **given: Any,
-    ) -> dict[str, Any]:
+    ) -> Batch:
         """Return the batch for a network.
 
         Parameters
@@ -176,7 +181,7 @@ class ModuleToEnvPipeline(_SavedPipeline):
     decode: ActionDecoder | None = None
 
     def __call__(
-        self, *, batch: dict[str, Any], explore: bool | None = None, **given: Any
+        self, *, batch: Batch, explore: bool | None = None, **given: Any
     ) -> dict[str, list[Any]]:
         """Return actions, and what episodes keep of the outputs: lists with one item an episode.
 
@@ -225,7 +230,7 @@ class ModuleToEnvPipeline(_SavedPipeline):
         return {name: list(column) for name, column in batch.items()}
 
 
-def _state_of(episode: Any, initial: Any) -> Any:
+def _state_of(episode: SingleAgentEpisode, initial: Nested) -> Any:
     """Return what a network remembers of an episode."""
     outputs = episode.extra_model_outputs
     if not len(episode) or "state_out" not in outputs:
@@ -233,7 +238,7 @@ def _state_of(episode: Any, initial: Any) -> Any:
     return episode.get_extra_model_outputs("state_out", -1)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: Any) -> Array:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
@@ -242,7 +247,7 @@ def _single(value: Any) -> Any:
     return np.asarray(value, np.float32) if np.asarray(value).dtype == np.float64 else value
 
 
-def _batched(name: str, column: Any, episodes: Sequence[Any]) -> Any:
+def _batched(name: str, column: object, episodes: Sequence[SingleAgentEpisode]) -> Any:
     """Return a column to which connectors have added items as one batch; another one as it is."""
     keys = [key_of(each) for each in episodes]
     if isinstance(column, Mapping) and not set(keys).isdisjoint(column):

@@ -9,14 +9,16 @@ connectors remember lasts for an episode; the statistics of `MeanStdFilter` are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AgentID, Observation, Space
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.past import Past
 
@@ -40,25 +42,25 @@ class FlattenObservations(ConnectorV2):
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
         *,
         multi_agent: bool = False,
         as_learner_connector: bool = False,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         keys_to_remove: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self._removed = set(keys_to_remove or ())
         #: Of all agents.
-        self._spaces: list[Any] = []
+        self._spaces: list[Space] = []
 
     def recompute_output_observation_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
+        self, input_observation_space: Space, input_action_space: Space
+    ) -> Space:
         """Return the space of vectors, without the keys that are removed."""
-        space = input_observation_space
+        space: Any = input_observation_space
         if self._removed:
             spaces = space.spaces.items()
             space = gymnasium.spaces.Dict({k: s for k, s in spaces if k not in self._removed})
@@ -69,7 +71,7 @@ class FlattenObservations(ConnectorV2):
             flat.low.astype(np.float32), flat.high.astype(np.float32), dtype=np.float32
         )
 
-    def observe(self, observation: Any, past: Past) -> Any:
+    def observe(self, observation: Observation, past: Past) -> Observation:
         """Return the observation as a vector, without the keys that are removed."""
         if self._removed:
             kept = {name: v for name, v in observation.items() if name not in self._removed}
@@ -77,7 +79,7 @@ class FlattenObservations(ConnectorV2):
         space = self._spaces[0] if len(self._spaces) == 1 else self._space_of(observation)
         return np.asarray(gymnasium.spaces.flatten(space, observation), np.float32)
 
-    def _space_of(self, observation: Any) -> Any:
+    def _space_of(self, observation: Observation) -> Space:
         exact = [each for each in self._spaces if each.contains(observation)]
         for space in exact or [each for each in self._spaces if _has_shape(each, observation)]:
             return space
@@ -87,7 +89,7 @@ class FlattenObservations(ConnectorV2):
         )
 
 
-def _has_shape(space: Any, observation: Any) -> bool:
+def _has_shape(space: Space, observation: Observation) -> bool:
     """Return whether an observation has the parts and shapes of a space, of any dtype and limits."""
     spaces = gymnasium.spaces
     if isinstance(space, spaces.Dict):
@@ -171,8 +173,8 @@ class PrevActionsPrevRewards(ConnectorV2):
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
         *,
         multi_agent: bool = False,
         n_prev_actions: int = 1,
@@ -184,18 +186,18 @@ class PrevActionsPrevRewards(ConnectorV2):
         self.num_past = max(n_prev_actions, n_prev_rewards)
 
     def recompute_output_observation_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
+        self, input_observation_space: Space, input_action_space: Space
+    ) -> Space:
         """Return a Dict space of observation, actions and rewards."""
         size = gymnasium.spaces.flatdim(input_action_space) * self._num_actions
-        parts: dict[str, Any] = {"_orig_obs": input_observation_space}
+        parts: dict[str, Space] = {"_orig_obs": input_observation_space}
         if self._num_actions:
             parts["_prev_n_actions"] = _numbers(size)
         if self._num_rewards:
             parts["_prev_n_rewards"] = _numbers(self._num_rewards)
         return gymnasium.spaces.Dict(parts)
 
-    def observe(self, observation: Any, past: Past) -> Any:
+    def observe(self, observation: Observation, past: Past) -> Observation:
         """Return a dict of observation, actions and rewards."""
         found = {"_orig_obs": observation}
         if self._num_actions:
@@ -206,7 +208,7 @@ class PrevActionsPrevRewards(ConnectorV2):
             found["_prev_n_rewards"] = np.array(padded, np.float32)
         return found
 
-    def _actions(self, past: Past) -> Any:
+    def _actions(self, past: Past) -> NDArray[np.float32]:
         space = past.action_space
         size = gymnasium.spaces.flatdim(space)
         flat = [
@@ -217,7 +219,7 @@ class PrevActionsPrevRewards(ConnectorV2):
         return np.concatenate([*zeros, *flat])
 
 
-def _numbers(count: int) -> Any:
+def _numbers(count: int) -> gymnasium.spaces.Box:
     return gymnasium.spaces.Box(-np.inf, np.inf, (count,), np.float32)
 
 
@@ -241,8 +243,8 @@ class FrameStackingEnvToModule(ConnectorV2):
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
         *,
         num_frames: int = 1,
         multi_agent: bool = False,
@@ -253,8 +255,8 @@ class FrameStackingEnvToModule(ConnectorV2):
         self._num_frames = num_frames
 
     def recompute_output_observation_space(
-        self, input_observation_space: Any, input_action_space: Any
-    ) -> Any:
+        self, input_observation_space: Space, input_action_space: Space
+    ) -> Space:
         """Return the space of several observations."""
         space = input_observation_space
         if not isinstance(space, gymnasium.spaces.Box):
@@ -275,7 +277,7 @@ class FrameStackingEnvToModule(ConnectorV2):
             dtype=space.dtype,
         )
 
-    def observe(self, observation: Any, past: Past) -> Any:
+    def observe(self, observation: Observation, past: Past) -> Observation:
         """Return the last observations, the newest last."""
         frames = past.memory.setdefault(id(self), deque(maxlen=self._num_frames))
         frames.append(np.asarray(observation))
@@ -299,7 +301,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     2.60.0. No known difference.
     """
 
-    def preprocess(self, observation: Any, episode: Any) -> Any:
+    def preprocess(self, observation: Observation, episode: Any) -> Observation:
         """Return what stands for the observation.
 
         Parameters
@@ -310,7 +312,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
         """
         raise NotImplementedError(f"{type(self).__name__}.preprocess is not written.")
 
-    def observe(self, observation: Any, past: Past) -> Any:
+    def observe(self, observation: Observation, past: Past) -> Observation:
         """Return what `preprocess` returns."""
         return self.preprocess(observation, past.episode)
 
@@ -325,7 +327,9 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
     2.60.0. No known difference.
     """
 
-    def preprocess(self, observations: dict[Any, Any], episode: Any) -> dict[Any, Any]:
+    def preprocess(
+        self, observations: dict[AgentID, Observation], episode: Any
+    ) -> dict[AgentID, Observation]:
         """Return what stands for the observations.
 
         Parameters

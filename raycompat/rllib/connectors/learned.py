@@ -8,14 +8,13 @@ in PyTorch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
+from raycompat.rllib._types import Array, Observation, Space
+from raycompat.rllib.connectors.connector_v2 import Batch, ConnectorV2, joined_items, key_of
 from raycompat.rllib.connectors.env_to_module import (
     FlattenObservations,
     FrameStackingLearner,
@@ -60,7 +59,7 @@ class LearnerConnectors:
         self.connectors = connectors
 
     @classmethod
-    def of(cls, found: Any) -> LearnerConnectors | None:
+    def of(cls, found: object) -> LearnerConnectors | None:
         """Return the connectors that a program's function has returned; None where none is left.
 
         Raises
@@ -86,8 +85,8 @@ class LearnerConnectors:
         self,
         name: str,
         columns: Columns,
-        spaces: tuple[Any, Any],
-        custom_data: NDArray[Any] | None = None,
+        spaces: tuple[Space, Space],
+        custom_data: Array | None = None,
     ) -> Columns:
         """Return the columns of a sample with the rewards that the connectors leave, and what they add.
 
@@ -115,8 +114,8 @@ class LearnerConnectors:
             for episode, (steps, place) in zip(episodes, parts, strict=True):
                 episode.custom_data.update(custom_data[steps[-1], place])
         seen = [list(each.observations) for each in episodes]
-        batch: Any = {}
-        shared: dict[str, Any] = {}
+        batch: Batch = {}
+        shared: dict[str, object] = {}
         for each in self.connectors:
             batch = learned_by(each, batch, episodes, shared)
             self._check(each, episodes, seen)
@@ -143,7 +142,9 @@ class LearnerConnectors:
         return found
 
     @staticmethod
-    def _check(connector: ConnectorV2, episodes: list[Any], seen: list[Any]) -> None:
+    def _check(
+        connector: ConnectorV2, episodes: list[SingleAgentEpisode], seen: list[list[Observation]]
+    ) -> None:
         are_same = all(
             new is old
             for episode, own in zip(episodes, seen, strict=True)
@@ -175,7 +176,9 @@ def _names(columns: Columns, added: Mapping[str, object]) -> list[str]:
     return [_REPLACED.get(name, name) for name in added]
 
 
-def episodes_of(name: str, columns: Columns, spaces: tuple[Any, Any]) -> list[SingleAgentEpisode]:
+def episodes_of(
+    name: str, columns: Columns, spaces: tuple[Space, Space]
+) -> list[SingleAgentEpisode]:
     """Return the parts of episodes in the columns of a sample, with the next observations.
 
     Parameters
@@ -190,7 +193,7 @@ def episodes_of(name: str, columns: Columns, spaces: tuple[Any, Any]) -> list[Si
     return [_episode(name, columns, each, place, spaces) for each, place in parts]
 
 
-def _parts(columns: Columns) -> Iterator[tuple[NDArray[Any], int]]:
+def _parts(columns: Columns) -> Iterator[tuple[Array, int]]:
     """Yield the numbers of the steps of each part of an episode, and their place."""
     ends = columns["terminateds"] | columns["truncateds"]
     valid = columns["valid"]
@@ -203,7 +206,7 @@ def _parts(columns: Columns) -> Iterator[tuple[NDArray[Any], int]]:
 
 
 def _episode(
-    name: str, columns: Columns, steps: NDArray[Any], place: int, spaces: tuple[Any, Any]
+    name: str, columns: Columns, steps: Array, place: int, spaces: tuple[Space, Space]
 ) -> SingleAgentEpisode:
     rows = [columns["observations"][steps, place], columns["next_observations"][steps[-1:], place]]
     return SingleAgentEpisode(
@@ -219,7 +222,7 @@ def _episode(
     )
 
 
-def _as_seen(space: Any, row: NDArray[Any]) -> Any:
+def _as_seen(space: Space, row: Array) -> Observation:
     """Return an encoded observation as the environment has given it."""
     if isinstance(space, gymnasium.spaces.Box):
         return row.reshape(space.shape) if row.ndim == 1 else row

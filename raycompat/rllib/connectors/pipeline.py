@@ -7,10 +7,25 @@ its second part, after `NumpyToTensor`, they see the tensors of each module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from raycompat.rllib.connectors.connector_v2 import ConnectorV2
+from raycompat.rllib._types import Space
+from raycompat.rllib.connectors.connector_v2 import Batch, ConnectorV2
 from raycompat.rllib.returns import discounted_sums
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.multi_agent_episode import EpisodeType
+    from raycompat.rllib.metrics_logger import MetricsLogger
+
+
+class SeenLearner(Protocol):
+    """What connectors see of a learner: its modules by name, and its metrics."""
+
+    @property
+    def module(self) -> Mapping[str, object]:
+        """The modules by name."""
+
+    metrics: MetricsLogger
 
 
 class ConnectorPipelineV2(ConnectorV2):
@@ -30,8 +45,8 @@ class ConnectorPipelineV2(ConnectorV2):
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
         *,
         connectors: Iterable[ConnectorV2] | None = None,
     ) -> None:
@@ -46,7 +61,7 @@ class ConnectorPipelineV2(ConnectorV2):
         """Iterate over the connectors."""
         return iter(self.connectors)
 
-    def __call__(self, *, batch: dict[str, Any], **given: Any) -> Any:
+    def __call__(self, *, batch: Batch, **given: Any) -> Any:
         """Return the batch that the connectors leave.
 
         Parameters
@@ -67,7 +82,7 @@ class ConnectorPipelineV2(ConnectorV2):
         """Put a connector after all others."""
         self.connectors.append(connector)
 
-    def insert_before(self, name_or_class: Any, connector: ConnectorV2) -> None:
+    def insert_before(self, name_or_class: str | type[ConnectorV2], connector: ConnectorV2) -> None:
         """Put a connector before another one.
 
         Parameters
@@ -83,15 +98,15 @@ class ConnectorPipelineV2(ConnectorV2):
         """
         self.connectors.insert(self._place_of(name_or_class), connector)
 
-    def insert_after(self, name_or_class: Any, connector: ConnectorV2) -> None:
+    def insert_after(self, name_or_class: str | type[ConnectorV2], connector: ConnectorV2) -> None:
         """Put a connector after another one; see `insert_before`."""
         self.connectors.insert(self._place_of(name_or_class) + 1, connector)
 
-    def remove(self, name_or_class: Any) -> None:
+    def remove(self, name_or_class: str | type[ConnectorV2]) -> None:
         """Leave out the connector of a class; see `insert_before`."""
         del self.connectors[self._place_of(name_or_class)]
 
-    def _place_of(self, wanted: Any) -> int:
+    def _place_of(self, wanted: str | type[ConnectorV2]) -> int:
         for place, each in enumerate(self.connectors):
             if wanted in (type(each), type(each).__name__):
                 return place
@@ -102,7 +117,7 @@ class ConnectorPipelineV2(ConnectorV2):
 class _Mark(ConnectorV2):
     """A place in the pipeline of a learner. It leaves batches as they are."""
 
-    def __call__(self, *, batch: dict[str, Any], **given: Any) -> dict[str, Any]:
+    def __call__(self, *, batch: Batch, **given: Any) -> Batch:
         """Return the batch.
 
         Parameters
@@ -135,9 +150,7 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
     Differs from Ray: observations are arrays; dicts and tuples of arrays are refused.
     """
 
-    def __call__(
-        self, *, batch: dict[str, Any], episodes: Sequence[Any], **given: Any
-    ) -> dict[str, Any]:
+    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: Any) -> Batch:
         """Return the batch with the column.
 
         Parameters
@@ -179,10 +192,10 @@ class LearnerPipeline(ConnectorPipelineV2):
 
 def learned_by(
     connector: ConnectorV2,
-    batch: dict[str, Any],
-    episodes: Sequence[Any],
-    shared: dict[str, Any],
-    learner: Any = None,
+    batch: Batch,
+    episodes: Sequence[EpisodeType],
+    shared: dict[str, object],
+    learner: SeenLearner | None = None,
 ) -> Any:
     """Return the batch that a connector of a learner leaves.
 
@@ -207,10 +220,10 @@ def learned_by(
 
 def change_tensors(
     connectors: Sequence[ConnectorV2],
-    batches: dict[str, Any],
-    learner: Any,
-    episodes: Sequence[Any],
-) -> dict[str, Any]:
+    batches: Batch,
+    learner: SeenLearner,
+    episodes: Sequence[EpisodeType],
+) -> Batch:
     """Return the batches of modules as connectors of the second part of a pipeline leave them.
 
     Parameters
@@ -227,7 +240,7 @@ def change_tensors(
     ValueError
         When a connector leaves a batch of something else than a module.
     """
-    shared: dict[str, Any] = {}
+    shared: dict[str, object] = {}
     for each in connectors:
         batches = learned_by(each, batches, episodes, shared, learner)
         if not isinstance(batches, Mapping) or not set(batches) <= set(learner.module):
@@ -256,17 +269,15 @@ class ComputeReturnsToGo(ConnectorV2):
 
     def __init__(
         self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
+        input_observation_space: Space | None = None,
+        input_action_space: Space | None = None,
         *,
         gamma: float = 0.99,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self.gamma = gamma
 
-    def __call__(
-        self, *, batch: dict[str, Any], episodes: Sequence[Any], **given: Any
-    ) -> dict[str, Any]:
+    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: Any) -> Batch:
         """Return the batch with the column.
 
         Parameters

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from raycompat.rllib.env.construction import env_creator, make_env
+from raycompat.rllib.env.construction import EnvCreator, env_creator, make_env
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import ALL, MultiAgentDict, MultiAgentEnv
 
 
-def make_multi_agent(env_name_or_creator: str | Callable[[EnvContext], Any]) -> type[MultiAgentEnv]:
+def make_multi_agent(env_name_or_creator: str | EnvCreator) -> type[MultiAgentEnv]:
     """Return a class in whose environments each agent plays in its own one.
 
     Parameters
@@ -39,7 +38,7 @@ def make_multi_agent(env_name_or_creator: str | Callable[[EnvContext], Any]) -> 
             super().__init__()
 
         def reset(
-            self, *, seed: int | None = None, options: Any = None
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[MultiAgentDict, MultiAgentDict]:
             self._ended = set()
             seeds = [None if seed is None else seed + i for i in range(len(self.envs))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from raycompat.rllib._types import Action, AgentID, Values
 from raycompat.rllib.env.episode import Episode
 from raycompat.rllib.env.single_agent_episode import Indices, LookbackBuffer
 
@@ -17,9 +17,9 @@ _NOWHERE = 10**12
 class OpenStep:
     """A step of an agent that has seen no observation since it acted."""
 
-    action: Any
+    action: Action
     reward: float = 0.0
-    outputs: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, Values] = field(default_factory=dict)
 
 
 class AgentValues:
@@ -36,23 +36,23 @@ class AgentValues:
 
     SKIP_ENV_TS_TAG = "S"
 
-    agent_episodes: dict[Any, Episode]
-    env_t_to_agent_t: dict[Any, LookbackBuffer]
-    agent_t_started: dict[Any, int]
+    agent_episodes: dict[AgentID, Episode]
+    env_t_to_agent_t: dict[AgentID, LookbackBuffer]
+    agent_t_started: dict[AgentID, int]
     #: The steps of agents that have acted, and were not observed since.
-    _open: dict[Any, OpenStep]
+    _open: dict[AgentID, OpenStep]
 
     def get_observations(
         self,
         indices: Indices = None,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         one_hot_discrete: bool = False,
         return_list: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return observations by agent.
 
         Parameters
@@ -90,13 +90,13 @@ class AgentValues:
     def get_infos(
         self,
         indices: Indices = None,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         return_list: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return infos by agent; see `get_observations`."""
         options = (neg_index_as_lookback, fill, False)
         return self._get("infos", indices, agent_ids, env_steps, return_list, options)
@@ -104,14 +104,14 @@ class AgentValues:
     def get_actions(
         self,
         indices: Indices = None,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         one_hot_discrete: bool = False,
         return_list: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return actions by agent, those of open steps too; see `get_observations`."""
         options = (neg_index_as_lookback, fill, one_hot_discrete)
         return self._get("actions", indices, agent_ids, env_steps, return_list, options)
@@ -119,13 +119,13 @@ class AgentValues:
     def get_rewards(
         self,
         indices: Indices = None,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         return_list: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return rewards by agent, those of open steps too; see `get_observations`."""
         options = (neg_index_as_lookback, fill, False)
         return self._get("rewards", indices, agent_ids, env_steps, return_list, options)
@@ -134,13 +134,13 @@ class AgentValues:
         self,
         key: str | None = None,
         indices: Indices = None,
-        agent_ids: Any = None,
+        agent_ids: AgentID | Collection[AgentID] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         return_list: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return outputs of the networks by agent; see `get_observations`.
 
         Parameters
@@ -156,12 +156,12 @@ class AgentValues:
         self,
         what: str,
         indices: Indices,
-        agent_ids: Any,
+        agent_ids: AgentID | Collection[AgentID],
         env_steps: bool,
         return_list: bool,
-        options: tuple[bool, Any, bool],
+        options: tuple[bool, float | None, bool],
         key: str | None = None,
-    ) -> Any:
+    ) -> Values:
         if return_list and not env_steps:
             raise ValueError(
                 f"get_{what}(env_steps=False, return_list=True): steps of agents are not in one list. "
@@ -179,7 +179,7 @@ class AgentValues:
         is_lookback, fill, one_hot = options
         if return_list:
             return self._by_step(buffers, steps, indices, options)
-        found: dict[Any, Any] = {}
+        found: dict[AgentID, Values] = {}
         for agent, buffer in buffers.items():
             tag = None if fill is None else self.SKIP_ENV_TS_TAG
             at = steps[agent].get(indices, is_lookback, tag)
@@ -196,14 +196,14 @@ class AgentValues:
 
     def _by_step(
         self,
-        buffers: dict[Any, LookbackBuffer],
-        steps: dict[Any, LookbackBuffer],
+        buffers: dict[AgentID, LookbackBuffer],
+        steps: dict[AgentID, LookbackBuffer],
         indices: Indices,
-        options: tuple[bool, Any, bool],
-    ) -> list[dict[Any, Any]]:
+        options: tuple[bool, float | None, bool],
+    ) -> list[dict[AgentID, Values]]:
         is_lookback, fill, one_hot = options
         indices = [indices] if isinstance(indices, int) else indices
-        found: list[dict[Any, Any]] = []
+        found: list[dict[AgentID, Values]] = []
         for agent, buffer in buffers.items():
             at = steps[agent].get(indices, is_lookback, self.SKIP_ENV_TS_TAG)
             found = found or [{} for _ in at]
@@ -213,23 +213,28 @@ class AgentValues:
                     each[agent] = value
         return found
 
-    def _steps(self, agent: Any, counts_last: bool) -> LookbackBuffer:
+    def _steps(self, agent: AgentID, counts_last: bool) -> LookbackBuffer:
         """Return the numbers of an agent's steps; of actions, without the last observation."""
         steps = self.env_t_to_agent_t[agent]
         return steps if counts_last else LookbackBuffer(steps.values[:-1], steps.lookback)
 
     def _value(
-        self, agent: Any, buffer: LookbackBuffer, step: Any, fill: Any, one_hot: bool
-    ) -> Any:
+        self,
+        agent: AgentID,
+        buffer: LookbackBuffer,
+        step: int | str,
+        fill: float | None,
+        one_hot: bool,
+    ) -> Values:
         """Return the value of a step of an agent; None where it has none, and `fill` is not given."""
-        if step != self.SKIP_ENV_TS_TAG:
+        if not isinstance(step, str):
             place = step - self.agent_t_started[agent] + buffer.lookback
             if 0 <= place < len(buffer.values):
                 return buffer.get(place - buffer.lookback, True, fill, one_hot)
         return None if fill is None else buffer.get(_NOWHERE, False, fill, one_hot)
 
     def _buffer(
-        self, agent: Any, what: str, key: str | None = None, with_open: bool = True
+        self, agent: AgentID, what: str, key: str | None = None, with_open: bool = True
     ) -> LookbackBuffer:
         """Return the values of an agent, with that of its open step."""
         episode, step = self.agent_episodes[agent], self._open.get(agent) if with_open else None
@@ -258,7 +263,7 @@ class AgentValues:
     def set_observations(
         self,
         *,
-        new_data: Mapping[Any, Any],
+        new_data: Mapping[AgentID, Values],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -284,7 +289,7 @@ class AgentValues:
     def set_actions(
         self,
         *,
-        new_data: Mapping[Any, Any],
+        new_data: Mapping[AgentID, Values],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -295,7 +300,7 @@ class AgentValues:
     def set_rewards(
         self,
         *,
-        new_data: Mapping[Any, Any],
+        new_data: Mapping[AgentID, Values],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -307,7 +312,7 @@ class AgentValues:
         self,
         *,
         key: str,
-        new_data: Mapping[Any, Any],
+        new_data: Mapping[AgentID, Values],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -321,9 +326,9 @@ class AgentValues:
             )
 
 
-def _several(agents: Any) -> set[Any]:
+def _several(agents: AgentID | Collection[AgentID]) -> set[AgentID]:
     return set(agents) if isinstance(agents, list | tuple | set | frozenset) else {agents}
 
 
-def _is_empty(values: Any) -> bool:
+def _is_empty(values: Values) -> bool:
     return isinstance(values, list) and not values

@@ -7,7 +7,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never, TypeAlias
 
 import gymnasium
 
@@ -15,15 +15,20 @@ from raycompat._old_forms.gym.adapters import of_today
 from raycompat._old_forms.gym.registration import with_environments
 from raycompat._old_forms.packages import advice
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, Env, Observation, Space
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.utils.error import EnvError
 from raycompat.tune.registry import get_env_creator
 
-EnvCreator = Callable[[EnvContext], Any]
+#: Makes an environment, by its config.
+EnvCreator = Callable[[EnvContext], Env]
+
+#: An environment as programs name it: a name that is registered, a class, or a function of the config.
+GivenEnv: TypeAlias = str | Callable[..., object]
 
 
-class SpacesAlone(gymnasium.Env[Any, Any]):
+class SpacesAlone(gymnasium.Env[Observation, Action]):
     """Stands for the environment of an algorithm that learns from recorded steps alone.
 
     Parameters
@@ -31,10 +36,10 @@ class SpacesAlone(gymnasium.Env[Any, Any]):
     observation_space, action_space : gymnasium.Space
     """
 
-    def __init__(self, observation_space: Any, action_space: Any) -> None:
+    def __init__(self, observation_space: Space, action_space: Space) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Never:
         """Raise: nothing can be played.
 
         Raises
@@ -79,7 +84,7 @@ def env_creator(env: Any) -> EnvCreator:
     )
 
 
-def _check_takes_config(env: Callable[..., Any]) -> None:
+def _check_takes_config(env: Callable[..., object]) -> None:
     try:
         signature = inspect.signature(env)
     except ValueError:  # of a class in C; the call itself will tell
@@ -105,7 +110,7 @@ def _creator_of_name(name: str) -> EnvCreator:
     except (gymnasium.error.Error, ImportError) as error:
         raise EnvError(f"gymnasium cannot make the environment {name!r}: {error}") from error
 
-    def make(context: EnvContext) -> Any:
+    def make(context: EnvContext) -> Env:
         with warnings.catch_warnings():
             # The program chose this version of the environment.
             warnings.filterwarnings("ignore", ".*out of date.*")
@@ -135,7 +140,7 @@ def _unknown(name: str) -> str:
     )
 
 
-def make_env(create: EnvCreator, context: EnvContext, described: Any) -> Any:
+def make_env(create: EnvCreator, context: EnvContext, described: object) -> Env:
     """Return a new environment that has the form of gymnasium, or is one of several agents.
 
     Parameters
@@ -183,7 +188,7 @@ def _what_to_do(error: BaseException) -> str:
     return "Correct env_config, or the environment's constructor."
 
 
-def checked(env: Any, described: Any) -> Any:
+def checked(env: Any, described: object) -> Env:
     """Return the environment if it has the form of gymnasium.
 
     Parameters
@@ -216,7 +221,8 @@ def checked(env: Any, described: Any) -> Any:
         raise EnvError(
             f"The environment {described!r} has a reset() without the parameter seed.{_OLD_GYM}"
         )
-    return env
+    made: Env = env
+    return made
 
 
 _OLD_GYM = (
@@ -226,7 +232,7 @@ _OLD_GYM = (
 )
 
 
-def check_reset(found: Any, described: Any) -> Any:
+def check_reset(found: object, described: object) -> Observation:
     """Return the observation that a reset returned.
 
     Raises
@@ -242,7 +248,7 @@ def check_reset(found: Any, described: Any) -> Any:
     return found[0]
 
 
-def check_step(found: Any, described: Any) -> None:
+def check_step(found: object, described: object) -> None:
     """Check the result of a step.
 
     Raises

@@ -30,7 +30,7 @@ class EnvContext(dict[str, Any]):
 
     def __init__(
         self,
-        env_config: Mapping[str, Any],
+        env_config: Mapping[str, object],
         worker_index: int,
         vector_index: int = 0,
         remote: bool = False,
@@ -44,7 +44,7 @@ class EnvContext(dict[str, Any]):
         self.num_workers = num_workers
         self.recreated_worker = recreated_worker
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the attributes too."""
         return type(self), (
             dict(self),

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from raycompat.rllib._types import Action, Array, Observation
 from raycompat.rllib.acting import ActingPolicy, RecordedRule
 from raycompat.rllib.env.construction import check_reset, check_step
 from raycompat.rllib.env.episode import Episode
@@ -22,12 +22,12 @@ from raycompat.rllib.utils.error import EnvError
 class _Row:
     """One step of all environments."""
 
-    rewards: NDArray[Any]
-    terminateds: NDArray[Any]
-    truncateds: NDArray[Any]
+    rewards: Array
+    terminateds: Array
+    truncateds: Array
     broken: list[int] = field(default_factory=list)
     #: The last observations of episodes that ended, by environment.
-    finals: dict[int, Any] = field(default_factory=dict)
+    finals: dict[int, Observation] = field(default_factory=dict)
 
 
 class EnvRunner(Runner):
@@ -53,8 +53,8 @@ class EnvRunner(Runner):
         super().__init__(spec, index, is_recreated)
         ((self._policy_id, acting),) = self.policies.items()
         self._acting: Any = acting if isinstance(acting, ActingPolicy) else RecordedRule(acting)
-        self._observations: NDArray[Any] | None = None
-        self._raw: list[Any] = [None] * spec.num_envs
+        self._observations: Array | None = None
+        self._raw: list[Observation] = [None] * spec.num_envs
         self._returns = np.zeros(spec.num_envs)
         self._lengths = np.zeros(spec.num_envs, np.int64)
 
@@ -80,11 +80,11 @@ class EnvRunner(Runner):
             self.set_state(state)
         if self._observations is None:
             self._reset_all(self._seeds())
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[Array]] = {}
         rows: list[_Row] = []
-        nexts: list[NDArray[Any]] = []
+        nexts: list[Array] = []
         episodes: list[EndedEpisode] = []
-        custom_data: list[Any] = []
+        custom_data: list[list[dict[str, Any]]] = []
         for _ in range(num_steps):
             custom_data.append([] if self._watch is None else self._watch.custom_data())
             observations = self._observations
@@ -122,7 +122,7 @@ class EnvRunner(Runner):
             self._show(sample, custom_data)
         return sample
 
-    def _show(self, sample: Sample, custom_data: list[Any]) -> None:
+    def _show(self, sample: Sample, custom_data: list[list[dict[str, Any]]]) -> None:
         """Show a sample to callbacks, and add what they leave: for learner connectors, of each step."""
         assert self._watch is not None
         sample.left = self._watch.sampled(sample)
@@ -204,7 +204,7 @@ class EnvRunner(Runner):
                 self._after_failure(place, error)
         self._observations = self._acting.observe(self._raw)
 
-    def _reset(self, place: int, seed: int | None = None) -> Any:
+    def _reset(self, place: int, seed: int | None = None) -> Observation:
         if self._watch is not None:
             self._watch.begins(place, Episode())
         found = self._envs[place].reset(seed=seed)
@@ -215,7 +215,7 @@ class EnvRunner(Runner):
 
     def _step(
         self,
-        actions: Sequence[Any],
+        actions: Sequence[Action],
         episodes: list[EndedEpisode],
         ended: dict[int, EndedEpisode] | None = None,
     ) -> _Row:
@@ -242,7 +242,7 @@ class EnvRunner(Runner):
                     ended[place] = episode
         return row
 
-    def _step_one(self, place: int, action: Any, row: _Row) -> EndedEpisode | None:
+    def _step_one(self, place: int, action: Action, row: _Row) -> EndedEpisode | None:
         """Step one environment; return the episode's return and length if it ended."""
         found = self._envs[place].step(action)
         if type(found) is not tuple or len(found) != 5:
@@ -276,16 +276,14 @@ class EnvRunner(Runner):
     def _length_of(self, place: int) -> int:
         return int(self._lengths[place])
 
-    def _remembered(self, left: NDArray[Any] | None, row: _Row, begins: bool) -> Any:
+    def _remembered(self, left: Array | None, row: _Row, begins: bool) -> Any:
         """Return what the policy remembers after a step; where an episode `begins`, its beginning."""
         if left is None:
             return None
         memories = [None if begins and n in row.finals else each for n, each in enumerate(left)]
         return self._acting.remembered(memories, row.rewards.tolist())
 
-    def _with_finals(
-        self, observations: NDArray[Any], row: _Row, left: NDArray[Any] | None
-    ) -> NDArray[Any]:
+    def _with_finals(self, observations: Array, row: _Row, left: Array | None) -> Array:
         """Return the observations after a step; for ended episodes, their own last ones."""
         if not row.finals:
             return observations
@@ -299,9 +297,7 @@ class EnvRunner(Runner):
         )
         return nexts
 
-    def _next_values(
-        self, columns: dict[str, NDArray[Any]], nexts: list[NDArray[Any]]
-    ) -> NDArray[Any]:
+    def _next_values(self, columns: dict[str, Array], nexts: list[Array]) -> Array:
         """Return the critic's values of the observations after the steps."""
         values = np.empty_like(columns["values"])
         values[:-1] = columns["values"][1:]
@@ -312,7 +308,7 @@ class EnvRunner(Runner):
         return values
 
 
-def _cut_before(broken: list[tuple[int, int]], columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
+def _cut_before(broken: list[tuple[int, int]], columns: dict[str, Array]) -> Array:
     """Truncate the episodes that an error broke off before the broken steps; return the valid steps."""
     valid = np.ones(columns["rewards"].shape, bool)
     for step, place in broken:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import raycompat as ray
 from raycompat._host import clock
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
+from raycompat.rllib._types import Array
 from raycompat.util._internal_actors import internal_actor
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ class RunnerGroup:
         #: Returns the state that runners play by; set by the algorithm.
         self.state_of: Callable[[], Any] | None = None
         #: The weights that programs find at all runners; None where these may have others.
-        self._synced: dict[str, list[NDArray[Any]]] | None = None
+        self._synced: dict[str, list[Array]] | None = None
         #: Whether the algorithm plays here itself. Then runners follow its weights, as in Ray after
         #: each training step; a program that plays in its own way calls `sync_weights`.
         self._is_led = False
@@ -424,7 +424,7 @@ class _RunnerActor:
         return self._for_program("get_weights", *args)
 
 
-def _are_equal(some: dict[str, list[NDArray[Any]]], others: dict[str, list[NDArray[Any]]]) -> bool:
+def _are_equal(some: dict[str, list[Array]], others: dict[str, list[Array]]) -> bool:
     return some.keys() == others.keys() and all(
         len(own) == len(others[name]) and all(map(np.array_equal, own, others[name]))
         for name, own in some.items()

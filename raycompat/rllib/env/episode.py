@@ -6,14 +6,15 @@ import inspect
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Never
 
 import gymnasium
 import numpy as np
 
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.env.single_agent_episode import LookbackBuffer, SingleAgentEpisode
+from raycompat.rllib._types import Action, AgentID, Array, Observation, Values
+from raycompat.rllib.env.single_agent_episode import Indices, LookbackBuffer, SingleAgentEpisode
 from raycompat.rllib.metrics_logger import REDUCTIONS
 
 
@@ -38,9 +39,9 @@ class ForCallbacks:
     def _prepare(self) -> None:
         self.episode_id = uuid.uuid4().int >> 66
         self.user_data: dict[str, Any] = {}
-        self.custom_metrics: dict[str, Any] = {}
-        self.hist_data: dict[str, list[Any]] = {}
-        self._temporary: dict[str, list[Any]] = {}
+        self.custom_metrics: dict[str, float] = {}
+        self.hist_data: dict[str, list[float]] = {}
+        self._temporary: dict[str, list[object]] = {}
 
     @property
     def length(self) -> int:
@@ -52,11 +53,11 @@ class ForCallbacks:
         """The steps until now by policy, the form of 2020 to 2022."""
         return upper("_old.rllib.batch_builder").BatchBuilder(self)
 
-    def add_temporary_timestep_data(self, key: str, data: Any) -> None:
+    def add_temporary_timestep_data(self, key: str, data: object) -> None:
         """Keep a value of this step as long as the episode lasts."""
         self._temporary.setdefault(key, []).append(data)
 
-    def get_temporary_timestep_data(self, key: str, indices: Any = None) -> Any:
+    def get_temporary_timestep_data(self, key: str, indices: Indices = None) -> Values:
         """Return the values that were kept.
 
         Raises
@@ -86,11 +87,11 @@ class Episode(ForCallbacks, SingleAgentEpisode):
         super().__init__(**options)
         self._prepare()
 
-    def begin(self, observation: Any, info: Mapping[str, Any]) -> None:
+    def begin(self, observation: Observation, info: Mapping[str, object]) -> None:
         """Add what the reset of the environment returned."""
         self.add_env_reset(observation, dict(info))
 
-    def add(self, action: Any, found: tuple[Any, Any, bool, bool, Mapping[str, Any]]) -> None:
+    def add(self, action: Action, found: tuple[Any, ...]) -> None:
         """Add a step."""
         observation, reward, terminated, truncated, info = found
         self.add_env_step(
@@ -107,7 +108,7 @@ class Episode(ForCallbacks, SingleAgentEpisode):
         """The sum of its rewards."""
         return self.get_return()
 
-    def policy_for(self, agent_id: Any = None) -> str | None:
+    def policy_for(self, agent_id: AgentID = None) -> str:
         """Return the policy of the agent."""
         return "default_policy"
 
@@ -136,33 +137,33 @@ class Episode(ForCallbacks, SingleAgentEpisode):
             column.setflags(write=name in ("obs", "new_obs"))
         return made
 
-    def last_observation_for(self, agent_id: Any = None) -> Any:
+    def last_observation_for(self, agent_id: AgentID = None) -> Observation:
         """Return the newest observation."""
         return self.observations.values[-1]
 
     last_raw_obs_for = last_observation_for
 
-    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
+    def last_info_for(self, agent_id: AgentID = None) -> dict[str, Any]:
         """Return the newest info."""
         info: dict[str, Any] = self.infos.values[-1]
         return info
 
-    def last_action_for(self, agent_id: Any = None) -> Any:
+    def last_action_for(self, agent_id: AgentID = None) -> Action:
         """Return the newest action; None before the first step."""
         return self.actions.values[-1] if self.actions.values else None
 
-    def last_reward_for(self, agent_id: Any = None) -> float:
+    def last_reward_for(self, agent_id: AgentID = None) -> float:
         """Return the newest reward; 0 before the first step."""
         return self.rewards.values[-1] if self.rewards.values else 0.0
 
 
-def _column(values: list[Any]) -> Any:
+def _column(values: list[Any]) -> Array:
     """Return values as one array; an array of objects where they have parts."""
     is_nested = any(isinstance(each, dict | tuple) for each in values[:1])
     return _objects(values) if is_nested else np.asarray(values)
 
 
-def _objects(values: list[Any]) -> Any:
+def _objects(values: list[Any]) -> Array:
     found = np.empty(len(values), object)
     found[:] = values
     return found
@@ -195,7 +196,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         return found
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in ("envs", "num_envs", "closed") and not name.startswith("_"):
             raise AttributeError(
                 f"env.{name} = {value!r} would not reach the environments: set it in all by "
@@ -203,11 +204,11 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
             )
         super().__setattr__(name, value)
 
-    def reset(self, **options: Any) -> Any:
+    def reset(self, **options: object) -> Never:
         """Refuse: the runner resets them."""
         raise self._refused("reset")
 
-    def step(self, actions: Any) -> Any:
+    def step(self, actions: object) -> Never:
         """Refuse: the runner steps them."""
         raise self._refused("step")
 
@@ -218,7 +219,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
             "call env_runner.sample(num_episodes=1), or make another environment",
         )
 
-    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def call(self, name: str, *args: object, **kwargs: object) -> tuple[Any, ...]:
         """Return an attribute of each environment, or what their method returns.
 
         Parameters
@@ -239,7 +240,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """
         return self.call(name)
 
-    def set_attr(self, name: str, values: Any) -> None:
+    def set_attr(self, name: str, values: object) -> None:
         """Set an attribute of each environment.
 
         Parameters
@@ -269,7 +270,7 @@ class Environments(gymnasium.vector.VectorEnv[Any, Any, Any]):
         """Return the picture of each environment."""
         return tuple(env.render() for env in self.envs)
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         """Close each environment."""
         for env in self.envs:
             getattr(env, "close", lambda: None)()
@@ -296,8 +297,8 @@ def _attribute_of(env: Any, name: str) -> Any:
 class EpisodeRecord:
     """What callbacks have left at the end of an episode."""
 
-    custom_metrics: dict[str, Any]
-    hist_data: dict[str, list[Any]]
+    custom_metrics: dict[str, float]
+    hist_data: dict[str, list[float]]
 
 
 def describe_records(records: list[EpisodeRecord], keeps_each: bool = False) -> dict[str, Any]:
@@ -309,8 +310,8 @@ def describe_records(records: list[EpisodeRecord], keeps_each: bool = False) -> 
     keeps_each : bool, default False
         Return the values of all episodes, in place of their mean, minimum and maximum.
     """
-    values: dict[str, list[Any]] = {}
-    histograms: dict[str, list[Any]] = {}
+    values: dict[str, list[float]] = {}
+    histograms: dict[str, list[float]] = {}
     for record in records:
         for name, value in record.custom_metrics.items():
             values.setdefault(name, []).append(value)
@@ -326,7 +327,7 @@ def describe_records(records: list[EpisodeRecord], keeps_each: bool = False) -> 
     return found
 
 
-def call_hook(hook: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def call_hook(hook: Callable[..., object], given: Mapping[str, object]) -> None:
     """Call a callback with those keywords that its signature has."""
     try:
         parameters = inspect.signature(hook).parameters.values()

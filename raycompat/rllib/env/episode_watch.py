@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from raycompat.rllib.env.episode import Environments, EpisodeRecord, call_hook
+from raycompat.rllib._types import Action, AgentID, Array, Observation
+from raycompat.rllib.env.episode import Environments, Episode, EpisodeRecord, call_hook
 from raycompat.rllib.metrics_logger import Logged, MetricsLogger
 
+if TYPE_CHECKING:
+    from raycompat.rllib.callbacks.callbacks import RLlibCallback
+    from raycompat.rllib.env.multi_agent_episode import WatchedEpisode
 
-def overridden_any(hooks: list[Any], name: str) -> bool:
+
+def overridden_any(hooks: list[RLlibCallback], name: str) -> bool:
     """Return whether one of the callbacks overrides a method."""
     from raycompat.rllib.callbacks.callbacks import overridden
 
     return any(overridden(hook, (name,)) for hook in hooks)
 
 
-def agents_in(episode: Any) -> dict[Any, Any]:
+def agents_in(episode: WatchedEpisode) -> dict[AgentID, Episode]:
     """Return the episodes of the agents; of one agent, its own."""
-    own: dict[Any, Any] = getattr(episode, "agent_episodes", None) or {"agent0": episode}
+    own: dict[AgentID, Episode] = getattr(episode, "agent_episodes", None) or {"agent0": episode}
     return own
 
 
-def policy_in(episode: Any, agent: Any) -> str:
+def policy_in(episode: WatchedEpisode, agent: AgentID) -> str:
     """Return the policy of an agent."""
-    found: str = episode.policy_for(agent)
-    return found
+    return episode.policy_for(agent)
 
 
-def _part_since(episode: Any, begin: int) -> Any:
+def _part_since(episode: WatchedEpisode, begin: int) -> WatchedEpisode:
     """Return the steps since a number of them, with the step before as lookback.
 
     An open episode is copied, because it continues; a whole one that has ended is returned itself.
@@ -39,6 +43,22 @@ def _part_since(episode: Any, begin: int) -> Any:
     if episode.is_done and not begin:
         return episode
     return episode.slice(slice(begin, None), len_lookback_buffer=min(begin, 1))
+
+
+class WatchedSample(Protocol):
+    """What `on_sample_end` needs of a sample: the episodes that ended in it, and those that go on."""
+
+    played: Sequence[WatchedEpisode]
+
+
+class WatchedRunner(Protocol):
+    """What callbacks that see batches need of a runner; see `Runner`."""
+
+    def encode_batch(self, policy: str, batch: dict[str, Array]) -> None:
+        """Let a batch have observations as the network sees them."""
+
+    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
+        """Learn from observations that a callback has changed in a batch."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +85,16 @@ class EpisodeWatch:
     hooks : list of RLlibCallback
     """
 
-    def __init__(self, runner: Any, hooks: list[Any]) -> None:
+    def __init__(self, runner: WatchedRunner, hooks: list[RLlibCallback]) -> None:
         self._runner, self._hooks = runner, hooks
         self._logger = MetricsLogger()
         self._envs = Environments([])
-        self._episodes: dict[int, Any] = {}
+        self._episodes: dict[int, WatchedEpisode] = {}
         self._records: list[EpisodeRecord] = []
         #: Episodes that ended since the last sample.
-        self._done: list[Any] = []
+        self._done: list[WatchedEpisode] = []
         #: Episodes that ended since `collect` began; None where it does not run.
-        self._ended: list[Any] | None = None
+        self._ended: list[WatchedEpisode] | None = None
         #: What a callback raised: it is not a failure of the environment.
         self.error: Exception | None = None
         #: How many steps of each agent's episode callbacks have seen as a batch, by its id.
@@ -92,18 +112,18 @@ class EpisodeWatch:
             self._call("on_sub_environment_created", index, sub_environment=env, env_context=None)
         self._call("on_environment_created", 0, env_context=None)
 
-    def begins(self, place: int, episode: Any) -> None:
+    def begins(self, place: int, episode: WatchedEpisode) -> None:
         """Note that an environment will be reset, for this episode."""
         self._episodes[place] = episode
         self._call("on_episode_created", place, episode=episode)
 
-    def began(self, place: int, observation: Any, info: Mapping[str, Any]) -> None:
+    def began(self, place: int, observation: Observation, info: Mapping[Any, Any]) -> None:
         """Note that an environment was reset."""
         episode = self._episodes[place]
         episode.begin(observation, info)
         self._call("on_episode_start", place, episode=episode)
 
-    def stepped(self, place: int, action: Any, found: tuple[Any, Any, Any, Any, Any]) -> None:
+    def stepped(self, place: int, action: Action, found: tuple[Any, ...]) -> None:
         """Note a step, which may be the last one of the episode."""
         episode = self._episodes[place]
         episode.add(action, found)
@@ -135,7 +155,7 @@ class EpisodeWatch:
         for place in self._episodes:
             self._show_batches(place)
 
-    def sampled(self, sample: Any) -> LeftByCallbacks:
+    def sampled(self, sample: WatchedSample) -> LeftByCallbacks:
         """Note that a sample is ready; return what the callbacks have left."""
         self.show_batches()
         going_on = [each for each in self._episodes.values() if len(each) and not each.is_done]
@@ -191,7 +211,7 @@ class EpisodeWatch:
 
     def collect(
         self, play: Callable[[], int], num_episodes: int | None, num_timesteps: int | None
-    ) -> list[Any]:
+    ) -> list[WatchedEpisode]:
         """Return a number of episodes, or the parts of episodes that a number of steps has.
 
         Parameters
@@ -201,7 +221,7 @@ class EpisodeWatch:
         num_episodes, num_timesteps : int or None
             One of them.
         """
-        ended: list[Any] = []
+        ended: list[WatchedEpisode] = []
         begun = {each.id_: len(each) for each in self._episodes.values()}
         self._ended, num_steps = ended, 0
         try:
@@ -215,7 +235,7 @@ class EpisodeWatch:
         parts = [_part_since(each, begun.get(each.id_, 0)) for each in [*ended, *open_now]]
         return [each for each in parts if len(each)]
 
-    def _call(self, name: str, place: int, **given: Any) -> None:
+    def _call(self, name: str, place: int, **given: object) -> None:
         everything = {
             "env_runner": self._runner,
             "worker": self._runner,

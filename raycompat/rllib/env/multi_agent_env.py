@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import AgentID, Env, Space
 
 #: Under this key of a Dict space, some environments have the state of all agents.
 ENV_STATE = "state"
@@ -16,7 +17,8 @@ ENV_STATE = "state"
 #: The key that says of all agents at once whether the episode has ended.
 ALL = "__all__"
 
-MultiAgentDict = dict[Any, Any]
+#: Values by agent: observations, actions, rewards, ends, infos or spaces, as the method says.
+MultiAgentDict = dict[AgentID, Any]
 
 
 class MultiAgentEnv(gymnasium.Env[Any, Any]):
@@ -46,13 +48,13 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     action_spaces: MultiAgentDict | None = None
     observation_space: Any = None
     action_space: Any = None
-    agents: list[Any] = []  # noqa: RUF012 - Ray's class has it, and programs set their own
-    possible_agents: list[Any] = []  # noqa: RUF012
+    agents: list[AgentID] = []  # noqa: RUF012 - Ray's class has it, and programs set their own
+    possible_agents: list[AgentID] = []  # noqa: RUF012
 
     def __init__(self) -> None:
         super().__init__()
         if not hasattr(self, "_agent_ids"):
-            self._agent_ids: set[Any] = set()
+            self._agent_ids: set[AgentID] = set()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -84,11 +86,11 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         """Show the state."""
 
-    def get_observation_space(self, agent_id: Any) -> Any:
+    def get_observation_space(self, agent_id: AgentID) -> Any:
         """Return the observation space of an agent."""
         return _space_of(self, agent_id, "observation_space")
 
-    def get_action_space(self, agent_id: Any) -> Any:
+    def get_action_space(self, agent_id: AgentID) -> Any:
         """Return the action space of an agent."""
         return _space_of(self, agent_id, "action_space")
 
@@ -102,15 +104,15 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         """How many agents there may be."""
         return len(self.possible_agents)
 
-    def get_agent_ids(self) -> set[Any]:
+    def get_agent_ids(self) -> set[AgentID]:
         """Return the agents that there may be."""
         return set(agents_of(self))
 
     def with_agent_groups(
         self,
-        groups: Mapping[str, list[Any]],
-        obs_space: Any = None,
-        act_space: Any = None,
+        groups: Mapping[str, list[AgentID]],
+        obs_space: Space | None = None,
+        act_space: Space | None = None,
     ) -> MultiAgentEnv:
         """Return an environment in which each group of agents is one agent.
 
@@ -137,7 +139,11 @@ class GroupedAgents(MultiAgentEnv):
     """
 
     def __init__(
-        self, env: Any, groups: Mapping[str, list[Any]], obs_space: Any, act_space: Any
+        self,
+        env: Env,
+        groups: Mapping[str, list[AgentID]],
+        obs_space: Space | None,
+        act_space: Space | None,
     ) -> None:
         self.env, self.groups = env, dict(groups)
         self._group_of = {agent: name for name, agents in groups.items() for agent in agents}
@@ -149,7 +155,7 @@ class GroupedAgents(MultiAgentEnv):
         self.observation_space, self.action_space = obs_space, act_space
         super().__init__()
 
-    def _spaces(self, name: str, given: Any) -> MultiAgentDict:
+    def _spaces(self, name: str, given: Space | None) -> MultiAgentDict:
         return {
             group: given
             or gymnasium.spaces.Tuple([space_of(self.env, agent, name) for agent in agents])
@@ -178,7 +184,12 @@ class GroupedAgents(MultiAgentEnv):
         rewards = self._grouped(rewards, sum, 0.0)
         return self._grouped(observations, tuple), rewards, *ends, self._grouped(infos, tuple, {})
 
-    def _grouped(self, values: Mapping[Any, Any], join: Any, missing: Any = None) -> MultiAgentDict:
+    def _grouped(
+        self,
+        values: Mapping[AgentID, object],
+        join: Callable[[list[Any]], object],
+        missing: object = None,
+    ) -> MultiAgentDict:
         """Return values of groups of which an agent has one."""
         present = {self._group_of[agent] for agent in values if agent in self._group_of}
         return {
@@ -192,7 +203,7 @@ class GroupedAgents(MultiAgentEnv):
         self.env.close()
 
 
-def agents_of(env: Any) -> list[Any]:
+def agents_of(env: Env) -> list[AgentID]:
     """Return the agents that an environment says there may be; none if it does not say."""
     found = getattr(env, "possible_agents", None) or getattr(env, "_agent_ids", None)
     if not found:
@@ -202,7 +213,7 @@ def agents_of(env: Any) -> list[Any]:
     return sorted(found, key=str) if isinstance(found, set | frozenset) else list(found)
 
 
-def _by_agent(env: Any, name: str) -> Mapping[Any, Any] | None:
+def _by_agent(env: Env, name: str) -> Mapping[AgentID, Space] | None:
     """Return spaces by agent; None where there is one for all."""
     spaces = getattr(env, f"{name}s", None)
     if isinstance(spaces, Mapping) and spaces:
@@ -216,12 +227,12 @@ def _by_agent(env: Any, name: str) -> Mapping[Any, Any] | None:
     return None
 
 
-def _space_of(env: Any, agent: Any, name: str) -> Any:
+def _space_of(env: Env, agent: AgentID, name: str) -> Any:
     found = _by_agent(env, name)
     return getattr(env, name, None) if found is None else found.get(agent)
 
 
-def space_of(env: Any, agent: Any, name: str) -> Any:
+def space_of(env: Env, agent: AgentID, name: str) -> Any:
     """Return a space of an agent; None where the environment does not say.
 
     Parameters
@@ -234,7 +245,9 @@ def space_of(env: Any, agent: Any, name: str) -> Any:
     return _space_of(env, agent, name) if method is None else method(agent)
 
 
-def call_mapping(function: Callable[..., str], agent: Any, episode: Any, runner: Any = None) -> str:
+def call_mapping(
+    function: Callable[..., str], agent: AgentID, episode: object, runner: object = None
+) -> str:
     """Return the policy of an agent, by a function with the parameters of any year.
 
     They were the agent alone, then the agent and the episode, and for some years the runner under the
@@ -254,7 +267,7 @@ def call_mapping(function: Callable[..., str], agent: Any, episode: Any, runner:
     return function(*given, **named)
 
 
-def is_multi_agent(env: Any) -> bool:
+def is_multi_agent(env: object) -> bool:
     """Return whether an environment is one of several agents."""
     return isinstance(env, MultiAgentEnv)
 
@@ -278,7 +291,7 @@ def as_step(found: Any) -> Any:
     return found
 
 
-def check_dicts(found: Any, described: Any, method: str, names: Iterable[str]) -> None:
+def check_dicts(found: object, described: object, method: str, names: Iterable[str]) -> None:
     """Check that a result is a tuple of dicts.
 
     Raises

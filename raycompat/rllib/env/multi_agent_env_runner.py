@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, AgentID, Array, Observation
 from raycompat.rllib.acting import ActingPolicy, ActingRule
 from raycompat.rllib.env.agent_values import OpenStep
 from raycompat.rllib.env.episode_watch import EpisodeWatch
@@ -88,15 +88,15 @@ class AgentTrack:
         All steps of the episode, where callbacks may change them.
     """
 
-    agent: Any
+    agent: AgentID
     policy: str
     steps: list[AgentStep] = field(default_factory=list)
     open: AgentStep | None = None
-    observation: Any = None
-    raw: Any = None
+    observation: Observation = None
+    raw: Observation = None
     done: OpenStep | None = None
     state: list[Any] | None = None
-    memory: NDArray[Any] | None = None
+    memory: Array | None = None
     early: float = 0.0
     value: float = 0.0
     length: int = 0
@@ -126,7 +126,7 @@ class AgentTrack:
         self.state, self.observation = state, None
         self.length += 1
 
-    def close(self, following: NDArray[Any] | None, terminated: bool, truncated: bool) -> None:
+    def close(self, following: Array | None, terminated: bool, truncated: bool) -> None:
         """End the step that is open; without one, the agent's episode ends with the step before."""
         self.has_ended = terminated or truncated
         if self.open is not None:
@@ -153,7 +153,7 @@ class _Playing:
     """The episode of one environment."""
 
     episode: MultiAgentEpisode
-    tracks: dict[Any, AgentTrack] = field(default_factory=dict)
+    tracks: dict[AgentID, AgentTrack] = field(default_factory=dict)
     length: int = 0
 
 
@@ -162,7 +162,7 @@ class _Seen:
     """What a step of the environment has shown of an agent."""
 
     track: AgentTrack
-    observation: Any
+    observation: Observation
     is_observed: bool
     terminated: bool
     truncated: bool
@@ -306,7 +306,9 @@ class MultiAgentEnvRunner(Runner):
         ]
         self._observe(seen, update)
 
-    def _shown_to_agents(self, playing: _Playing, observations: dict[Any, Any]) -> dict[Any, Any]:
+    def _shown_to_agents(
+        self, playing: _Playing, observations: dict[AgentID, Observation]
+    ) -> dict[AgentID, Observation]:
         """Return what agents see, by the function of the program."""
         function = self.spec.observation_fn
         if function is None:
@@ -323,7 +325,7 @@ class MultiAgentEnvRunner(Runner):
         )
         return dict(found)
 
-    def take_changes(self, place: int, agent: Any, begin: int, observations: Any) -> None:
+    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Any) -> None:
         """Learn from observations that a callback has changed in a batch; see `Runner`."""
         assert self._playing is not None, "episodes are played"
         track = self._playing[place].tracks[agent]
@@ -343,7 +345,7 @@ class MultiAgentEnvRunner(Runner):
     def _length_of(self, place: int) -> int:
         return self._playing[place].length if self._playing else 0
 
-    def _track(self, playing: _Playing, agent: Any) -> AgentTrack:
+    def _track(self, playing: _Playing, agent: AgentID) -> AgentTrack:
         """Return what an agent has done; at its first sight, choose its policy."""
         track = playing.tracks.get(agent)
         if track is None:
@@ -352,7 +354,7 @@ class MultiAgentEnvRunner(Runner):
                 track.acted = []
         return track
 
-    def _policy_of(self, agent: Any, episode: MultiAgentEpisode) -> str:
+    def _policy_of(self, agent: AgentID, episode: MultiAgentEpisode) -> str:
         """Return the policy that the program's function chooses for an agent."""
         function = self.spec.policy_mapping_fn
         assert function is not None, "an algorithm of several agents has a mapping"
@@ -392,10 +394,10 @@ class MultiAgentEnvRunner(Runner):
         for place in over:
             self._end(place, update)
 
-    def _act(self, explore: bool) -> list[dict[Any, Any]]:
+    def _act(self, explore: bool) -> list[dict[AgentID, Action]]:
         """Return the actions of each environment."""
         assert self._playing is not None
-        actions: list[dict[Any, Any]] = [{} for _ in self._playing]
+        actions: list[dict[AgentID, Action]] = [{} for _ in self._playing]
         acting: dict[str, list[tuple[int, AgentTrack]]] = {}
         for place, playing in enumerate(self._playing):
             for track in playing.tracks.values():
@@ -422,7 +424,7 @@ class MultiAgentEnvRunner(Runner):
         self,
         rule: ActingRule,
         tracks: list[tuple[int, AgentTrack]],
-        actions: list[dict[Any, Any]],
+        actions: list[dict[AgentID, Action]],
         explore: bool,
     ) -> None:
         states = [
@@ -434,7 +436,7 @@ class MultiAgentEnvRunner(Runner):
             actions[place][track.agent], track.done = action, OpenStep(action)
 
     def _step_one(
-        self, place: int, playing: _Playing, actions: dict[Any, Any]
+        self, place: int, playing: _Playing, actions: dict[AgentID, Action]
     ) -> tuple[list[_Seen], bool]:
         """Step one environment; return what it has shown, and whether its episode is over."""
         found = as_step(self._envs[place].step(actions))
@@ -533,7 +535,7 @@ class MultiAgentEnvRunner(Runner):
             stacked["next_observations"] = np.stack([step.following for step in steps])[:, None]
         return stacked
 
-    def _next_values(self, name: str, steps: list[AgentStep], values: NDArray[Any]) -> NDArray[Any]:
+    def _next_values(self, name: str, steps: list[AgentStep], values: Array) -> Array:
         """Return the critic's values of the observations after the steps."""
         nexts = np.empty_like(values)
         nexts[:-1] = values[1:]

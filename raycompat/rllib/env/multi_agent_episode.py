@@ -15,21 +15,25 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from itertools import chain
 from types import MethodType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from raycompat._upper import upper
+from raycompat.rllib._types import Action, AgentID, Observation, Space, State, Values
 from raycompat.rllib.env.agent_values import AgentValues, OpenStep
 from raycompat.rllib.env.episode import Episode, ForCallbacks
-from raycompat.rllib.env.multi_agent_env import ALL
-from raycompat.rllib.env.single_agent_episode import LookbackBuffer
+from raycompat.rllib.env.multi_agent_env import ALL, MultiAgentDict
+from raycompat.rllib.env.single_agent_episode import LookbackBuffer, SingleAgentEpisode
 from raycompat.rllib.utils.error import MultiAgentEnvError
 
+#: A `gymnasium.spaces.Dict` of the agents' spaces, or a dict of them.
+_SpacesByAgent: TypeAlias = "Space | Mapping[AgentID, Space]"
 
-def _one_policy(agent_id: Any, episode: Any, **kwargs: Any) -> str:
+
+def _one_policy(agent_id: AgentID, episode: object, **kwargs: object) -> str:
     return "default_policy"
 
 
-def _of_a_copy(agent_id: Any, episode: Any, **kwargs: Any) -> str:
+def _of_a_copy(agent_id: AgentID, episode: object, **kwargs: object) -> str:
     raise ValueError(
         f"{episode!r} is a copy, which knows the modules of the agents that were in it, and not that "
         f"of {agent_id!r}: the function that chooses them belongs to an env runner."
@@ -88,38 +92,39 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         self,
         id_: str | None = None,
         *,
-        observations: list[dict[Any, Any]] | None = None,
-        observation_space: Any = None,
-        infos: list[dict[Any, Any]] | None = None,
-        actions: list[dict[Any, Any]] | None = None,
-        action_space: Any = None,
-        rewards: list[dict[Any, Any]] | None = None,
-        terminateds: Mapping[Any, bool] | bool = False,
-        truncateds: Mapping[Any, bool] | bool = False,
-        extra_model_outputs: list[dict[Any, Any]] | None = None,
+        observations: list[dict[AgentID, Observation]] | None = None,
+        observation_space: _SpacesByAgent | None = None,
+        infos: list[dict[AgentID, Mapping[str, object]]] | None = None,
+        actions: list[dict[AgentID, Action]] | None = None,
+        action_space: _SpacesByAgent | None = None,
+        rewards: list[dict[AgentID, float]] | None = None,
+        terminateds: Mapping[AgentID, bool] | bool = False,
+        truncateds: Mapping[AgentID, bool] | bool = False,
+        extra_model_outputs: list[dict[AgentID, Mapping[str, Values]]] | None = None,
         env_t_started: int | None = None,
-        agent_t_started: Mapping[Any, int] | None = None,
+        agent_t_started: Mapping[AgentID, int] | None = None,
         len_lookback_buffer: int | str = "auto",
-        agent_episode_ids: Mapping[Any, str] | None = None,
-        agent_module_ids: Mapping[Any, str] | None = None,
+        agent_episode_ids: Mapping[AgentID, str] | None = None,
+        agent_module_ids: Mapping[AgentID, str] | None = None,
         agent_to_module_mapping_fn: Callable[..., str] | None = None,
     ) -> None:
         self.id_ = id_ or uuid.uuid4().hex
         self._prepare()
         self.custom_data: dict[str, Any] = {}
         self.agent_to_module_mapping_fn = agent_to_module_mapping_fn or _one_policy
-        self._policies: dict[Any, str] = dict(agent_module_ids or {})
-        self.observation_space, self.action_space = observation_space or {}, action_space or {}
-        self.agent_episodes: dict[Any, Episode] = {}
-        self.env_t_to_agent_t: dict[Any, LookbackBuffer] = {}
+        self._policies: dict[AgentID, str] = dict(agent_module_ids or {})
+        self.observation_space: _SpacesByAgent = observation_space or {}
+        self.action_space: _SpacesByAgent = action_space or {}
+        self.agent_episodes: dict[AgentID, Episode] = {}
+        self.env_t_to_agent_t: dict[AgentID, LookbackBuffer] = {}
         self.is_terminated = self.is_truncated = False
-        self._open: dict[Any, OpenStep] = {}
+        self._open: dict[AgentID, OpenStep] = {}
         #: Rewards of agents that have no step to which they belong.
-        self._early: dict[Any, float] = defaultdict(float)
+        self._early: dict[AgentID, float] = defaultdict(float)
         self._ids = dict(agent_episode_ids or {})
         self._begun: float | None = None
         self._last = 0.0
-        self.agent_t_started: dict[Any, int] = defaultdict(int)
+        self.agent_t_started: dict[AgentID, int] = defaultdict(int)
         self.env_t = self.env_t_started = 0
         count = len(rewards or ())
         seen, known = observations or [], infos or [{}] * (count + 1)
@@ -136,7 +141,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         self.validate()
 
     def _take_ends(
-        self, terminateds: Mapping[Any, bool] | bool, truncateds: Mapping[Any, bool] | bool
+        self, terminateds: Mapping[AgentID, bool] | bool, truncateds: Mapping[AgentID, bool] | bool
     ) -> None:
         """Let agents end; those that were observed, and neither acted nor were observed again, too."""
         self.is_terminated, self.is_truncated = map(_of_all, (terminateds, truncateds))
@@ -170,7 +175,10 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
     # Steps.
 
     def add_env_reset(
-        self, *, observations: Mapping[Any, Any], infos: Mapping[Any, Any] | None = None
+        self,
+        *,
+        observations: Mapping[AgentID, Observation],
+        infos: Mapping[AgentID, Mapping[str, object]] | None = None,
     ) -> None:
         """Add what the reset of the environment returned.
 
@@ -195,7 +203,9 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             self._enter(agent, observation, (infos or {}).get(agent))
         self._begun = self._last = time.perf_counter()
 
-    def _enter(self, agent: Any, observation: Any, info: Any) -> None:
+    def _enter(
+        self, agent: AgentID, observation: Observation, info: Mapping[str, object] | None
+    ) -> None:
         """Begin the episode of an agent."""
         options = {
             "agent_id": agent,
@@ -215,14 +225,14 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
 
     def add_env_step(
         self,
-        observations: Mapping[Any, Any],
-        actions: Mapping[Any, Any],
-        rewards: Mapping[Any, Any],
-        infos: Mapping[Any, Any] | None = None,
+        observations: Mapping[AgentID, Observation],
+        actions: Mapping[AgentID, Action],
+        rewards: Mapping[AgentID, float],
+        infos: Mapping[AgentID, Mapping[str, object]] | None = None,
         *,
-        terminateds: Mapping[Any, bool] | None = None,
-        truncateds: Mapping[Any, bool] | None = None,
-        extra_model_outputs: Mapping[Any, Any] | None = None,
+        terminateds: Mapping[AgentID, bool] | None = None,
+        truncateds: Mapping[AgentID, bool] | None = None,
+        extra_model_outputs: Mapping[AgentID, Mapping[str, Values]] | None = None,
     ) -> None:
         """Add a step of the environment.
 
@@ -276,13 +286,13 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
 
     def _step(
         self,
-        observations: Mapping[Any, Any],
-        actions: Mapping[Any, Any],
-        rewards: Mapping[Any, Any],
-        infos: Mapping[Any, Any],
-        terminateds: Mapping[Any, bool],
-        truncateds: Mapping[Any, bool],
-        outputs: Mapping[Any, Any],
+        observations: Mapping[AgentID, Observation],
+        actions: Mapping[AgentID, Action],
+        rewards: Mapping[AgentID, float],
+        infos: Mapping[AgentID, Mapping[str, object]],
+        terminateds: Mapping[AgentID, bool],
+        truncateds: Mapping[AgentID, bool],
+        outputs: Mapping[AgentID, Mapping[str, Values]],
     ) -> None:
         """Add a step; an agent that ended in a step that is open keeps its last observation."""
         self.env_t += 1
@@ -317,17 +327,25 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         if self._begun is None:
             self._begun = self._last
 
-    def _begin_step(self, agent: Any, action: Any, outputs: Mapping[str, Any] | None) -> None:
+    def _begin_step(
+        self, agent: AgentID, action: Action, outputs: Mapping[str, Values] | None
+    ) -> None:
         """Begin the step of an agent, with what it has earned before."""
         reward = self._early.pop(agent, 0.0)
         if agent in self._open:  # it acts again before it was observed
             reward += self._open[agent].reward
         self._open[agent] = OpenStep(action, reward, dict(outputs or {}))
 
-    def _goes_on(self, agent: Any) -> bool:
+    def _goes_on(self, agent: AgentID) -> bool:
         return agent in self.agent_episodes and not self.agent_episodes[agent].is_done
 
-    def _close(self, agent: Any, observation: Any, info: Any, ends: tuple[bool, bool]) -> None:
+    def _close(
+        self,
+        agent: AgentID,
+        observation: Observation,
+        info: Mapping[str, object] | None,
+        ends: tuple[bool, bool],
+    ) -> None:
         """End the open step of an agent."""
         step, episode = self._open.pop(agent), self.agent_episodes[agent]
         episode.add_env_step(
@@ -341,21 +359,25 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         )
         self.env_t_to_agent_t[agent].values[-1] = episode.t
 
-    def begin(self, observation: Mapping[Any, Any], info: Mapping[Any, Any]) -> None:
+    def begin(
+        self,
+        observation: Mapping[AgentID, Observation],
+        info: Mapping[AgentID, Mapping[str, object]],
+    ) -> None:
         """Add what the reset of the environment returned."""
         self.add_env_reset(observations=observation, infos=info)
 
-    def add(self, action: Mapping[Any, Any], found: tuple[Any, Any, Any, Any, Any]) -> None:
+    def add(self, action: Mapping[AgentID, Action], found: tuple[MultiAgentDict, ...]) -> None:
         """Add a step of an environment, which may go on with agents that have ended."""
         observations, rewards, terminateds, truncateds, infos = found
         own = {agent: each for agent, each in observations.items() if not self._has_ended(agent)}
         self._step(own, action, rewards, infos, terminateds, truncateds, {})
 
-    def act(self, agent: Any, step: OpenStep) -> None:
+    def act(self, agent: AgentID, step: OpenStep) -> None:
         """Note what an agent has done since its last observation, in a part that begins later."""
         self._open[agent] = step
 
-    def _has_ended(self, agent: Any) -> bool:
+    def _has_ended(self, agent: AgentID) -> bool:
         return agent in self.agent_episodes and self.agent_episodes[agent].is_done
 
     def validate(self) -> None:
@@ -393,16 +415,16 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         return self
 
     @property
-    def agent_ids(self) -> set[Any]:
+    def agent_ids(self) -> set[AgentID]:
         """The agents that were observed."""
         return set(self.agent_episodes)
 
     @property
-    def agent_episode_ids(self) -> dict[Any, str]:
+    def agent_episode_ids(self) -> dict[AgentID, str]:
         """The ids of the agents' episodes."""
         return {agent: each.id_ for agent, each in self.agent_episodes.items()}
 
-    def module_for(self, agent_id: Any = None) -> str:
+    def module_for(self, agent_id: AgentID = None) -> str:
         """Return the policy of an agent, which it has from the first call on."""
         if agent_id not in self._policies:
             self._policies[agent_id] = self.agent_to_module_mapping_fn(agent_id, self)
@@ -410,26 +432,26 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
 
     policy_for = module_for
 
-    def get_terminateds(self) -> dict[Any, bool]:
+    def get_terminateds(self) -> dict[AgentID, bool]:
         """Return whether each agent has terminated, and under ``"__all__"`` the episode."""
         found = {agent: each.is_terminated for agent, each in self.agent_episodes.items()}
         return {**found, ALL: self.is_terminated}
 
-    def get_truncateds(self) -> dict[Any, bool]:
+    def get_truncateds(self) -> dict[AgentID, bool]:
         """Return whether each agent was truncated, and under ``"__all__"`` the episode."""
         found = {agent: each.is_truncated for agent, each in self.agent_episodes.items()}
         return {**found, ALL: self.is_truncated}
 
-    def get_agents_that_stepped(self) -> set[Any]:
+    def get_agents_that_stepped(self) -> set[AgentID]:
         """Return the agents that the last step of the environment has observed."""
         tag = self.SKIP_ENV_TS_TAG
         return {agent for agent, each in self.env_t_to_agent_t.items() if each.values[-1] != tag}
 
-    def get_agents_to_act(self) -> set[Any]:
+    def get_agents_to_act(self) -> set[AgentID]:
         """Return those of `get_agents_that_stepped` that have not ended."""
         return {agent for agent in self.get_agents_that_stepped() if not self._has_ended(agent)}
 
-    def get_agents(self) -> list[Any]:
+    def get_agents(self) -> list[AgentID]:
         """Return the agents that were observed."""
         return list(self.agent_episodes)
 
@@ -549,7 +571,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         return made
 
     def _give_part(
-        self, made: MultiAgentEpisode, agent: Any, begin: int, end: int, lookback: int
+        self, made: MultiAgentEpisode, agent: AgentID, begin: int, end: int, lookback: int
     ) -> None:
         """Give a part of this episode the part of an agent."""
         tag, episode = self.SKIP_ENV_TS_TAG, self.agent_episodes[agent]
@@ -570,7 +592,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             if step is not None:
                 made._open[agent] = step
 
-    def _step_at(self, agent: Any, place: int) -> OpenStep | None:
+    def _step_at(self, agent: AgentID, place: int) -> OpenStep | None:
         """Return a step of an agent as one that is open."""
         values = {
             what: self._buffer(agent, what).values
@@ -633,14 +655,14 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         }
         return upper("_old.rllib.sample_batch").MultiAgentBatch(batches, len(self))
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return what `from_state` makes the same episode of."""
         state = self.__getstate__()
         del state["agent_episodes"]
         agents = [(agent, each.get_state()) for agent, each in self.agent_episodes.items()]
         return {**state, "agent_episodes": agents}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         """Return all but the function of an env runner, which would bring the runner with it."""
         state = vars(self).copy()
         if isinstance(self.agent_to_module_mapping_fn, MethodType):
@@ -648,7 +670,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         return state
 
     @staticmethod
-    def from_state(state: Mapping[str, Any]) -> MultiAgentEpisode:
+    def from_state(state: State) -> MultiAgentEpisode:
         """Return the episode whose `get_state` returned a dict."""
         made = MultiAgentEpisode(state["id_"])
         vars(made).update(state)
@@ -660,12 +682,12 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
     # What callbacks until 2024 read.
 
     @property
-    def agent_rewards(self) -> dict[tuple[Any, str], float]:
+    def agent_rewards(self) -> dict[tuple[AgentID, str], float]:
         """The sums of rewards by agent and policy."""
         agents = dict.fromkeys(chain(self.agent_episodes, self._early))
         return {(agent, self.module_for(agent)): self._reward_of(agent) for agent in agents}
 
-    def _reward_of(self, agent: Any) -> float:
+    def _reward_of(self, agent: AgentID) -> float:
         episode, step = self.agent_episodes.get(agent), self._open.get(agent)
         total = self._early.get(agent, 0.0) + (0.0 if step is None else step.reward)
         return total + (0.0 if episode is None else episode.get_return())
@@ -675,17 +697,17 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         """The sum of the rewards of all agents, those of open steps too."""
         return self.get_return(include_hanging_rewards=True)
 
-    def last_observation_for(self, agent_id: Any = None) -> Any:
+    def last_observation_for(self, agent_id: AgentID = None) -> Observation:
         """Return the newest observation of an agent."""
         return self.agent_episodes[agent_id].last_observation_for()
 
     last_raw_obs_for = last_observation_for
 
-    def last_info_for(self, agent_id: Any = None) -> dict[str, Any]:
+    def last_info_for(self, agent_id: AgentID = None) -> dict[str, Any]:
         """Return the newest info of an agent."""
         return self.agent_episodes[agent_id].last_info_for()
 
-    def last_action_for(self, agent_id: Any = None) -> Any:
+    def last_action_for(self, agent_id: AgentID = None) -> Action:
         """Return the newest action of an agent; None before its first."""
         step = self._open.get(agent_id)
         if step is not None:
@@ -693,20 +715,27 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         episode = self.agent_episodes.get(agent_id)
         return None if episode is None else episode.last_action_for()
 
-    def last_reward_for(self, agent_id: Any = None) -> float:
+    def last_reward_for(self, agent_id: AgentID = None) -> float:
         """Return the newest reward of an agent; 0 before its first."""
         return self.agent_episodes[agent_id].last_reward_for()
 
 
-def _of_agent(space: Any, agent: Any) -> Any:
+#: An episode of one agent or of several ones.
+EpisodeType: TypeAlias = "SingleAgentEpisode | MultiAgentEpisode"
+
+#: An episode that is played, as callbacks see it.
+WatchedEpisode: TypeAlias = "Episode | MultiAgentEpisode"
+
+
+def _of_agent(space: _SpacesByAgent, agent: AgentID) -> Space | None:
     """Return the space of an agent; None without one."""
     spaces = getattr(space, "spaces", space)
     return spaces.get(agent) if isinstance(spaces, Mapping) else None
 
 
-def _of_all(flags: Any) -> bool:
+def _of_all(flags: Mapping[AgentID, bool] | bool) -> bool:
     return flags if isinstance(flags, bool) else bool(flags.get(ALL, False))
 
 
-def _flag_of(flags: Any, agent: Any) -> bool:
+def _flag_of(flags: Mapping[AgentID, bool] | bool, agent: AgentID) -> bool:
     return flags if isinstance(flags, bool) else bool(flags.get(agent, False))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from raycompat.rllib._types import AgentID
 from raycompat.rllib.env.multi_agent_env import ALL, MultiAgentDict, MultiAgentEnv
 
 
@@ -28,7 +29,7 @@ class _OfPettingZoo(MultiAgentEnv):
         self.action_spaces = {each: env.action_space(each) for each in env.possible_agents}
 
     @property
-    def agents(self) -> list[Any]:  # type: ignore[override]
+    def agents(self) -> list[AgentID]:  # type: ignore[override]
         """The agents of this episode; all that there may be, before the first one."""
         return list(getattr(self.env, "agents", None) or self.possible_agents)
 

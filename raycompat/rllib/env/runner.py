@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from raycompat._old_forms.gym.adapters import of_its_time
 from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AgentID, Array, Env, Observation
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
 from raycompat.rllib.env.env_context import EnvContext
@@ -25,6 +26,10 @@ from raycompat.rllib.modules_by_name import Modules
 from raycompat.rllib.networks import Weights
 from raycompat.rllib.results import EndedEpisode
 from raycompat.rllib.utils.error import EnvError
+
+if TYPE_CHECKING:
+    from raycompat.rllib.callbacks.callbacks import RLlibCallback
+    from raycompat.rllib.env.multi_agent_episode import WatchedEpisode
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +85,8 @@ class EnvRunnerSpec:
     """
 
     create: EnvCreator
-    described: Any
-    env_config: dict[str, Any]
+    described: object
+    env_config: Mapping[str, Any]
     num_envs: int
     num_runners: int
     policies: dict[str, PolicyPlan]
@@ -89,12 +94,12 @@ class EnvRunnerSpec:
     clip_rewards: bool | float = False
     keeps_next_observations: bool = False
     restarts_environments: bool = False
-    make_hooks: Callable[[], list[Any]] | None = None
+    make_hooks: Callable[[], list[RLlibCallback]] | None = None
     policy_mapping_fn: Callable[..., str] | None = None
-    observation_fn: Callable[..., Any] | None = None
+    observation_fn: Callable[..., dict[AgentID, Observation]] | None = None
     horizon: int | None = None
     config: Any = None
-    for_programs: dict[str, Any] = field(default_factory=dict)
+    for_programs: dict[str, object] = field(default_factory=dict)
     shows_handles: bool = False
 
 
@@ -144,11 +149,11 @@ class Sample:
     news: dict[str, RunningStatistics | None]
     left: LeftByCallbacks | None = None
     #: For `on_sample_end`: the episodes that ended in the sample, and those that go on.
-    played: Sequence[Any] = ()
+    played: Sequence[WatchedEpisode] = ()
     #: For learner connectors: what callbacks have left in the episode of each step, an array of dicts.
-    custom_data: NDArray[Any] | None = None
+    custom_data: Array | None = None
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[WatchedEpisode]:
         """Iterate over the episodes, as `on_sample_end` sees them."""
         return iter(self.played)
 
@@ -240,7 +245,7 @@ class Runner:
             return self._together
         return of_its_time(self._envs[0]) if era.is_within("2.2") else self._envs[0]
 
-    def _make(self, place: int) -> Any:
+    def _make(self, place: int) -> Env:
         return make_env(self.spec.create, self._context(place), self.spec.described)
 
     def _context(self, place: int) -> EnvContext:
@@ -253,7 +258,7 @@ class Runner:
             recreated_worker=self._is_recreated,
         )
 
-    def set_tasks(self, function: Callable[..., Any], result: Any) -> None:
+    def set_tasks(self, function: Callable[..., object], result: Mapping[str, object]) -> None:
         """Give each environment the task that a function of a program returns for it.
 
         Parameters
@@ -262,7 +267,8 @@ class Runner:
             Of the result of an iteration, an environment and its config.
         result : dict
         """
-        for place, env in enumerate(self._envs):
+        for place, each in enumerate(self._envs):
+            env: Any = each  # a `TaskSettableEnv`
             task = function(result, env, self._context(place))
             if env.get_task() != task:
                 env.set_task(task)
@@ -285,7 +291,7 @@ class Runner:
         num_episodes: int | None = None,
         num_timesteps: int | None = None,
         explore: bool = True,
-    ) -> list[Any]:
+    ) -> list[WatchedEpisode]:
         """Play, and return the episodes as objects.
 
         Parameters
@@ -336,7 +342,7 @@ class Runner:
         """Let a watch that has not seen the last steps know the open episodes, or begin new ones."""
         raise NotImplementedError
 
-    def encode_batch(self, policy: str, batch: Any) -> None:
+    def encode_batch(self, policy: str, batch: dict[str, Array]) -> None:
         """Let a batch for callbacks have observations as the network sees them.
 
         Parameters
@@ -344,14 +350,14 @@ class Runner:
         policy : str
         batch : SampleBatch
         """
-        acting: Any = self.policies.get(policy)
+        acting = self.policies.get(policy)
         for name in ("obs", "new_obs"):
             if isinstance(acting, ActingPolicy):
                 batch[name] = acting.encode(list(batch[name]))
             else:
                 batch[name].setflags(write=False)
 
-    def take_changes(self, place: int, agent: Any, begin: int, observations: Any) -> None:
+    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
         """Learn from observations that a callback has changed in a batch.
 
         Parameters
@@ -441,14 +447,14 @@ class Runner:
             self._length_of(place),
         )
 
-    def _clipped(self, rewards: NDArray[Any]) -> NDArray[Any]:
+    def _clipped(self, rewards: Array) -> Array:
         limit = self.spec.clip_rewards
         if limit is True:
-            signs: NDArray[Any] = np.sign(rewards)
+            signs: Array = np.sign(rewards)
             return signs
         if not limit:
             return rewards
-        clipped: NDArray[Any] = np.clip(rewards, -limit, limit)
+        clipped: Array = np.clip(rewards, -limit, limit)
         return clipped
 
     def apply(self, function: Callable[[Any], Any], gives_episodes: bool = False) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import gymnasium
 import numpy as np
+from numpy.typing import DTypeLike
 
 from raycompat._upper import upper
+from raycompat.rllib._types import Action, AgentID, Array, Nested, Observation, Space, State, Values
 
 #: An index, a slice or a list of indices; None is everything after the lookback.
 Indices = int | slice | list[int] | None
@@ -32,7 +34,9 @@ class LookbackBuffer:
         Of a value.
     """
 
-    def __init__(self, values: Any = (), lookback: int = 0, space: Any = None) -> None:
+    def __init__(
+        self, values: Iterable[Any] = (), lookback: int = 0, space: Space | None = None
+    ) -> None:
         self.values, self.lookback, self.space = list(values), lookback, space
         #: Whether several values are returned as one array.
         self.is_numpy = False
@@ -51,13 +55,13 @@ class LookbackBuffer:
     def __repr__(self) -> str:
         return f"LookbackBuffer({self.values[: self.lookback]} <- {list(self)})"
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(list(self), dtype)
 
-    def __getitem__(self, indices: Any) -> Any:
+    def __getitem__(self, indices: Indices) -> Values:
         return self.get(indices)
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         """Add a value at the end."""
         self.values.append(value)
 
@@ -85,7 +89,7 @@ class LookbackBuffer:
         self,
         indices: Indices = None,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | str | None = None,
         one_hot_discrete: bool = False,
     ) -> Any:
         """Return a value, or several.
@@ -115,11 +119,11 @@ class LookbackBuffer:
             return self.joined(found)
         return _emptied(self._value(0, None, one_hot_discrete))
 
-    def joined(self, values: list[Any]) -> Any:
+    def joined(self, values: list[Any]) -> Values:
         """Return several values in the form that the buffer returns them in."""
         return _stacked(values) if self.is_numpy and values else values
 
-    def _value(self, place: int, fill: Any, one_hot: bool) -> Any:
+    def _value(self, place: int, fill: float | str | None, one_hot: bool) -> Values:
         if 0 <= place < len(self.values):
             value = self.values[place]
             return _one_hot(self.space, value) if one_hot else value
@@ -138,7 +142,7 @@ class LookbackBuffer:
             f"of {self.lookback}: expected one of them"
         )
 
-    def set(self, new_data: Any, indices: Indices = None, is_lookback: bool = False) -> None:
+    def set(self, new_data: Values, indices: Indices = None, is_lookback: bool = False) -> None:
         """Replace a value, or several.
 
         Parameters
@@ -207,20 +211,20 @@ class SingleAgentEpisode:
         self,
         id_: str | None = None,
         *,
-        observations: Any = None,
-        observation_space: Any = None,
-        infos: Any = None,
-        actions: Any = None,
-        action_space: Any = None,
-        rewards: Any = None,
+        observations: Values = None,
+        observation_space: Space | None = None,
+        infos: Iterable[Mapping[str, object]] | None = None,
+        actions: Values = None,
+        action_space: Space | None = None,
+        rewards: Values = None,
         terminated: bool = False,
         truncated: bool = False,
-        extra_model_outputs: Mapping[str, Any] | None = None,
+        extra_model_outputs: Mapping[str, Values] | None = None,
         t_started: int | None = None,
         len_lookback_buffer: int | str = "auto",
-        agent_id: Any = None,
-        module_id: Any = None,
-        multi_agent_episode_id: Any = None,
+        agent_id: AgentID = None,
+        module_id: str | None = None,
+        multi_agent_episode_id: str | None = None,
     ) -> None:
         self.id_ = id_ or uuid.uuid4().hex
         self.agent_id, self.module_id = agent_id, module_id
@@ -246,27 +250,29 @@ class SingleAgentEpisode:
         self.validate()
 
     @property
-    def observation_space(self) -> Any:
+    def observation_space(self) -> Space | None:
         """The space of observations."""
         return self.observations.space
 
     @observation_space.setter
-    def observation_space(self, value: Any) -> None:
+    def observation_space(self, value: Space | None) -> None:
         self.observations.space = value
 
     @property
-    def action_space(self) -> Any:
+    def action_space(self) -> Space | None:
         """The space of actions."""
         return self.actions.space
 
     @action_space.setter
-    def action_space(self, value: Any) -> None:
+    def action_space(self, value: Space | None) -> None:
         self.actions.space = value
 
     def _of_actions(self) -> list[LookbackBuffer]:
         return [self.actions, self.rewards, *self.extra_model_outputs.values()]
 
-    def add_env_reset(self, observation: Any, infos: Any = None) -> None:
+    def add_env_reset(
+        self, observation: Observation, infos: Mapping[str, object] | None = None
+    ) -> None:
         """Add what the reset of an environment returned.
 
         Parameters
@@ -290,14 +296,14 @@ class SingleAgentEpisode:
 
     def add_env_step(
         self,
-        observation: Any,
-        action: Any,
-        reward: Any,
-        infos: Any = None,
+        observation: Observation,
+        action: Action,
+        reward: float,
+        infos: Mapping[str, object] | None = None,
         *,
         terminated: bool = False,
         truncated: bool = False,
-        extra_model_outputs: Mapping[str, Any] | None = None,
+        extra_model_outputs: Mapping[str, Values] | None = None,
     ) -> None:
         """Add a step of an environment.
 
@@ -486,15 +492,19 @@ class SingleAgentEpisode:
         indices: Indices = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         one_hot_discrete: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return observations; see `LookbackBuffer.get`."""
         return self.observations.get(indices, neg_index_as_lookback, fill, one_hot_discrete)
 
     def get_infos(
-        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: Any = None
-    ) -> Any:
+        self,
+        indices: Indices = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+    ) -> Values:
         """Return infos; see `LookbackBuffer.get`."""
         return self.infos.get(indices, neg_index_as_lookback, fill)
 
@@ -503,15 +513,19 @@ class SingleAgentEpisode:
         indices: Indices = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        fill: float | None = None,
         one_hot_discrete: bool = False,
-    ) -> Any:
+    ) -> Values:
         """Return actions; see `LookbackBuffer.get`."""
         return self.actions.get(indices, neg_index_as_lookback, fill, one_hot_discrete)
 
     def get_rewards(
-        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: Any = None
-    ) -> Any:
+        self,
+        indices: Indices = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+    ) -> Values:
         """Return rewards; see `LookbackBuffer.get`."""
         return self.rewards.get(indices, neg_index_as_lookback, fill)
 
@@ -521,25 +535,25 @@ class SingleAgentEpisode:
         indices: Indices = None,
         *,
         neg_index_as_lookback: bool = False,
-        fill: Any = None,
-    ) -> Any:
+        fill: float | None = None,
+    ) -> Values:
         """Return outputs of the network under a name; see `LookbackBuffer.get`."""
         return self.extra_model_outputs[key].get(indices, neg_index_as_lookback, fill)
 
     def set_observations(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace observations; see `LookbackBuffer.set`."""
         self.observations.set(new_data, at_indices, neg_index_as_lookback)
 
     def set_actions(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace actions; see `LookbackBuffer.set`."""
         self.actions.set(new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace rewards; see `LookbackBuffer.set`."""
         self.rewards.set(new_data, at_indices, neg_index_as_lookback)
@@ -548,7 +562,7 @@ class SingleAgentEpisode:
         self,
         *,
         key: str,
-        new_data: Any,
+        new_data: Values,
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -583,7 +597,7 @@ class SingleAgentEpisode:
         """Return the steps as a `SampleBatch`."""
         return upper("_old.rllib.sample_batch").SampleBatch(self.get_data_dict())
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return what `from_state` makes the same episode of."""
         return dict(vars(self))
 
@@ -618,7 +632,7 @@ class SingleAgentEpisode:
         return f"SingleAgentEpisode({state} id_={self.id_})"
 
 
-def _rows(values: Any) -> list[Any]:
+def _rows(values: Values) -> list[Any]:
     """Return a list of values; of dicts and tuples of arrays, their rows."""
     if values is None:
         return []
@@ -631,7 +645,7 @@ def _rows(values: Any) -> list[Any]:
     return list(values)
 
 
-def _stacked(values: list[Any]) -> Any:
+def _stacked(values: list[Any]) -> Values:
     """Return values as one array; of dicts and tuples, an array of each part."""
     first = values[0]
     if isinstance(first, Mapping):
@@ -641,7 +655,7 @@ def _stacked(values: list[Any]) -> Any:
     return np.asarray(values)
 
 
-def _emptied(value: Any) -> Any:
+def _emptied(value: Nested) -> Nested:
     """Return what `_stacked` would make of no values that have the parts of another one."""
     if isinstance(value, Mapping):
         return {name: _emptied(each) for name, each in value.items()}
@@ -650,13 +664,13 @@ def _emptied(value: Any) -> Any:
     return np.asarray([value])[:0]
 
 
-def _parts_of(space: Any) -> Any:
+def _parts_of(space: Space | None) -> Mapping[str, Space] | tuple[Space, ...] | None:
     """Return the parts of a Dict or Tuple space as one; None of another space."""
     spaces = gymnasium.spaces
     return space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else None
 
 
-def _one_hot(space: Any, value: Any) -> Any:
+def _one_hot(space: Space | None, value: Values) -> Values:
     """Return a value with its choices as one-hot vectors."""
     spaces, parts = gymnasium.spaces, _parts_of(space)
     if isinstance(parts, Mapping):
@@ -668,7 +682,7 @@ def _one_hot(space: Any, value: Any) -> Any:
     return value
 
 
-def _filled(space: Any, fill: Any, one_hot: bool) -> Any:
+def _filled(space: Space, fill: float | str, one_hot: bool) -> Values:
     """Return a value of a space in which all numbers are the same."""
     spaces, parts = gymnasium.spaces, _parts_of(space)
     if isinstance(parts, Mapping):
@@ -681,7 +695,7 @@ def _filled(space: Any, fill: Any, one_hot: bool) -> Any:
     return np.full(shape, fill, space.dtype) if shape else fill
 
 
-def _filled_like(value: Any, fill: Any) -> Any:
+def _filled_like(value: Nested, fill: float | str) -> Values:
     """Return a value with the parts of another one, in which all numbers are the same."""
     if isinstance(value, Mapping):
         return {name: _filled_like(each, fill) for name, each in value.items()}

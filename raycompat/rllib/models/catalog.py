@@ -12,6 +12,7 @@ from typing import Any, Never
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Env, Space
 from raycompat.rllib.policy_spec import PolicySpec
 
 _models: dict[str, Callable[..., Any]] = {}
@@ -111,8 +112,8 @@ class ModelCatalog:
 
     @staticmethod
     def get_model_v2(
-        obs_space: Any,
-        action_space: Any,
+        obs_space: Space,
+        action_space: Space,
         num_outputs: int | None,
         model_config: Mapping[str, Any],
         framework: str | None = "tf",
@@ -166,7 +167,7 @@ class ModelCatalog:
         _refuse("ModelCatalog.get_action_dist", _OF_ALGORITHMS, "use Policy.compute_single_action")
 
     @staticmethod
-    def get_preprocessor(env: Any, options: Any = None) -> Any:
+    def get_preprocessor(env: Env, options: Any = None) -> Any:
         """Return what makes vectors of the observations of an environment.
 
         Parameters
@@ -178,7 +179,7 @@ class ModelCatalog:
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
 
     @staticmethod
-    def get_preprocessor_for_space(observation_space: Any, options: Any = None) -> Any:
+    def get_preprocessor_for_space(observation_space: Space, options: Any = None) -> Any:
         """Return what makes vectors of observations.
 
         Parameters

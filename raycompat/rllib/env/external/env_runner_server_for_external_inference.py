@@ -14,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import State
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.external.rllink import RLlink, get_rllink_message, send_rllink_message
 from raycompat.rllib.env.runner import POLICY_ID, Columns, EnvRunnerSpec, RunnerState, Sample
@@ -188,7 +189,7 @@ class EnvRunnerServerForExternalInference(EnvRunner):
             self._server.close()
 
 
-def _episode(state: dict[str, Any]) -> SingleAgentEpisode:
+def _episode(state: State) -> SingleAgentEpisode:
     """Return an episode of a message, without the steps before it."""
 
     def own(buffer: dict[str, Any]) -> list[Any]:
