@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,12 @@ from raycompat.data.value_aggregations import (
     Unique,
     ValueCounter,
 )
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from raycompat.data.aggregation import Accumulator
+    from raycompat.data.block import Row
 
 __all__ = [
     "AbsMax",
@@ -101,11 +107,11 @@ class Count(Aggregation):
             counts = groups.reduce(values, "count", mode="all")
         return [counts.fill_null(0)]
 
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Add."""
         return [groups.reduce(states[0], "sum").fill_null(0)]
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Return the counts."""
         return states[0]
 
@@ -171,7 +177,7 @@ class Min(ArrowAggregation):
         on: str | None = None,
         ignore_nulls: bool = True,
         alias_name: str | None = None,
-        zero_factory: Callable[[], Any] = lambda: float("+inf"),
+        zero_factory: Callable[[], Accumulator] = lambda: float("+inf"),
     ) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
@@ -209,7 +215,7 @@ class Max(ArrowAggregation):
         on: str | None = None,
         ignore_nulls: bool = True,
         alias_name: str | None = None,
-        zero_factory: Callable[[], Any] = lambda: float("-inf"),
+        zero_factory: Callable[[], Accumulator] = lambda: float("-inf"),
     ) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
@@ -247,11 +253,11 @@ class AbsMax(ArrowAggregation):
         on: str | None = None,
         ignore_nulls: bool = True,
         alias_name: str | None = None,
-        zero_factory: Callable[[], Any] = lambda: 0,
+        zero_factory: Callable[[], Accumulator] = lambda: 0,
     ) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
-    def values(self, table: Block) -> Any:
+    def values(self, table: Block) -> pa.ChunkedArray:
         """Return the absolute values of the column that is read."""
         values = super().values(table)
         try:
@@ -294,17 +300,17 @@ class Mean(ArrowAggregation):
     then = ("sum", "sum")
     default_name = "mean"
 
-    def values(self, table: Block) -> Any:
+    def values(self, table: Block) -> pa.ChunkedArray:
         """Return the column that is read, integers as floats: their sum has no limit."""
         values = super().values(table)
         is_integer = pa.types.is_integer(values.type)
         return values.cast(pa.float64(), safe=False) if is_integer else values
 
-    def options(self, function: str) -> dict[str, Any]:
+    def options(self, function: str) -> dict[str, object]:
         """Return the options of a function of Arrow's."""
         return {"mode": "only_valid"} if function == "count" else super().options(function)
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Divide."""
         return pc.divide(pc.cast(states[0], pa.float64()), pc.cast(states[1], pa.float64()))
 
@@ -365,7 +371,7 @@ class Std(Aggregation):
         return [pa.array(each) for each in (counts, nulls, means, squares)]
 
     @np.errstate(invalid="ignore", over="ignore")
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Merge: deviations from the common mean are those from the own, and the means' own."""
         counts, nulls, means, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
         ids, num = groups.ids, groups.num
@@ -374,7 +380,7 @@ class Std(Aggregation):
         merged = np.bincount(ids, squares + counts * (means - mean[ids]) ** 2, num)
         return [pa.array(each) for each in (total, np.bincount(ids, nulls, num), mean, merged)]
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Divide, and take the root."""
         counts, nulls, _, squares = (np.asarray(tensor.to_numpy(state)) for state in states)
         divisor = counts - self._ddof
@@ -429,12 +435,12 @@ class AggregateFn(PythonAggregation):
 
     def __init__(
         self,
-        init: Callable[[Any], Any],
-        merge: Callable[[Any, Any], Any],
+        init: Callable[[None], Accumulator],
+        merge: Callable[[Accumulator, Accumulator], Accumulator],
         name: str,
-        accumulate_row: Callable[[Any, Any], Any] | None = None,
-        accumulate_block: Callable[[Any, Any], Any] | None = None,
-        finalize: Callable[[Any], Any] | None = None,
+        accumulate_row: Callable[[Accumulator, Row], Accumulator] | None = None,
+        accumulate_block: Callable[[Accumulator, Block], Accumulator] | None = None,
+        finalize: Callable[[Accumulator], object] | None = None,
     ) -> None:
         if (accumulate_row is None) == (accumulate_block is None):
             raise ValueError("Give one of accumulate_row and accumulate_block, and not both.")
@@ -444,7 +450,7 @@ class AggregateFn(PythonAggregation):
         self._init, self._merge_states, self._finalize = init, merge, finalize
         self._by_row, self._by_block = accumulate_row, accumulate_block
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         state = self._init(None)
         if table is None or not table.num_rows:
@@ -456,11 +462,11 @@ class AggregateFn(PythonAggregation):
             state = self._by_row(state, row)
         return state
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
         return self._merge_states(left, right)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return state if self._finalize is None else self._finalize(state)
 
@@ -515,7 +521,12 @@ class AggregateFnV2(PythonAggregation):
     """
 
     def __init__(
-        self, name: str, zero_factory: Callable[[], Any], *, on: str | None, ignore_nulls: bool
+        self,
+        name: str,
+        zero_factory: Callable[[], Accumulator],
+        *,
+        on: str | None,
+        ignore_nulls: bool,
     ) -> None:
         self.name = name
         self.column = on
@@ -525,18 +536,18 @@ class AggregateFnV2(PythonAggregation):
         self._target_col_name, self._ignore_nulls = on, ignore_nulls
 
     @abc.abstractmethod
-    def aggregate_block(self, block: Block) -> Any:
+    def aggregate_block(self, block: Block) -> Accumulator:
         """Return the state of a table's rows."""
 
     @abc.abstractmethod
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Accumulator, new: Accumulator) -> Accumulator:
         """Return one state for two."""
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: Accumulator) -> Any:
         """Return the result of a state."""
         return accumulator
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         if table is None:
             return self._zero()
@@ -550,11 +561,11 @@ class AggregateFnV2(PythonAggregation):
             else self._zero()
         )
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
         return self.combine(left, right)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return self.finalize(state)
 
@@ -571,18 +582,19 @@ class _Share(Aggregation):
             for each in (of_kind, counted)
         ]
 
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Add."""
         return [groups.reduce(state, "sum") for state in states]
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Divide."""
         of_kind, counted = (np.asarray(tensor.to_numpy(state)) for state in states)
         share = of_kind / np.maximum(counted, 1) * 100.0
         return pa.array(share, mask=counted == 0)
 
     @abc.abstractmethod
-    def _which(self, series: Any) -> tuple[Any, Any]: ...
+    def _which(self, series: pd.Series) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+        """Return for each value whether it is of the kind, and whether it is counted."""
 
 
 class MissingValuePercentage(_Share):
@@ -608,7 +620,7 @@ class MissingValuePercentage(_Share):
         self.column = on
         self.name = alias_name or f"missing_pct({on})"
 
-    def _which(self, series: Any) -> tuple[Any, Any]:
+    def _which(self, series: pd.Series) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         return pd.isna(series), np.ones(len(series))
 
 
@@ -641,6 +653,6 @@ class ZeroPercentage(_Share):
         self.ignores_nulls = ignore_nulls
         self.name = alias_name or f"zero_pct({on})"
 
-    def _which(self, series: Any) -> tuple[Any, Any]:
+    def _which(self, series: pd.Series) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         counted = ~pd.isna(series) if self.ignores_nulls else np.ones(len(series))
         return series == 0, counted

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from raycompat.data import block, tensor
-from raycompat.data.block import Block
+from raycompat.data.block import Block, Column
+
+#: What an aggregation keeps of the rows that it has seen: any type, which each aggregation chooses.
+Accumulator: TypeAlias = Any
 
 
 class Groups:
@@ -51,12 +54,12 @@ class Groups:
         self.ids[np.asarray(rows.flatten())] = np.repeat(np.arange(self.num), lengths)
         self.table = grouped.select(self.keys)
 
-    def rows(self) -> list[np.ndarray[Any, Any]]:
+    def rows(self) -> list[np.ndarray]:
         """Return the numbers of the rows of each group, in order."""
         order = np.argsort(self.ids, kind="stable")
         return np.split(order, np.searchsorted(self.ids[order], np.arange(1, self.num)))
 
-    def reduce(self, column: Any, function: str, **options: Any) -> pa.Array:
+    def reduce(self, column: Column, function: str, **options: object) -> pa.Array:
         """Aggregate a column in each group, with a function of Arrow's."""
         table = pa.table({_ROW: pa.array(self.ids), "value": column})
         chosen = None
@@ -73,7 +76,7 @@ class Groups:
         return values.take(pa.array(at, mask=at < 0))
 
 
-def _decoded(column: Any) -> Any:
+def _decoded(column: Column) -> Column:
     """Return the values of a column of categories: Arrow does not sort categories."""
     is_category = pa.types.is_dictionary(column.type)
     return column.cast(column.type.value_type) if is_category else column
@@ -94,11 +97,11 @@ class Aggregation(abc.ABC):
         """Return the columns of the groups' states."""
 
     @abc.abstractmethod
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Return the columns of the states of the groups that rows of states belong to."""
 
     @abc.abstractmethod
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Return the results of groups with these states."""
 
     def get_agg_name(self) -> str:
@@ -109,33 +112,33 @@ class Aggregation(abc.ABC):
         """Return the column that is read."""
         return self.column
 
-    def aggregate_block(self, block: Block) -> Any:
+    def aggregate_block(self, block: Block) -> Accumulator:
         """Return the state of a table's rows: a value, or a list of values."""
         return _state([each[0].as_py() for each in self.states(block, Groups(block, []))])
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Accumulator, new: Accumulator) -> Accumulator:
         """Return one state for two."""
         pairs = zip(_columns(current_accumulator), _columns(new), strict=True)
         states = [pa.array(pair) for pair in pairs]
         groups = Groups(pa.table({"state": states[0]}), [])
         return _state([each[0].as_py() for each in self.merged(states, groups)])
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: Accumulator) -> Any:
         """Return the result of a state."""
         return self.finished([pa.array([each]) for each in _columns(accumulator)])[0].as_py()
 
-    def values(self, table: Block) -> Any:
+    def values(self, table: Block) -> pa.ChunkedArray:
         """Return the column that is read."""
         assert self.column is not None
         block.require_columns([self.column], table.column_names, self.name)
         return table[self.column]
 
 
-def _state(columns: list[Any]) -> Any:
+def _state(columns: list[object]) -> Accumulator:
     return columns[0] if len(columns) == 1 else columns
 
 
-def _columns(state: Any) -> list[Any]:
+def _columns(state: Accumulator) -> list[object]:
     return state if isinstance(state, list) else [state]
 
 
@@ -153,7 +156,7 @@ class ArrowAggregation(Aggregation):
         self.ignores_nulls = ignore_nulls
         self.name = alias_name or f"{self.default_name}({on or ''})"
 
-    def options(self, function: str) -> dict[str, Any]:
+    def options(self, function: str) -> dict[str, object]:
         """Return the options of a function of Arrow's."""
         return {"skip_nulls": self.ignores_nulls, "min_count": 1}
 
@@ -162,14 +165,14 @@ class ArrowAggregation(Aggregation):
         values = without_nan(self.values(table)) if self.ignores_nulls else self.values(table)
         return [self._reduced(values, each, groups) for each in self.first]
 
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Return the merged states."""
         return [
             self._reduced(state, each, groups)
             for state, each in zip(states, self.then, strict=True)
         ]
 
-    def _reduced(self, column: Any, function: str, groups: Groups) -> pa.Array:
+    def _reduced(self, column: Column, function: str, groups: Groups) -> pa.Array:
         if function == "sum" and _overflows(column, groups):
             raise OverflowError(
                 f"{self.name}: a sum is too large for the type {column.type} of the column "
@@ -189,12 +192,12 @@ class ArrowAggregation(Aggregation):
             "Convert it to numbers of one type first, with map_batches for example."
         )
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Return the state."""
         return states[0]
 
 
-def _overflows(column: Any, groups: Groups) -> bool:
+def _overflows(column: Column, groups: Groups) -> bool:
     """Return whether the sum of integers in a group does not fit into 64 bits."""
     if not pa.types.is_integer(column.type):
         return False
@@ -213,7 +216,7 @@ def _overflows(column: Any, groups: Groups) -> bool:
     return bool(((high < least) | (high >= limit)).any())
 
 
-def without_nan(column: Any) -> Any:
+def without_nan(column: Column) -> Column:
     """Return a column in which NaN is missing."""
     if not pa.types.is_floating(column.type):
         return column
@@ -227,7 +230,7 @@ class PythonAggregation(Aggregation):
         """Make a state of each group's rows."""
         return [tensor.pickled([self.state(table.take(pa.array(rows))) for rows in groups.rows()])]
 
-    def merged(self, states: Sequence[Any], groups: Groups) -> list[pa.Array]:
+    def merged(self, states: Sequence[pa.Array], groups: Groups) -> list[pa.Array]:
         """Merge the states of each group, one after the other."""
         values = tensor.to_list(states[0])
         made = []
@@ -239,30 +242,30 @@ class PythonAggregation(Aggregation):
             made.append(state)
         return [tensor.pickled(made)]
 
-    def finished(self, states: Sequence[Any]) -> pa.Array:
+    def finished(self, states: Sequence[pa.Array]) -> pa.Array:
         """Compute the results one by one."""
         return tensor.from_list([self.result(state) for state in tensor.to_list(states[0])])
 
-    def aggregate_block(self, block: Block) -> Any:
+    def aggregate_block(self, block: Block) -> Accumulator:
         """Return the state of a table's rows."""
         return self.state(block)
 
-    def combine(self, current_accumulator: Any, new: Any) -> Any:
+    def combine(self, current_accumulator: Accumulator, new: Accumulator) -> Accumulator:
         """Return one state for two."""
         return self.merge(current_accumulator, new)
 
-    def finalize(self, accumulator: Any) -> Any:
+    def finalize(self, accumulator: Accumulator) -> Any:
         """Return the result of a state."""
         return self.result(accumulator)
 
     @abc.abstractmethod
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
 
     @abc.abstractmethod
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
 
     @abc.abstractmethod
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""

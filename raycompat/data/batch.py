@@ -120,7 +120,7 @@ def shuffled(
         yield buffer.take(pa.array(order[start : start + batch_size]))
 
 
-def _rows_at(table: Block, order: np.ndarray[Any, Any]) -> Block:
+def _rows_at(table: Block, order: np.ndarray) -> Block:
     return table.take(pa.array(order)) if len(order) else table.slice(0, 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,8 +27,15 @@ from raycompat.object_ref import ObjectRef
 #: In Ray, a block may also be a DataFrame; here each block is a table.
 Block: TypeAlias = pa.Table
 
+#: A column of a table, or one that is computed.
+Column: TypeAlias = "pa.ChunkedArray | pa.Array"
+
 #: The arguments and results of functions of batches.
 DataBatch: TypeAlias = "pa.Table | pd.DataFrame | Mapping[str, Any]"
+
+#: A row that a user gets, by column. Its values are what the user's data have: numbers, texts, arrays,
+#: or objects of the user's classes.
+Row: TypeAlias = dict[str, Any]
 
 #: The column of values that are not dictionaries, and of arrays, as in Ray.
 ITEM_COLUMN, TENSOR_COLUMN = "item", "data"
@@ -69,8 +76,8 @@ class BlockMetadata:
     size_bytes: int | None
     input_files: list[str] | None = field(default_factory=list)
     schema: pa.Schema | None = None
-    exec_stats: Any = None
-    task_exec_stats: Any = None
+    exec_stats: object = None
+    task_exec_stats: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,7 @@ def metadata_of(table: Block, input_files: Sequence[str] | None = None) -> Block
     return BlockMetadata(table.num_rows, table.nbytes, list(input_files or ()), table.schema)
 
 
-def to_table(batch: Any) -> Block:
+def to_table(batch: object) -> Block:
     """Return a batch, or a function's result for one, as a table.
 
     Raises
@@ -177,18 +184,18 @@ def to_table(batch: Any) -> Block:
     return pa.table(columns)
 
 
-def of_source(value: Any) -> Block:
+def of_source(value: object) -> Block:
     """Return a batch as the table of a data source: one of a DataFrame records the types of it."""
     table = to_table(value)
     return frames.recorded(table, value) if isinstance(value, pd.DataFrame) else table
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
     return f"{text[:80]}... ({type(value).__name__})" if len(text) > 80 else text
 
 
-def _column(name: str, values: Any) -> pa.Array:
+def _column(name: str, values: object) -> pa.Array:
     values = tensor.without_torch(values)
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
@@ -206,12 +213,12 @@ def _column(name: str, values: Any) -> pa.Array:
     )
 
 
-def to_numpy(table: Block) -> dict[str, np.ndarray[Any, Any]]:
+def to_numpy(table: Block) -> dict[str, np.ndarray]:
     """Return a table as a dictionary of arrays."""
     return {name: tensor.to_numpy(table[name]) for name in shown(table).column_names}
 
 
-def rows(table: Block) -> Iterator[dict[str, Any]]:
+def rows(table: Block) -> Iterator[Row]:
     """Yield the rows of a table as dictionaries of Python values."""
     names = shown(table).column_names
     if not names:
@@ -226,7 +233,7 @@ def rows(table: Block) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, values, strict=True))
 
 
-def from_rows(items: Sequence[Mapping[str, Any]]) -> Block:
+def from_rows(items: Sequence[Mapping[str, object]]) -> Block:
     """Return a table of rows; fields that a row lacks are missing in the table."""
     names = dict.fromkeys(name for item in items for name in item)
     if not names:
@@ -234,7 +241,7 @@ def from_rows(items: Sequence[Mapping[str, Any]]) -> Block:
     return pa.table({str(name): _values([item.get(name) for item in items]) for name in names})
 
 
-def _values(values: list[Any]) -> pa.Array:
+def _values(values: list[object]) -> pa.Array:
     if isinstance(values[0], np.generic):
         kinds = {type(value) for value in values}
         if len(kinds) == 1:
@@ -446,7 +453,7 @@ class BlockAccessor:
         """Return the numbers of rows and bytes, and the schema."""
         return metadata_of(self._table, input_files)
 
-    def iter_rows(self, public_row_format: bool = True) -> Iterator[dict[str, Any]]:
+    def iter_rows(self, public_row_format: bool = True) -> Iterator[Row]:
         """Yield the rows as dictionaries of Python values."""
         return rows(self._table)
 
@@ -491,7 +498,7 @@ class BlockAccessor:
             return table.append_column(column_name, values)
         return table.set_column(table.column_names.index(column_name), column_name, values)
 
-    def fill_column(self, name: str, value: Any) -> Block:
+    def fill_column(self, name: str, value: object) -> Block:
         """Return the block with a column of one value in all rows."""
         return self.upsert_column(name, pa.repeat(pa.scalar(value), self.num_rows()))
 
@@ -575,7 +582,7 @@ class BlockAccessor:
             return pc.mean(values, skip_nulls=ignore_nulls).as_py()
         return self._reduced(pc.mean, on, ignore_nulls)
 
-    def _reduced(self, function: Any, on: str, ignore_nulls: bool) -> Any:
+    def _reduced(self, function: Callable[..., pa.Scalar], on: str, ignore_nulls: bool) -> Any:
         return function(self._table[on], skip_nulls=ignore_nulls).as_py()
 
 

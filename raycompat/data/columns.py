@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from raycompat.data import expressions
 from raycompat.data.compute import strategy
 from raycompat.data.expressions import Expr, Unnest
 from raycompat.data.options import remote_args
 from raycompat.data.transform import TableStep
+
+if TYPE_CHECKING:
+    from raycompat.data.compute import Compute
 
 #: The data set that the methods return.
 DatasetT = TypeVar("DatasetT")
@@ -25,17 +28,17 @@ class Columns(Generic[DatasetT]):
         column_name: str,
         expr: Expr,
         *,
-        compute: Any = None,
+        compute: Compute | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Add or replace a column with an expression.
 
@@ -85,17 +88,17 @@ class Columns(Generic[DatasetT]):
         self,
         exprs: Mapping[str, Expr] | Unnest | None = None,
         *more_exprs: Mapping[str, Expr] | Unnest,
-        compute: Any = None,
+        compute: Compute | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Add or replace columns with expressions of the existing columns.
 
@@ -139,7 +142,7 @@ class Columns(Generic[DatasetT]):
         return self._mapped(f"WithColumns({names})", step, pool, options)
 
 
-def _pairs(given: Any) -> list[tuple[str, Expr] | Unnest]:
+def _pairs(given: object) -> list[tuple[str, Expr] | Unnest]:
     if isinstance(given, Unnest):
         return [given]
     if not isinstance(given, Mapping):
@@ -151,7 +154,7 @@ def _pairs(given: Any) -> list[tuple[str, Expr] | Unnest]:
     return list(given.items())
 
 
-def check(name: Any, expression: Any) -> None:
+def check(name: object, expression: object) -> None:
     """Raise an error for an invalid name or expression."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"{name!r} is not the name of a column.")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -127,7 +127,7 @@ class Combination(Generic[DatasetT]):
         right_suffix: str | None = None,
         *,
         partition_size_hint: int | None = None,
-        aggregator_ray_remote_args: dict[str, Any] | None = None,
+        aggregator_ray_remote_args: Mapping[str, object] | None = None,
         validate_schemas: bool = False,
     ) -> DatasetT:
         """Join the rows with equal keys, using Arrow.
@@ -202,7 +202,7 @@ class Combination(Generic[DatasetT]):
         split_type: str = "random",
         hash_column: str | None = None,
         seed: int | None = None,
-        **ray_remote_kwargs: Any,
+        **ray_remote_kwargs: object,
     ) -> tuple[DatasetT, DatasetT]:
         """Divide the rows into those to train with and those to test with, without executing the plan.
 
@@ -263,13 +263,15 @@ class Combination(Generic[DatasetT]):
         return train, test
 
 
-def _keys(name: str, columns: Any) -> list[str]:
+def _keys(name: str, columns: object) -> list[str]:
     if not isinstance(columns, tuple | list) or not columns:
         raise ValueError(f"{name}={columns!r} is not a tuple of columns: give at least one.")
     return list(columns)
 
 
-def _check_types(left: Any, right: Any, keys: tuple[list[str], list[str]]) -> None:
+def _check_types(
+    left: Schema | None, right: Schema | None, keys: tuple[list[str], list[str]]
+) -> None:
     types = []
     for schema, names in ((left, keys[0]), (right, keys[1])):
         known = dict(zip(schema.names, schema.types, strict=True)) if schema is not None else {}

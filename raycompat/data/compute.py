@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import raycompat as ray
 from raycompat._surface import forms
@@ -14,6 +14,9 @@ from raycompat.data.block import Bundle
 from raycompat.data.operators import MapOperator, Task
 from raycompat.data.tasks import TaskOutput
 from raycompat.exceptions import UnsupportedRayFeatureError
+
+if TYPE_CHECKING:
+    from raycompat.actor import ActorHandle
 
 #: Default number of calls at an actor: one runs, and one waits.
 _IN_FLIGHT = 2
@@ -154,8 +157,16 @@ def _check_count(name: str, value: int | None) -> None:
         raise ValueError(f"{name}={value!r} is not a number of 1 or more.")
 
 
+#: How functions run, as a user gives it: a pool, or "tasks" or "actors" for a usual one.
+Compute: TypeAlias = "TaskPoolStrategy | ActorPoolStrategy | str"
+
+#: The most tasks or actors at a time, as a user gives it: a number, or of actors the least, the most
+#: and perhaps those to begin with.
+Concurrency: TypeAlias = "int | tuple[int, int] | tuple[int, int, int]"
+
+
 def strategy(
-    compute: Any, concurrency: Any, is_class: bool
+    compute: Compute | None, concurrency: Concurrency | None, is_class: bool
 ) -> TaskPoolStrategy | ActorPoolStrategy:
     """Return the pool or tasks for a function, from Ray's arguments `compute` and `concurrency`.
 
@@ -186,7 +197,7 @@ def strategy(
     return TaskPoolStrategy(concurrency)
 
 
-def _given(compute: Any, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy:
+def _given(compute: Compute, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy:
     if compute == "tasks":
         compute = TaskPoolStrategy()
     elif compute == "actors":
@@ -210,7 +221,7 @@ def _given(compute: Any, is_class: bool) -> TaskPoolStrategy | ActorPoolStrategy
 
 @dataclass
 class _Worker:
-    handle: Any
+    handle: ActorHandle[Any]
     num_running: int = 0
     #: Whether it may get calls: those that are added later may have to wait for resources.
     is_ready: bool = True
@@ -239,7 +250,7 @@ class ActorMapOperator(MapOperator):
     def __init__(
         self,
         name: str,
-        start: Callable[[], Any],
+        start: Callable[[], ActorHandle[Any]],
         pool: ActorPoolStrategy,
         room: Callable[[], float],
         min_rows: int = 1,
@@ -289,7 +300,7 @@ class ActorMapOperator(MapOperator):
         self._workers.append(worker)
         self._room_asked_at = -math.inf
 
-        def begun(_: Any) -> None:  # or it has failed: then its first call says why
+        def begun(_: object) -> None:  # or it has failed: then its first call says why
             worker.is_ready = True
             self.wake()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from typing import Any
 
 #: Calls that run at the same time.
 _AT_ONCE = 16
@@ -13,16 +12,16 @@ _AT_ONCE = 16
 _END = object()
 
 
-class Several(list[Any]):
+class Several(list[object]):
     """The results of one call of an asynchronous generator function."""
 
 
-async def collected(function: Callable[[Any], AsyncIterator[Any]], value: Any) -> Several:
+async def collected(function: Callable[[object], AsyncIterator[object]], value: object) -> Several:
     """Return all that an asynchronous generator yields."""
     return Several([item async for item in function(value)])
 
 
-async def _ended(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def _ended(tasks: Iterable[asyncio.Task[object]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -38,14 +37,14 @@ class Calls:
         Called with each value.
     """
 
-    def __init__(self, function: Callable[[Any], Coroutine[Any, Any, Any]]) -> None:
+    def __init__(self, function: Callable[[object], Coroutine[object, object, object]]) -> None:
         self._function = function
         self._loop = asyncio.new_event_loop()
 
-    def __call__(self, values: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, values: Iterable[object]) -> Iterator[object]:
         """Yield the results; an error is raised in its turn, and cancels the later calls."""
         waiting = iter(values)
-        running: deque[asyncio.Task[Any]] = deque()
+        running: deque[asyncio.Task[object]] = deque()
         try:
             while True:
                 while len(running) < _AT_ONCE and (value := next(waiting, _END)) is not _END:
@@ -57,7 +56,7 @@ class Calls:
         finally:
             self._cancel(running)
 
-    def _cancel(self, running: Iterable[asyncio.Task[Any]]) -> None:
+    def _cancel(self, running: Iterable[asyncio.Task[object]]) -> None:
         for task in running:
             task.cancel()
         self._loop.run_until_complete(_ended(running))

@@ -7,7 +7,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from raycompat.data.block import Block
 from raycompat.data.pushdown import Condition, Uses, membership
 
-_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARED: dict[type[ast.cmpop], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -25,7 +25,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda value, items: value.isin(items),
     ast.NotIn: lambda value, items: ~value.isin(items),
 }
-_COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+_COMPUTED: dict[type[ast.operator], Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -33,7 +33,7 @@ _COMPUTED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def parse(text: str) -> Any:
+def parse(text: str) -> pc.Expression:
     """Return the Arrow expression of a condition.
 
     Raises
@@ -73,7 +73,7 @@ def uses(text: str) -> Uses:
 _FALSE_FOR_NAN = (ast.Eq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def _pushed(node: ast.expr) -> Any | None:
+def _pushed(node: ast.expr) -> pc.Expression | None:
     """Return the expression by which readers leave out groups of rows; None if they may not.
 
     Readers get columns that are compared with constants, joined by ``and`` and ``or``.
@@ -88,7 +88,7 @@ def _pushed(node: ast.expr) -> Any | None:
     return None if any(part is None for part in compared) else _joined(ast.And(), compared)
 
 
-def _pushed_pair(left: ast.expr, right: ast.expr, operation: ast.cmpop) -> Any | None:
+def _pushed_pair(left: ast.expr, right: ast.expr, operation: ast.cmpop) -> pc.Expression | None:
     if isinstance(operation, ast.In) and isinstance(left, ast.Name):
         return membership(left.id, pa.array(_expression(right)))
     is_column = [isinstance(each, ast.Name) for each in (left, right)]
@@ -111,7 +111,7 @@ def _columns(node: ast.expr) -> list[str]:
     return [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
 
 
-def _expression(node: ast.expr) -> Any:
+def _expression(node: ast.expr) -> pc.Expression:
     if isinstance(node, ast.BoolOp):
         return _joined(node.op, [_expression(value) for value in node.values])
     if isinstance(node, ast.Compare):
@@ -130,13 +130,13 @@ def _expression(node: ast.expr) -> Any:
     raise TypeError(f"{ast.unparse(node)} is neither a column nor a constant")
 
 
-def _joined(operation: ast.boolop, parts: Sequence[Any]) -> Any:
+def _joined(operation: ast.boolop, parts: Sequence[pc.Expression]) -> pc.Expression:
     return functools.reduce(
         operator.and_ if isinstance(operation, ast.And) else operator.or_, parts
     )
 
 
-def _comparison(node: ast.Compare) -> Any:
+def _comparison(node: ast.Compare) -> pc.Expression:
     sides = [_expression(each) for each in (node.left, *node.comparators)]
     compared = [
         _COMPARED[type(operation)](*pair)

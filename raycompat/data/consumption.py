@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
@@ -19,8 +19,19 @@ from raycompat.data.plan import Node
 from raycompat.data.streaming_split import streaming_split
 
 if TYPE_CHECKING:
+    import dask.dataframe
+    import numpy as np
+    import torch
+
+    from raycompat.data.block import Row
     from raycompat.data.schema import Schema
     from raycompat.data.stats import ExecutionStats
+    from raycompat.data.tensorflow import TfDtypes, TypeSpecs
+    from raycompat.data.torch import TorchDtypes
+    from raycompat.object_ref import ObjectRef
+
+#: What a function makes of a block.
+_Made = TypeVar("_Made")
 
 
 class Consumption:
@@ -37,7 +48,7 @@ class Consumption:
 
     # Rows.
 
-    def take(self, limit: int = 20) -> list[dict[str, Any]]:
+    def take(self, limit: int = 20) -> list[Row]:
         """Return the first rows, as dictionaries of Python values.
 
         Parameters
@@ -52,7 +63,7 @@ class Consumption:
         """
         return list(self.limit(limit).iterator().iter_rows())
 
-    def take_all(self, limit: int | None = None) -> list[dict[str, Any]]:
+    def take_all(self, limit: int | None = None) -> list[Row]:
         """Return all rows, as dictionaries of Python values.
 
         Parameters
@@ -195,7 +206,7 @@ class Consumption:
         """
         return DatasetIterator(self)
 
-    def iter_rows(self) -> Iterable[dict[str, Any]]:
+    def iter_rows(self) -> Iterable[Row]:
         """Return an iterable of rows; see `DataIterator.iter_rows`.
 
         Examples
@@ -214,7 +225,7 @@ class Consumption:
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        _collate_fn: Callable[[Any], Any] | None = None,
+        _collate_fn: Callable[[Any], object] | None = None,
     ) -> Iterable[Any]:
         """Return an iterable of batches; see `DataIterator.iter_batches`.
 
@@ -240,7 +251,7 @@ class Consumption:
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
+        dtypes: TfDtypes | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -267,9 +278,9 @@ class Consumption:
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
-        device: Any = "auto",
-        collate_fn: Any = None,
+        dtypes: TorchDtypes | None = None,
+        device: str | torch.device = "auto",
+        collate_fn: Callable[[Any], object] | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -312,9 +323,9 @@ class Consumption:
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        feature_type_spec: Any = None,
-        label_type_spec: Any = None,
-        additional_type_spec: Any = None,
+        feature_type_spec: TypeSpecs | None = None,
+        label_type_spec: TypeSpecs | None = None,
+        additional_type_spec: TypeSpecs | None = None,
     ) -> Any:
         """Return a ``tf.data.Dataset`` for ``model.fit``; see `DataIterator.to_tf`.
 
@@ -340,7 +351,7 @@ class Consumption:
         )
 
     def streaming_split(
-        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+        self, n: int, *, equal: bool = False, locality_hints: Sequence[object] | None = None
     ) -> list[DataIterator]:
         """Return one iterator for each of `n` processes; together they read each row once.
 
@@ -491,7 +502,7 @@ class Consumption:
 
     # Other libraries.
 
-    def to_pandas(self, limit: int | None = None) -> Any:
+    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
         """Return all rows as one DataFrame.
 
         Parameters
@@ -520,7 +531,7 @@ class Consumption:
             parts = [frames.to_pandas(table).astype(object) for table in tables]
             return pd.concat(parts, ignore_index=True).infer_objects()
 
-    def to_pandas_refs(self) -> list[Any]:
+    def to_pandas_refs(self) -> list[ObjectRef[pd.DataFrame]]:
         """Return a reference to a DataFrame for each block.
 
         Examples
@@ -546,13 +557,13 @@ class Consumption:
         if column is None:
             return self._converted(block.to_numpy)
 
-        def to_array(table: Block) -> Any:
+        def to_array(table: Block) -> np.ndarray:
             block.require_columns([column], table.column_names, "to_numpy_refs")
             return tensor.to_numpy(table[column])
 
         return self._converted(to_array)
 
-    def to_arrow_refs(self) -> list[Any]:
+    def to_arrow_refs(self) -> list[ObjectRef[Block]]:
         """Return a reference to each block, a table.
 
         A table of rows without columns has the column ``__bsp_stub``, as in Ray: Arrow forgets the
@@ -572,7 +583,7 @@ class Consumption:
             for bundle in self._bundles()
         ]
 
-    def _converted(self, function: Callable[[Any], Any]) -> list[Any]:
+    def _converted(self, function: Callable[[Block], _Made]) -> list[ObjectRef[_Made]]:
         convert = ray.remote(function)
         return [convert.remote(bundle.ref) for bundle in self._bundles()]
 
@@ -597,7 +608,7 @@ class Consumption:
             entry = BlockEntry(bundle.ref, bundle.metadata)
             yield RefBundle((entry,), bundle.metadata.schema)
 
-    def get_internal_block_refs(self) -> list[Any]:
+    def get_internal_block_refs(self) -> list[ObjectRef[Block]]:
         """Return a reference to each block, a table.
 
         Examples
@@ -608,7 +619,9 @@ class Consumption:
         """
         return self.to_arrow_refs()
 
-    def to_dask(self, meta: Any = None, verify_meta: bool = True) -> Any:
+    def to_dask(
+        self, meta: pd.DataFrame | None = None, verify_meta: bool = True
+    ) -> dask.dataframe.DataFrame:
         """Return a Dask DataFrame of a partition for each block.
 
         Unless the program has chosen a scheduler of Dask, or has a default client, Dask computes on
@@ -651,7 +664,7 @@ class _Here(str):
 
     __slots__ = ()
 
-    def __call__(self, graph: Any, keys: Any, **options: Any) -> Any:
+    def __call__(self, graph: object, keys: object, **options: object) -> Any:
         if ray.is_initialized():
             return ray.ObjectRef.__dask_scheduler__(graph, keys, **options)
         from dask.threaded import get

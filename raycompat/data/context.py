@@ -31,7 +31,7 @@ class ShuffleStrategy(enum.StrEnum):
 
 #: Settings of Ray's executor that change how fast it works and what it logs, and no result: the values
 #: that they have in Ray. A program may set them; nothing here reads them.
-_WITHOUT_EFFECT: dict[str, Any] = {
+_WITHOUT_EFFECT: dict[str, object] = {
     "accurate_map_phase_timing": False,
     "actor_init_max_retries": 3,
     "actor_prefetcher_enabled": False,
@@ -104,7 +104,7 @@ _S3_FAULTS = [
 
 #: Settings that change results or errors, with the values that they have in Ray: those are what is done
 #: here, and no others are possible.
-_FIXED: dict[str, Any] = {
+_FIXED: dict[str, object] = {
     "actor_init_retry_on_errors": False,
     "actor_task_retry_on_errors": False,
     "batch_to_block_arrow_format": True,
@@ -137,7 +137,7 @@ _SWITCHES = {
 }
 
 
-def _whole_number(name: str, value: Any) -> int:
+def _whole_number(name: str, value: object) -> int:
     if value is None and name == "target_max_block_size":
         raise UnsupportedRayFeatureError(
             f"DataContext.{name} = None",
@@ -153,7 +153,7 @@ def _whole_number(name: str, value: Any) -> int:
     return int(value)
 
 
-def _truth(name: str, value: Any) -> bool:
+def _truth(name: str, value: object) -> bool:
     if isinstance(value, numbers.Integral | np.bool_) and value in (0, 1):
         return bool(value)
     raise TypeError(f"DataContext.{name} = {value!r}: expected True or False.")
@@ -210,7 +210,7 @@ class DataContext:
     raise_original_map_exception: bool = False
 
     #: Values that a program keeps here by its own names.
-    _values: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _values: dict[str, object] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     #: How many executions of the data sets with these settings have succeeded.
     _num_executions: int = field(default=0, init=False, repr=False, compare=False)
@@ -218,7 +218,7 @@ class DataContext:
     _current: ClassVar[DataContext | None] = None
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in _FIXED and value != _FIXED[name]:
             settings = (each for each in self.__dataclass_fields__ if not each.startswith("_"))
             raise UnsupportedRayFeatureError(
@@ -278,7 +278,7 @@ class DataContext:
         finally:
             DataContext._set_current(before)
 
-    def set_config(self, key: str, value: Any) -> None:
+    def set_config(self, key: str, value: object) -> None:
         """Keep a value of the program with the settings.
 
         Parameters
@@ -297,7 +297,7 @@ class DataContext:
         """
         self._values[key] = value
 
-    def get_config(self, key: str, default: Any = None) -> Any:
+    def get_config(self, key: str, default: object = None) -> Any:
         """Return a value that `set_config` has kept.
 
         Parameters

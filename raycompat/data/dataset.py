@@ -7,7 +7,7 @@ import functools
 import itertools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import numpy as np
@@ -37,6 +37,11 @@ from raycompat.data.summary import DatasetSummary, aggregations, statistics
 from raycompat.data.transform import CutRows
 from raycompat.data.writing import Writing
 from raycompat.exceptions import RayError
+
+if TYPE_CHECKING:
+    from raycompat.data.aggregation import Aggregation
+    from raycompat.data.block import Block, Row
+    from raycompat.data.operators import Stages
 
 #: Seconds that the text of a data set waits for a block.
 _PATIENCE_S = 2.0
@@ -166,7 +171,7 @@ class Dataset(
         return self._id
 
     @staticmethod
-    def copy(ds: Dataset, _deep_copy: bool = False, _as: Any = None) -> Dataset:
+    def copy(ds: Dataset, _deep_copy: bool = False, _as: object = None) -> Dataset:
         """Return a data set with the same plan.
 
         Examples
@@ -205,7 +210,7 @@ class Dataset(
         }
         return as_table(type(self).__name__, shown)
 
-    def _ends(self) -> tuple[list[Any], list[Any]]:
+    def _ends(self) -> tuple[list[Row], list[Row]]:
         """Return the first and the last rows, which are in the store: all of few rows."""
         num_rows = self._plan.num_rows() or 0
         at_each = num_rows if num_rows <= preview.MAX_ROWS else preview.MAX_ROWS // 2
@@ -216,7 +221,7 @@ class Dataset(
             tables = (ray.get(ref, timeout=_PATIENCE_S) for ref in refs)
             first = list(itertools.islice(_rows_of(tables), at_each))
             tables = (ray.get(ref, timeout=_PATIENCE_S) for ref in reversed(refs))
-            last: list[Any] = []
+            last: list[Row] = []
             while len(last) < at_each < num_rows:
                 last = [*_rows_of([next(tables)]), *last][-at_each:]
         except (RayError, ValueError):
@@ -247,7 +252,8 @@ class Dataset(
     def summary(
         self,
         columns: list[str] | None = None,
-        override_dtype_agg_mapping: Mapping[DataType, Callable[[str], Sequence[Any]]] | None = None,
+        override_dtype_agg_mapping: Mapping[DataType, Callable[[str], Sequence[Aggregation]]]
+        | None = None,
     ) -> DatasetSummary:
         """Return statistics of the columns, which ones depending on their types.
 
@@ -400,7 +406,7 @@ class Dataset(
         *,
         seed: int | RandomSeedConfig | None = None,
         num_blocks: int | None = None,
-        **ray_remote_args: Any,
+        **ray_remote_args: object,
     ) -> Dataset:
         """Put all rows into a random order.
 
@@ -583,7 +589,7 @@ class Dataset(
         self._check_columns(names, "groupby")
         return GroupedData(self, names, num_partitions)
 
-    def aggregate(self, *aggs: Any) -> Any:
+    def aggregate(self, *aggs: Aggregation) -> Any:
         """Compute aggregations of all rows.
 
         Parameters
@@ -634,7 +640,7 @@ class Dataset(
         )
 
     def split(
-        self, n: int, *, equal: bool = False, locality_hints: list[Any] | None = None
+        self, n: int, *, equal: bool = False, locality_hints: Sequence[object] | None = None
     ) -> list[MaterializedDataset]:
         """Execute the plan, and divide its rows into several data sets, in order.
 
@@ -909,7 +915,7 @@ class MaterializedDataset(Dataset):
         return len(self._plan.bundles)
 
 
-def _names_of_keys(what: str, key: Any) -> list[str]:
+def _names_of_keys(what: str, key: object) -> list[str]:
     names = [key] if isinstance(key, str) else key or ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError(
@@ -920,7 +926,7 @@ def _names_of_keys(what: str, key: Any) -> list[str]:
     return list(names)
 
 
-def _rows_of(tables: Iterable[Any]) -> Iterator[Any]:
+def _rows_of(tables: Iterable[Block]) -> Iterator[Row]:
     return (row for table in tables for row in rows(table))
 
 
@@ -950,7 +956,7 @@ def _row_counts(num_blocks: int | None, num_rows: int | None, total: int) -> lis
     return [num_rows] * whole + ([rest] if rest else [])
 
 
-def _by_key(keys: list[str], num_parts: int, sorts: bool, bundles: list[Bundle]) -> Any:
+def _by_key(keys: list[str], num_parts: int, sorts: bool, bundles: list[Bundle]) -> Stages:
     groups = [[bundle] for bundle in bundles if bundle.num_rows]
     bundles.clear()
     if not groups:
@@ -962,7 +968,7 @@ def _by_key(keys: list[str], num_parts: int, sorts: bool, bundles: list[Bundle])
     )
 
 
-def _joined(number: int, keys: list[str], *tables: Any) -> list[Any]:
+def _joined(number: int, keys: list[str], *tables: Block) -> list[Block]:
     joined = concat(tables)
     return [joined.sort_by([(key, "ascending") for key in keys]) if keys else joined]
 
@@ -972,7 +978,7 @@ def from_bundles(bundles: Sequence[Bundle]) -> MaterializedDataset:
     return MaterializedDataset(Input(list(bundles)), DataContext.get_current().copy())
 
 
-def put_blocks(tables: Iterable[Any]) -> MaterializedDataset:
+def put_blocks(tables: Iterable[Block]) -> MaterializedDataset:
     """Return a data set of tables that this process has."""
     made = map(storable, tables)
     return from_bundles([Bundle(ray.put(compact(table)), metadata_of(table)) for table in made])

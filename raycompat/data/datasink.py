@@ -9,7 +9,7 @@ import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -18,6 +18,10 @@ from raycompat._surface.modules import names_of
 from raycompat.data import block, files
 from raycompat.data.block import Block, BlockAccessor
 from raycompat.data.filename_provider import FilenameProvider
+
+if TYPE_CHECKING:
+    from raycompat.data.block import Row
+    from raycompat.data.files import FileSystem
 
 T = TypeVar("T")
 
@@ -146,7 +150,7 @@ class Datasink(Generic[T]):
     True
     """
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Prepare the write, in the driver, before all tasks."""
 
     def write(self, blocks: Iterable[Block], ctx: TaskContext) -> T:
@@ -189,10 +193,10 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        open_stream_args: Mapping[str, Any] | None = None,
-        filename_provider: Any = None,
+        open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
         dataset_uuid: str | None = None,
         file_format: str | None = None,
         mode: SaveMode = SaveMode.APPEND,
@@ -210,7 +214,7 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         self._mode = mode
         self.is_skipped = False
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the folder, depending on the mode."""
         info = self._filesystem.get_file_info(self._folder)
         is_there = info.type != pyarrow.fs.FileType.NotFound
@@ -222,7 +226,7 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         if self._creates and not self.is_skipped:
             self._filesystem.create_dir(self._folder, recursive=True)
 
-    def open_output_stream(self, path: str) -> Any:
+    def open_output_stream(self, path: str) -> pa.NativeFile:
         """Open a file to write to.
 
         Examples
@@ -246,7 +250,7 @@ class _FileDatasink(Datasink[list[str]], abc.ABC):
         """
         return self._filesystem.open_output_stream(path, **self._opening)
 
-    def _write_file(self, name: str, write: Callable[[Any], None]) -> str:
+    def _write_file(self, name: str, write: Callable[[pa.NativeFile], None]) -> str:
         """Write a file under another name and rename it, so that readers see only complete files."""
         path = posixpath.join(self._folder, name)
         if not isinstance(self._filesystem, pyarrow.fs.LocalFileSystem):
@@ -307,7 +311,7 @@ class BlockBasedFileDatasink(_FileDatasink):
         """Rows that a task should get at least."""
         return self._min_rows
 
-    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: pa.NativeFile) -> None:
         """Write a block to an open file: ``block.to_arrow()`` is a table, for example."""
         raise NotImplementedError(
             f"{type(self).__name__} has no write_block_to_file(block, file): define it."
@@ -348,7 +352,7 @@ class RowBasedFileDatasink(_FileDatasink):
     (None, True)
     """
 
-    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+    def write_row_to_file(self, row: Row, file: pa.NativeFile) -> None:
         """Write a row to an open file."""
         raise NotImplementedError(
             f"{type(self).__name__} has no write_row_to_file(row, file): define it."
@@ -371,7 +375,7 @@ class TableSink(BlockBasedFileDatasink):
     def __init__(
         self,
         path: str,
-        write: Callable[[pa.Table, Any], None],
+        write: Callable[[pa.Table, pa.NativeFile], None],
         *,
         max_rows_per_file: int | None = None,
         **options: Any,
@@ -402,7 +406,7 @@ class TableSink(BlockBasedFileDatasink):
             for number, start in enumerate(range(0, table.num_rows, self.max_rows))
         ]
 
-    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: pa.NativeFile) -> None:
         """Write a table."""
         self._function(block.to_arrow(), file)
 
@@ -411,12 +415,12 @@ class RowSink(RowBasedFileDatasink):
     """Writes rows with a function of (row, file)."""
 
     def __init__(
-        self, path: str, write: Callable[[dict[str, Any], Any], None], **options: Any
+        self, path: str, write: Callable[[Row, pa.NativeFile], None], **options: Any
     ) -> None:
         super().__init__(path, **options)
         self._function = write
 
-    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+    def write_row_to_file(self, row: Row, file: pa.NativeFile) -> None:
         """Write a row."""
         self._function(row, file)
 
@@ -429,7 +433,7 @@ class PartitionedSink(Datasink[list[str]]):
     columns: list[str]
     options: Mapping[str, Any]
 
-    def on_write_start(self, schema: Any = None) -> None:
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Make the folder."""
         self.sink.on_write_start(schema)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from raycompat.data.tensor import TensorType, is_tensor
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["DataType"]
 
@@ -133,7 +136,7 @@ class DataType:
     ``fixed_shape_tensor`` or `raycompat.data.tensor.TensorType`; there are no types of cuDF.
     """
 
-    _type: pa.DataType | np.dtype[Any] | type
+    _type: pa.DataType | np.dtype | type
 
     def __post_init__(self) -> None:
         if not isinstance(self._type, pa.DataType | np.dtype | type):
@@ -149,12 +152,12 @@ class DataType:
         return cls(arrow_type)
 
     @classmethod
-    def from_numpy(cls, numpy_dtype: Any) -> DataType:
+    def from_numpy(cls, numpy_dtype: npt.DTypeLike) -> DataType:
         """Return the type of an array's items, by a dtype or its name."""
         return cls(np.dtype(numpy_dtype))
 
     @classmethod
-    def infer_dtype(cls, value: Any) -> DataType:
+    def infer_dtype(cls, value: object) -> DataType:
         """Return the type of a value: of an array of NumPy its dtype, of others Arrow's."""
         if isinstance(value, np.ndarray | np.generic):
             return cls(value.dtype)
@@ -227,7 +230,7 @@ class DataType:
 
     # Converting them.
 
-    def to_arrow_dtype(self, values: Sequence[Any] | None = None) -> pa.DataType:
+    def to_arrow_dtype(self, values: Sequence[object] | None = None) -> pa.DataType:
         """Return Arrow's type; for one of Python, that of `values` if they are given."""
         if isinstance(self._type, pa.DataType):
             return self._type
@@ -241,14 +244,14 @@ class DataType:
             )
         return _OF_PYTHON[self._type]
 
-    def to_numpy_dtype(self) -> np.dtype[Any]:
+    def to_numpy_dtype(self) -> np.dtype:
         """Return NumPy's dtype; that of objects where NumPy has no such type."""
         if isinstance(self._type, np.dtype):
             return self._type
         if not isinstance(self._type, pa.DataType):
             return np.dtype(object)
         try:
-            made: np.dtype[Any] = np.dtype(self._type.to_pandas_dtype())
+            made: np.dtype = np.dtype(self._type.to_pandas_dtype())
         except (NotImplementedError, TypeError):
             made = np.dtype(object)
         return made
@@ -343,7 +346,7 @@ class DataType:
         return f"DataType(python:{self._type.__name__})"
 
 
-def _of_arrow(name: str) -> Any:
+def _of_arrow(name: str) -> classmethod[DataType, [], DataType]:
     def make(cls: type[DataType]) -> DataType:
         return cls(getattr(pa, name)())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,9 @@ from raycompat.data.block import Block, Bundle
 from raycompat.data.operators import Stage, Stages, Task
 from raycompat.data.seeds import RandomSeedConfig
 from raycompat.data.storable import shown, storable
+
+if TYPE_CHECKING:
+    from raycompat.data.block import Column
 
 #: Number of rows of each block that a sort samples to find the cuts.
 _SAMPLES_A_BLOCK = 64
@@ -67,7 +70,7 @@ def map_tasks(
     groups: Sequence[Sequence[Bundle]],
     num_parts: int,
     partition: Callable[..., list[Block]],
-    *args: Any,
+    *args: object,
 ) -> list[Task]:
     """Return the tasks of the first stage; `partition` is called with the group's number."""
     function = tasks.partition.options(num_returns=num_parts + 1)
@@ -83,7 +86,10 @@ def map_tasks(
 
 
 def _reduce_tasks(
-    parts: Sequence[Sequence[Bundle]], num_parts: int, function: Callable[..., Any], *args: Any
+    parts: Sequence[Sequence[Bundle]],
+    num_parts: int,
+    function: Callable[..., object],
+    *args: object,
 ) -> list[Task]:
     """Return the tasks of the second stage; `function` is called with the part's number."""
 
@@ -257,7 +263,7 @@ def _marked(table: Block, mark: int) -> Block:
     return table.append_column(_MARK, pa.array(np.full(table.num_rows, mark, np.int8)))
 
 
-def _order(table: Block, keys: SortKeys) -> np.ndarray[Any, Any]:
+def _order(table: Block, keys: SortKeys) -> np.ndarray:
     try:
         return np.asarray(pc.sort_indices(table, sort_keys=list(keys)))
     except (pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -285,7 +291,7 @@ def hash_parts(number: int, num_parts: int, keys: Sequence[str], *tables: Block)
     return [table.take(pa.array(rows)) for rows in np.split(order, bounds)]
 
 
-def hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
+def hashes(table: Block, keys: Sequence[str]) -> np.ndarray:
     """Return a number for each row; rows with equal keys have equal numbers in all blocks.
 
     The type of a column may differ between blocks: it is null where all values are missing.
@@ -303,7 +309,7 @@ def hashes(table: Block, keys: Sequence[str]) -> np.ndarray[Any, Any]:
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _comparable(column: Any) -> np.ndarray[Any, Any]:
+def _comparable(column: Column) -> np.ndarray:
     """Return the values of a column; equal values are equal whatever the column's type is."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)

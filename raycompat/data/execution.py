@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import raycompat as ray
 from raycompat.data import tasks
@@ -36,6 +36,10 @@ from raycompat.data.stats import ExecutionStats
 from raycompat.data.tasks import BlockReport, TaskOutput
 from raycompat.object_ref import ObjectRefGenerator
 from raycompat.util.placement_group import cpus_of_groups
+
+if TYPE_CHECKING:
+    from raycompat.data.block import Block
+    from raycompat.object_ref import ObjectRef
 
 _logger = logging.getLogger(__name__)
 
@@ -147,7 +151,7 @@ class _Running:
     """A task that runs: its call returns a list of references."""
 
     task: Task
-    refs: list[Any]
+    refs: list[ObjectRef[Any]]
 
 
 @dataclass
@@ -159,7 +163,7 @@ class _Streaming:
     #: Whether there is something to take: a block, or the end.
     has_news: bool = False
     #: The block whose report is the next item.
-    block: Any = None
+    block: ObjectRef[Block] | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
@@ -350,7 +354,7 @@ class Execution:
             self._add_block(task, ref, metadata)
         self._conclude(task, output)
 
-    def _add_block(self, task: Task, ref: Any, metadata: BlockMetadata) -> None:
+    def _add_block(self, task: Task, ref: ObjectRef[Block], metadata: BlockMetadata) -> None:
         task.operator.stats.add_block(metadata)
         task.operator.add_output(task, Bundle(ref, metadata))
 
@@ -507,13 +511,13 @@ def _cancel(call: _Call) -> None:
     ray.cancel(call.refs[0])
 
 
-def _expect_errors(refs: Sequence[Any]) -> None:
+def _expect_errors(refs: Sequence[ObjectRef[Any]]) -> None:
     """Do not log the errors of these references: they are known or not needed."""
     for ref in refs:
         ref.future().add_done_callback(_take_error)
 
 
-def _take_error(future: Future[Any]) -> None:
+def _take_error(future: Future[object]) -> None:
     if not future.cancelled():
         future.exception()
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import builtins
 import logging
 import uuid as uuid_module
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,10 @@ from raycompat.data.pushdown import Condition, Uses, membership
 from raycompat.data.seeds import Numbers, RandomSeedConfig
 from raycompat.data.storable import storable
 
+if TYPE_CHECKING:
+    from raycompat.data.block import Column
+    from raycompat.data.files import ArrowFileSystem, FileSystem
+
 __all__ = [
     "Expr",
     "col",
@@ -38,6 +42,13 @@ __all__ = [
     "unnest",
     "uuid",
 ]
+
+
+#: What an expression is for a table: a value for each row, or one for all rows.
+Datum: TypeAlias = "pa.ChunkedArray | pa.Array | pa.Scalar | np.ndarray"
+
+#: The name of an expression in its text, and what it is computed from, each with a label.
+_Node: TypeAlias = "tuple[str, list[tuple[str, object]]]"
 
 
 class Expr:
@@ -79,7 +90,7 @@ class Expr:
         """
         return type(self) is type(other) and _are_same(self._structure(), other._structure())
 
-    def _structure(self) -> dict[builtins.str, Any]:
+    def _structure(self) -> dict[builtins.str, object]:
         """Return what makes it compute what it does."""
         return vars(self)
 
@@ -91,11 +102,11 @@ class Expr:
         """Return its Python code, for messages."""
         raise NotImplementedError
 
-    def _node(self) -> tuple[builtins.str, list[tuple[builtins.str, Any]]]:
+    def _node(self) -> _Node:
         """Return its name in the tree that is its text, and what is below, each with a label."""
         return self._code().upper(), []
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         raise NotImplementedError
 
     def _parts(self) -> Iterator[Expr]:
@@ -110,7 +121,7 @@ class Expr:
         """Return the names of the columns whose kind of pandas type its values have."""
         return set()
 
-    def _arrow(self) -> Any:
+    def _arrow(self) -> pc.Expression | None:
         """Return the same as an expression of Arrow's, if it can leave out groups of rows."""
         return None
 
@@ -127,55 +138,55 @@ class Expr:
         """Return the conditions that all have to be true for this one to be true."""
         yield self
 
-    def _call(self, function: Callable[..., Any], *others: Any, **options: Any) -> Expr:
+    def _call(self, function: Callable[..., object], *others: object, **options: object) -> Expr:
         return _Call(function, (self, *others), options)
 
-    def __add__(self, other: Any) -> Expr:
+    def __add__(self, other: object) -> Expr:
         return _Call(_add, (self, other), sign="+")
 
-    def __radd__(self, other: Any) -> Expr:
+    def __radd__(self, other: object) -> Expr:
         return _Call(_add, (other, self), sign="+")
 
-    def __sub__(self, other: Any) -> Expr:
+    def __sub__(self, other: object) -> Expr:
         return _Call(pc.subtract, (self, other), sign="-")
 
-    def __rsub__(self, other: Any) -> Expr:
+    def __rsub__(self, other: object) -> Expr:
         return _Call(pc.subtract, (other, self), sign="-")
 
-    def __mul__(self, other: Any) -> Expr:
+    def __mul__(self, other: object) -> Expr:
         return _Call(pc.multiply, (self, other), sign="*")
 
-    def __rmul__(self, other: Any) -> Expr:
+    def __rmul__(self, other: object) -> Expr:
         return _Call(pc.multiply, (other, self), sign="*")
 
-    def __truediv__(self, other: Any) -> Expr:
+    def __truediv__(self, other: object) -> Expr:
         return _Call(pc.divide, (self, other), sign="/")
 
-    def __rtruediv__(self, other: Any) -> Expr:
+    def __rtruediv__(self, other: object) -> Expr:
         return _Call(pc.divide, (other, self), sign="/")
 
-    def __floordiv__(self, other: Any) -> Expr:
+    def __floordiv__(self, other: object) -> Expr:
         return _Call(_floor_divide, (self, other), sign="//")
 
-    def __rfloordiv__(self, other: Any) -> Expr:
+    def __rfloordiv__(self, other: object) -> Expr:
         return _Call(_floor_divide, (other, self), sign="//")
 
-    def __mod__(self, other: Any) -> Expr:
+    def __mod__(self, other: object) -> Expr:
         return _Call(_remainder, (self, other), sign="%")
 
-    def __rmod__(self, other: Any) -> Expr:
+    def __rmod__(self, other: object) -> Expr:
         return _Call(_remainder, (other, self), sign="%")
 
-    def __gt__(self, other: Any) -> Expr:
+    def __gt__(self, other: object) -> Expr:
         return _Call(pc.greater, (self, other), sign=">")
 
-    def __lt__(self, other: Any) -> Expr:
+    def __lt__(self, other: object) -> Expr:
         return _Call(pc.less, (self, other), sign="<")
 
-    def __ge__(self, other: Any) -> Expr:
+    def __ge__(self, other: object) -> Expr:
         return _Call(pc.greater_equal, (self, other), sign=">=")
 
-    def __le__(self, other: Any) -> Expr:
+    def __le__(self, other: object) -> Expr:
         return _Call(pc.less_equal, (self, other), sign="<=")
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
@@ -186,10 +197,10 @@ class Expr:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __and__(self, other: Any) -> Expr:
+    def __and__(self, other: object) -> Expr:
         return _Call(pc.and_kleene, (self, other), sign="&")
 
-    def __or__(self, other: Any) -> Expr:
+    def __or__(self, other: object) -> Expr:
         return _Call(pc.or_kleene, (self, other), sign="|")
 
     def __invert__(self) -> Expr:
@@ -224,7 +235,7 @@ class Expr:
         """
         return self._call(pc.is_valid)
 
-    def is_in(self, values: Iterable[Any] | Expr) -> Expr:
+    def is_in(self, values: Iterable[object] | Expr) -> Expr:
         """Whether the value is one of some.
 
         Parameters
@@ -243,7 +254,7 @@ class Expr:
         members = values.value if isinstance(values, _Literal) else values
         return self._call(pc.is_in, value_set=pa.array(list(members)))
 
-    def not_in(self, values: Iterable[Any] | Expr) -> Expr:
+    def not_in(self, values: Iterable[object] | Expr) -> Expr:
         """Return whether the value is in none of some values.
 
         Examples
@@ -381,7 +392,7 @@ class Expr:
         """Return -1, 0 or 1."""
         return self._call(pc.sign)
 
-    def power(self, exponent: Any) -> Expr:
+    def power(self, exponent: Expr | float) -> Expr:
         """Raise to a power, a number or an expression.
 
         Examples
@@ -396,7 +407,7 @@ class Expr:
         """Return the absolute value."""
         return self._call(pc.abs_checked)
 
-    def cast(self, target_type: Any, *, safe: bool = True) -> Expr:
+    def cast(self, target_type: DataType | pa.DataType, *, safe: bool = True) -> Expr:
         """Convert to another type.
 
         Parameters
@@ -513,7 +524,7 @@ class _Column(Expr):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         assert self.name is not None
         block.require_columns([self.name], table.column_names, "An expression")
         return table[self.name]
@@ -532,7 +543,7 @@ class _Column(Expr):
     def _code(self) -> str:
         return f"col({self.name!r})"
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return f"COL({self.name!r})", []
 
 
@@ -545,7 +556,7 @@ class _Star(Expr):
     def _code(self) -> str:
         return "star()"
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return "COL(*)", []
 
 
@@ -553,7 +564,7 @@ class _Literal(Expr):
     def __init__(self, value: Any) -> None:
         self.value = value
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         return pa.scalar(self.value)
 
     def _is_of_row(self) -> bool:
@@ -562,7 +573,7 @@ class _Literal(Expr):
     def _code(self) -> str:
         return f"lit({self.value!r})"
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return f"LIT({self.value!r})", []
 
 
@@ -574,13 +585,13 @@ class _Made(Expr):
         #: What it keeps between the blocks of a task is stored under this key.
         self._key = uuid_module.uuid4().hex
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         return self._values(table.num_rows, seeds.of_task())
 
-    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+    def _values(self, num_rows: int, numbers: Numbers) -> Datum:
         raise NotImplementedError
 
-    def _structure(self) -> dict[str, Any]:
+    def _structure(self) -> dict[str, object]:
         return {name: each for name, each in vars(self).items() if name != "_key"}
 
     def _code(self) -> str:
@@ -592,18 +603,18 @@ class _Random(_Made):
         super().__init__("random()" if seed.seed is None else f"random(seed={seed.seed})")
         self._seed = seed
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         if self._seed.seed is None:
             return super()._node()
         reseeds = self._seed.reseed_after_execution
         return f"RANDOM(seed={self._seed.seed}, reseed_after_execution={reseeds})", []
 
-    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+    def _values(self, num_rows: int, numbers: Numbers) -> np.ndarray:
         return numbers.random(self._key, self._seed).random(num_rows)
 
 
 class _Uuid(_Made):
-    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+    def _values(self, num_rows: int, numbers: Numbers) -> pa.Array:
         return pa.array([str(uuid_module.uuid4()) for _ in range(num_rows)], pa.string())
 
 
@@ -612,20 +623,20 @@ class _Increasing(_Made):
         """Return False: each one counts for itself, as in Ray."""
         return False
 
-    def _values(self, num_rows: int, numbers: Numbers) -> Any:
+    def _values(self, num_rows: int, numbers: Numbers) -> np.ndarray:
         first = numbers.kept.get(self._key, numbers.task << _ROW_BITS)
         numbers.kept[self._key] = first + num_rows
         return np.arange(first, first + num_rows, dtype=np.int64)
 
 
 class _Download(Expr):
-    def __init__(self, uris: Expr, filesystem: Any) -> None:
+    def __init__(self, uris: Expr, filesystem: ArrowFileSystem) -> None:
         self._uris, self._filesystem = uris, filesystem
 
-    def _evaluate(self, table: Block) -> Any:
-        uris = self._uris._evaluate(table).to_pylist()
+    def _evaluate(self, table: Block) -> Datum:
+        uris: Column = self._uris._evaluate(table)
         with ThreadPoolExecutor(_DOWNLOADS) as threads:
-            return pa.array(list(threads.map(self._content, uris)), pa.binary())
+            return pa.array(list(threads.map(self._content, uris.to_pylist())), pa.binary())
 
     def _content(self, uri: str | None) -> bytes | None:
         if uri is None:
@@ -641,7 +652,7 @@ class _Download(Expr):
     def _code(self) -> str:
         return f"download({self._uris.name!r})"
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return f"DOWNLOAD({self._uris.name!r})", []
 
 
@@ -651,7 +662,7 @@ class Unnest:
     def __init__(self, expression: Expr) -> None:
         self._expression = expression
 
-    def columns(self, table: Block) -> dict[str, Any]:
+    def columns(self, table: Block) -> dict[str, pa.Array]:
         """Return the columns by their names."""
         value = self._expression._evaluate(table)
         if isinstance(value, pa.ChunkedArray):
@@ -671,7 +682,7 @@ class _Alias(Expr):
     def __init__(self, expr: Expr, name: str) -> None:
         self.expr, self.name = expr, name
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         return self.expr._evaluate(table)
 
     def _parts(self) -> Iterator[Expr]:
@@ -683,7 +694,7 @@ class _Alias(Expr):
     def _code(self) -> str:
         return f"{_nested(self.expr)}.alias({self.name!r})"
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return f"ALIAS({self.name!r})", [("", self.expr)]
 
 
@@ -708,7 +719,7 @@ class _Call(Expr):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         args: tuple[Any, ...],
         options: dict[str, Any] | None = None,
         sign: str | None = None,
@@ -716,7 +727,7 @@ class _Call(Expr):
         self._function, self._args, self._options = function, args, options or {}
         self._sign = sign
 
-    def _evaluate(self, table: Block) -> Any:
+    def _evaluate(self, table: Block) -> Datum:
         args = [_value(each, table) for each in self._args]
         options = {name: _value(each, table) for name, each in self._options.items()}
         try:
@@ -742,7 +753,7 @@ class _Call(Expr):
         is_of_arrow = getattr(self._function, "__module__", "").startswith("pyarrow")
         return is_of_arrow and all(each._is_of_row() for each in self._parts())
 
-    def _arrow(self) -> Any:
+    def _arrow(self) -> pc.Expression | None:
         if self._function in (pc.and_kleene, pc.or_kleene):
             parts = [each._arrow() if isinstance(each, Expr) else None for each in self._args]
             return None if any(part is None for part in parts) else self._function(*parts)
@@ -767,7 +778,7 @@ class _Call(Expr):
         for each in self._parts():
             yield from each._conjuncts()
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         operation = _OPERATIONS.get(self._function)
         if operation is None:
             below = [(f"arg[{index}]: ", each) for index, each in enumerate(self._args)]
@@ -791,19 +802,19 @@ class _Call(Expr):
 class _NotIn(_Call):
     """Whether a value is in none of some values: one operation in the text, as in Ray."""
 
-    def _node(self) -> tuple[str, list[tuple[str, Any]]]:
+    def _node(self) -> _Node:
         return "NOT_IN", self._args[0]._node()[1]
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., object]) -> str:
     return getattr(function, "__name__", str(function))
 
 
-def _code_of(value: Any) -> str:
+def _code_of(value: object) -> str:
     return value._code() if isinstance(value, Expr) else repr(value)
 
 
-def _tree(value: Any) -> list[str]:
+def _tree(value: object) -> list[str]:
     """Return the lines of an expression or a constant, each below what it is computed for."""
     name, below = value._node() if isinstance(value, Expr) else _Literal(value)._node()
     lines = [name]
@@ -814,7 +825,7 @@ def _tree(value: Any) -> list[str]:
     return lines
 
 
-def _operand(value: Any) -> Any | None:
+def _operand(value: object) -> pc.Expression | None:
     """Return a column or a constant as an expression of Arrow's; None for other expressions."""
     if isinstance(value, _Column):
         return pc.field(value.name)
@@ -825,12 +836,12 @@ def _operand(value: Any) -> Any | None:
         return None
 
 
-def _nested(value: Any) -> str:
+def _nested(value: object) -> str:
     code = _code_of(value)
     return f"({code})" if isinstance(value, _Call) and value._sign is not None else code
 
 
-def _value(given: Any, table: Block) -> Any:
+def _value(given: object, table: Block) -> Any:
     return given._evaluate(table) if isinstance(given, Expr) else given
 
 
@@ -857,14 +868,14 @@ def _are_same(left: Any, right: Any) -> bool:
     return bool(left == right or (left != left and right != right))
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     type_ = getattr(value, "type", None)
     if type_ is None:
         return isinstance(value, str)
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
-def _add(left: Any, right: Any) -> Any:
+def _add(left: Datum, right: Datum) -> Datum:
     """Add numbers; put text together."""
     if _is_text(left) or _is_text(right):
         sides = [pa.scalar(each) if isinstance(each, str) else each for each in (left, right)]
@@ -933,7 +944,7 @@ def monotonically_increasing_id() -> Expr:
     return _Increasing("monotonically_increasing_id()")
 
 
-def download(uri_column_name: str, *, filesystem: Any = None) -> Expr:
+def download(uri_column_name: str, *, filesystem: FileSystem | None = None) -> Expr:
     """Return the expression of the contents of files, as bytes.
 
     Parameters
@@ -1008,21 +1019,21 @@ def star() -> Expr:
     return _Star()
 
 
-def _is_among(left: Any, values: Any) -> Any:
+def _is_among(left: Datum, values: Column) -> Datum:
     """Return which values on the left are equal to any on the right."""
     return pc.is_in(left, value_set=values)
 
 
-def _floor_divide(left: Any, right: Any) -> Any:
+def _floor_divide(left: Datum, right: Datum) -> Datum:
     return pc.floor(pc.divide(left, right))
 
 
-def _remainder(left: Any, right: Any) -> Any:
+def _remainder(left: Datum, right: Datum) -> Datum:
     return pc.subtract(left, pc.multiply(_floor_divide(left, right), right))
 
 
 #: The operations that have a name of their own in the text of an expression.
-_OPERATIONS: dict[Callable[..., Any], str] = {
+_OPERATIONS: dict[Callable[..., object], str] = {
     _add: "ADD",
     _is_among: "IN",
     pc.subtract: "SUB",
@@ -1063,7 +1074,7 @@ def col(name: str) -> Expr:
     return _Column(name)
 
 
-def lit(value: Any) -> Expr:
+def lit(value: object) -> Expr:
     """Return the expression of a constant.
 
     Examples
@@ -1079,7 +1090,9 @@ def lit(value: Any) -> Expr:
     return _Literal(value)
 
 
-def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
+def udf(
+    return_dtype: DataType | None = None,
+) -> Callable[[Callable[..., object]], Callable[..., Expr]]:
     """Make a function or a class of Arrow arrays usable in expressions, as a decorator.
 
     A class is called with the arguments of its constructor. The result is a function of expressions,
@@ -1106,12 +1119,12 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
     Ray source: ``ray.data.expressions.udf``, 2.60.0. No known difference.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., object]) -> Callable[..., Any]:
         if not isinstance(function, type):
             return lambda *args, **kwargs: _Call(function, args, kwargs)
         kind: type = function
 
-        def construct(*args: Any, **kwargs: Any) -> Callable[..., Expr]:
+        def construct(*args: object, **kwargs: object) -> Callable[..., Expr]:
             instance = _Instance(kind, args, kwargs)
             return lambda *args, **kwargs: _Call(instance, args, kwargs)
 
@@ -1123,7 +1136,7 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
 class _Instance:
     """An instance of a class, which each process makes when it is called first."""
 
-    def __init__(self, kind: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, kind: type, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         self._arguments = (kind, args, kwargs)
         self._made: Any = None
 
@@ -1131,10 +1144,10 @@ class _Instance:
     def __name__(self) -> str:
         return self._arguments[0].__name__
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_made": None}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Datum:
         if self._made is None:
             kind, given, named = self._arguments
             self._made = kind(*given, **named)
@@ -1168,7 +1181,7 @@ def with_columns(table: Block, expressions: tuple[tuple[str, Expr] | Unnest, ...
 
 def _evaluated(
     table: Block, expressions: tuple[tuple[str, Expr] | Unnest, ...]
-) -> Iterator[tuple[str, Expr, Any]]:
+) -> Iterator[tuple[str, Expr, Datum]]:
     for each in expressions:
         if isinstance(each, Unnest):
             for name, value in each.columns(table).items():

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,12 @@ from raycompat.data.context import DataContext
 from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.files import File
+
+if TYPE_CHECKING:
+    from raycompat.data.block import DataBatch
+    from raycompat.data.datasource.partitioning import PathPartitionFilter
+    from raycompat.data.files import ArrowFileSystem, FileShuffleConfig, FileSystem, Paths
+    from raycompat.data.readers import FileRead
 
 #: Parquet files whose schemas are compared before a read.
 _SAMPLED_FILES = 16
@@ -40,17 +46,17 @@ class FileDatasource(Datasource):
     def __init__(
         self,
         name: str,
-        reader: Callable[..., Any],
-        paths: Any,
+        reader: Callable[..., Iterator[Block]],
+        paths: Paths,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         file_extensions: Sequence[str] | None = None,
         ignore_missing_paths: bool = False,
         include_paths: bool = False,
         partitioning: Partitioning | None = None,
-        partition_filter: Any = None,
-        shuffle: Any = None,
-        opening: Mapping[str, Any] | None = None,
+        partition_filter: PathPartitionFilter | None = None,
+        shuffle: Literal["files"] | FileShuffleConfig | None = None,
+        opening: Mapping[str, object] | None = None,
         growth: float = 1.0,
     ) -> None:
         self._name = name
@@ -65,7 +71,7 @@ class FileDatasource(Datasource):
             paths, filesystem, file_extensions, ignore_missing_paths
         )
         if partition_filter is not None:
-            is_wanted = getattr(partition_filter, "apply", partition_filter)
+            is_wanted: Any = getattr(partition_filter, "apply", partition_filter)
             self.files = [file for file in self.files if is_wanted(file.path)]
             if not self.files:
                 raise ValueError(f"partition_filter chooses none of the files of {paths!r}.")
@@ -91,7 +97,10 @@ class FileDatasource(Datasource):
         return int(sum(file.size_bytes for file in self.files) * self._growth)
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return a task for each file, or for several small ones."""
         groups = np.array_split(np.arange(len(self.files)), min(parallelism, len(self.files)))
@@ -105,7 +114,9 @@ class FileDatasource(Datasource):
         size = int(sum(file.size_bytes for file in group) * self._growth)
         return ReadTask(self.read_of(paths), BlockMetadata(None, size, paths), None, limit)
 
-    def read_of(self, paths: Sequence[str], reader: Callable[..., Any] | None = None) -> Any:
+    def read_of(
+        self, paths: Sequence[str], reader: Callable[..., Iterator[Block]] | None = None
+    ) -> FileRead:
         """Return a function that reads some of the files."""
         return readers.FileRead(
             reader or self._reader,
@@ -163,16 +174,16 @@ class FileBasedDatasource(FileDatasource):
 
     def __init__(
         self,
-        paths: Any,
+        paths: Paths,
         *,
-        filesystem: Any = None,
-        schema: Any = None,
-        open_stream_args: Mapping[str, Any] | None = None,
-        meta_provider: Any = None,
-        partition_filter: Any = None,
+        filesystem: FileSystem | None = None,
+        schema: pa.Schema | None = None,
+        open_stream_args: Mapping[str, object] | None = None,
+        meta_provider: object = None,
+        partition_filter: PathPartitionFilter | None = None,
         partitioning: Partitioning | None = None,
         ignore_missing_paths: bool = False,
-        shuffle: Any = None,
+        shuffle: Literal["files"] | FileShuffleConfig | None = None,
         include_paths: bool = False,
         file_extensions: Sequence[str] | None = None,
     ) -> None:
@@ -190,17 +201,21 @@ class FileBasedDatasource(FileDatasource):
             opening=open_stream_args,
         )
 
-    def _read_stream(self, f: Any, path: str) -> Iterator[Any]:
+    def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[DataBatch]:
         """Yield the tables, DataFrames or dictionaries of an open file."""
         raise NotImplementedError(
             f"{type(self).__name__} has no _read_stream(f, path): define it, and yield tables."
         )
 
-    def _open_input_source(self, filesystem: Any, path: str, **open_args: Any) -> Any:
+    def _open_input_source(
+        self, filesystem: ArrowFileSystem, path: str, **open_args: object
+    ) -> pa.NativeFile:
         """Open a file."""
         return filesystem.open_input_stream(path, **open_args)
 
-    def _tables(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def _tables(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         with self._open_input_source(filesystem, path, **opening) as stream:
             yield from map(to_table, self._read_stream(stream, path))
 
@@ -220,7 +235,7 @@ class ParquetDatasource(FileDatasource):
     splits_blocks = False
 
     def __init__(
-        self, paths: Any, columns: Sequence[str] | None, options: Mapping[str, Any], **more: Any
+        self, paths: Paths, columns: Sequence[str] | None, options: Mapping[str, Any], **more: Any
     ) -> None:
         super().__init__("ReadParquet", readers.Parquet(columns, None, options), paths, **more)
         self._reader: readers.Parquet
@@ -253,7 +268,10 @@ class ParquetDatasource(FileDatasource):
             raise pa.ArrowInvalid(readers.not_read(path, error)) from error
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return a task for each file, or for some groups of rows of it."""
         schemas = self._some_schemas()

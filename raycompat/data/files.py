@@ -7,13 +7,25 @@ import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow.fs
 
 from raycompat.data import seeds
+
+if TYPE_CHECKING:
+    import fsspec
+
+#: A file system as the rest of the room has it.
+ArrowFileSystem: TypeAlias = pyarrow.fs.FileSystem
+
+#: A file system that a user gives: pyarrow's, or one of fsspec.
+FileSystem: TypeAlias = "ArrowFileSystem | fsspec.AbstractFileSystem"
+
+#: A path or several, as a user gives them: files, folders and patterns.
+Paths: TypeAlias = "str | Path | Sequence[str | Path]"
 
 #: How paths of files begin that are in Ray's own package.
 _EXAMPLE = "example://"
@@ -86,7 +98,7 @@ class File:
     size_bytes: int
 
 
-def resolve(path: Any, filesystem: Any) -> tuple[Any, str]:
+def resolve(path: object, filesystem: FileSystem | None) -> tuple[ArrowFileSystem, str]:
     """Return the file system of a path, and the path in it.
 
     Parameters
@@ -122,7 +134,7 @@ def resolve(path: Any, filesystem: Any) -> tuple[Any, str]:
     return found, unquote(inside) if text.startswith("file://") else inside
 
 
-def as_arrow(filesystem: Any) -> Any:
+def as_arrow(filesystem: FileSystem) -> ArrowFileSystem:
     """Return a file system, pyarrow's or fsspec's, as one of pyarrow's."""
     if isinstance(filesystem, pyarrow.fs.FileSystem):
         return filesystem
@@ -130,11 +142,11 @@ def as_arrow(filesystem: Any) -> Any:
 
 
 def find(
-    paths: Any,
-    filesystem: Any,
+    paths: Paths,
+    filesystem: FileSystem | None,
     extensions: Sequence[str] | None,
     ignore_missing: bool,
-) -> tuple[Any, list[File]]:
+) -> tuple[ArrowFileSystem, list[File]]:
     """Return the files that paths name: files, folders (all files below), and patterns.
 
     Returns
@@ -168,7 +180,7 @@ def find(
     return found_filesystem, files
 
 
-def shuffle_of(shuffle: Any) -> FileShuffleConfig | None:
+def shuffle_of(shuffle: object) -> FileShuffleConfig | None:
     """Return the option ``shuffle`` of a read as a configuration; None for files in their order."""
     if shuffle is None or isinstance(shuffle, FileShuffleConfig):
         return shuffle
@@ -183,7 +195,9 @@ def shuffled(files: Sequence[File], config: FileShuffleConfig, execution: int) -
     return [files[index] for index in order]
 
 
-def _find_one(filesystem: Any, path: str, extensions: Sequence[str] | None) -> list[File]:
+def _find_one(
+    filesystem: ArrowFileSystem, path: str, extensions: Sequence[str] | None
+) -> list[File]:
     info = filesystem.get_file_info(path)
     if info.type == pyarrow.fs.FileType.File:
         return [File(path, info.size or 0)]
@@ -201,7 +215,7 @@ def _is_pattern(path: str) -> bool:
     return any(sign in path for sign in "*?[")
 
 
-def _below(filesystem: Any, folder: str) -> list[File]:
+def _below(filesystem: ArrowFileSystem, folder: str) -> list[File]:
     selector = pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True)
     return sorted(
         (
@@ -220,7 +234,9 @@ def _has_extension(path: str, extensions: Sequence[str] | None) -> bool:
     return path.lower().endswith(tuple(f".{each.lower().lstrip('.')}" for each in extensions))
 
 
-def _nothing_there(filesystem: Any, path: str, extensions: Sequence[str] | None) -> Exception:
+def _nothing_there(
+    filesystem: ArrowFileSystem, path: str, extensions: Sequence[str] | None
+) -> Exception:
     kinds = f" that ends with {' or '.join(extensions)}" if extensions else ""
     info = filesystem.get_file_info(path)
     if info.type == pyarrow.fs.FileType.Directory:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,14 +70,14 @@ def from_pandas(frame: pd.DataFrame) -> pa.Table:
     return pa.table(columns, names=names)
 
 
-def from_series(series: Any) -> pa.Array:
+def from_series(series: pd.Series | pd.Index) -> pa.Array:
     """Return a column of pandas as one of Arrow."""
     if series.dtype == object:
         return tensor.from_list([None if _is_missing(value) else value for value in series])
     return pa.Array.from_pandas(series)
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
     return (
         value is None
         or value is pd.NA
@@ -93,7 +92,7 @@ def recorded(table: pa.Table, frame: pd.DataFrame) -> pa.Table:
     return _with_record(table, {name: type_ for name, type_ in types.items() if type_})
 
 
-def _described(dtype: Any) -> str:
+def _described(dtype: object) -> str:
     """Return the type to record; nothing where Arrow's type gives it back."""
     if isinstance(dtype, pd.ArrowDtype):
         return _OF_ARROW
@@ -252,7 +251,7 @@ def to_pandas(table: pa.Table, arrow_backed: bool | None = None) -> pd.DataFrame
     return frame
 
 
-def _special(column: pa.ChunkedArray, recorded: str | None, arrow_backed: bool) -> Any:
+def _special(column: pa.ChunkedArray, recorded: str | None, arrow_backed: bool) -> pd.Series | None:
     """Return a column that Arrow does not convert as it should; None for another."""
     is_object = isinstance(column.type, tensor.PickledType) or tensor.is_tensor(column.type)
     if recorded == "object" or is_object:
@@ -263,7 +262,7 @@ def _special(column: pa.ChunkedArray, recorded: str | None, arrow_backed: bool) 
     return None if fitting is None else pd.Series(fitting.__from_arrow__(column))
 
 
-def _fitting(recorded: str | None, type_: pa.DataType) -> Any:
+def _fitting(recorded: str | None, type_: pa.DataType) -> pd.api.extensions.ExtensionDtype | None:
     """Return the recorded type as one of pandas for values of an Arrow type; None if it has none.
 
     A column gets other values by `Dataset.with_column`, and by the joining of blocks.
@@ -272,7 +271,7 @@ def _fitting(recorded: str | None, type_: pa.DataType) -> Any:
         return None
     if recorded in _MASKED.values() and not pa.types.is_null(type_):
         return pd.api.types.pandas_dtype(_MASKED[type_]) if type_ in _MASKED else None
-    dtype: Any = pd.api.types.pandas_dtype(recorded)
+    dtype = pd.api.types.pandas_dtype(recorded)
     expected = pa.Array.from_pandas(pd.Series([], dtype=dtype)).type
     are_texts = _is_text(expected) and _is_text(type_)
     return dtype if are_texts or expected == type_ or pa.types.is_null(type_) else None
@@ -301,7 +300,7 @@ def _is_changed_by_pandas(column: pa.ChunkedArray) -> bool:
     return False
 
 
-def shown_types(schema: pa.Schema) -> Iterable[Any]:
+def shown_types(schema: pa.Schema) -> Iterable[object]:
     """Return the types of columns as `Schema.types` shows them.
 
     Of a block of `from_pandas`, texts have the type ``string``, and objects Python's `object`.

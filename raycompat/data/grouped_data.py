@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._old_forms.data import keys
 from raycompat._surface.modules import names_of
@@ -15,7 +15,10 @@ from raycompat.data.options import refuse_options, remote_args
 from raycompat.data.transform import UserFunction
 
 if TYPE_CHECKING:
+    from raycompat.data.block import Block
+    from raycompat.data.compute import Compute, Concurrency
     from raycompat.data.dataset import Dataset
+    from raycompat.data.expressions import Expr
 
 
 class GroupedData:
@@ -47,7 +50,7 @@ class GroupedData:
         key = self._keys[0] if len(self._keys) == 1 else self._keys or None
         return f"GroupedData(dataset={self._dataset!r}, key={key!r})"
 
-    def aggregate(self, *aggs: Any) -> Dataset:
+    def aggregate(self, *aggs: Aggregation) -> Dataset:
         """Compute aggregations of each group.
 
         Parameters
@@ -180,21 +183,21 @@ class GroupedData:
 
     def map_groups(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
         zero_copy_batch: bool = True,
-        compute: Any = None,
+        compute: Compute | None = None,
         batch_format: str | None = "default",
-        fn_args: Iterable[Any] | None = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Iterable[Any] | None = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
+        fn_args: Iterable[object] | None = None,
+        fn_kwargs: Mapping[str, object] | None = None,
+        fn_constructor_args: Iterable[object] | None = None,
+        fn_constructor_kwargs: Mapping[str, object] | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
-        concurrency: Any = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        concurrency: Concurrency | None = None,
+        ray_remote_args_fn: Callable[[], Mapping[str, object]] | None = None,
+        **ray_remote_args: object,
     ) -> Dataset:
         """Call a function with all rows of each group.
 
@@ -240,7 +243,7 @@ class GroupedData:
             grouping.map_groups(dataset._plan, step, target, self._num_partitions, pool, options)
         )
 
-    def with_column(self, column_name: str, expr: Any, **ray_remote_args: Any) -> Dataset:
+    def with_column(self, column_name: str, expr: Expr, **ray_remote_args: object) -> Dataset:
         """Add or replace a column with an expression; the rows of a group become adjacent.
 
         Parameters
@@ -262,13 +265,13 @@ class GroupedData:
         columns.check(column_name, expr)
         refuse_options("GroupedData.with_column", **ray_remote_args)
 
-        def add(table: Any) -> Any:
+        def add(table: Block) -> Block:
             return expressions.with_columns(table, ((column_name, expr),))
 
         return self.map_groups(add, batch_format="pyarrow")
 
 
-def check(aggs: Sequence[Any]) -> None:
+def check(aggs: Sequence[object]) -> None:
     """Raise an error for an object that is not an aggregation."""
     if not aggs:
         raise ValueError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -106,7 +105,7 @@ class MapGroups:
             function(group for table in tables if table.num_rows for group in self._groups(table))
         )
 
-    def _groups(self, table: Block) -> Iterator[Any]:
+    def _groups(self, table: Block) -> Iterator[Block]:
         for rows in Groups(table, self.keys).rows():
             yield batch.formatted(table.take(pa.array(rows)), self.batch_format)
 
@@ -117,7 +116,7 @@ def map_groups(
     target_bytes: int,
     num_partitions: int | None,
     pool: TaskPoolStrategy | ActorPoolStrategy,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> Node:
     """Return the plan that brings the rows of each group together and calls a function with them.
 
@@ -138,7 +137,7 @@ def _together(
     keys: Sequence[str],
     target_bytes: int,
     num_partitions: int | None,
-    reduce: tuple[Any, ...],
+    reduce: tuple[object, ...],
 ) -> Node:
     def stages(bundles: list[Bundle]) -> Stages:
         inputs = [bundle for bundle in bundles if bundle.num_rows]

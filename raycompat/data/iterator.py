@@ -16,7 +16,12 @@ from raycompat.data.context import DataContext
 from raycompat.data.schema import Schema
 
 if TYPE_CHECKING:
+    import torch
+
+    from raycompat.data.block import Row
     from raycompat.data.dataset import MaterializedDataset
+    from raycompat.data.tensorflow import TfDtypes, TypeSpecs
+    from raycompat.data.torch import ColumnDtypes, TorchDtypes
 
 
 class Executed(Protocol):
@@ -36,7 +41,7 @@ class Executed(Protocol):
 class Again(Iterable[Any]):
     """Can be iterated over several times: each time makes a new iterator."""
 
-    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, make: Callable[[], Iterator[object]]) -> None:
         self._make = make
 
     def __iter__(self) -> Iterator[Any]:
@@ -152,7 +157,7 @@ class DataIterator(abc.ABC):
 
     def _batches(
         self,
-        convert: Callable[[Block], Any],
+        convert: Callable[[Block], object],
         prefetch_batches: int,
         batch_size: int | None,
         batch_format: str | None,
@@ -179,10 +184,10 @@ class DataIterator(abc.ABC):
 
         return Again(batches)
 
-    def iter_rows(self) -> Iterable[dict[str, Any]]:
+    def iter_rows(self) -> Iterable[Row]:
         """Return an iterable of rows, dictionaries of Python values."""
 
-        def rows() -> Iterator[dict[str, Any]]:
+        def rows() -> Iterator[Row]:
             for table in fetched(self._pieces(), 1):
                 yield from block.rows(table)
 
@@ -193,7 +198,7 @@ class DataIterator(abc.ABC):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
+        dtypes: TfDtypes | None = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
@@ -241,8 +246,8 @@ class DataIterator(abc.ABC):
         *,
         prefetch_batches: int = 1,
         batch_size: int | None = 256,
-        dtypes: Any = None,
-        device: Any = "auto",
+        dtypes: TorchDtypes | None = None,
+        device: str | torch.device = "auto",
         collate_fn: Any = None,
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
@@ -322,8 +327,8 @@ class DataIterator(abc.ABC):
         *,
         label_column: str | None = None,
         feature_columns: list[str] | list[list[str]] | dict[str, list[str]] | None = None,
-        label_column_dtype: Any = None,
-        feature_column_dtypes: Any = None,
+        label_column_dtype: torch.dtype | None = None,
+        feature_column_dtypes: ColumnDtypes | None = None,
         batch_size: int = 1,
         prefetch_batches: int = 1,
         drop_last: bool = False,
@@ -405,9 +410,9 @@ class DataIterator(abc.ABC):
         drop_last: bool = False,
         local_shuffle_buffer_size: int | None = None,
         local_shuffle_seed: int | None = None,
-        feature_type_spec: Any = None,
-        label_type_spec: Any = None,
-        additional_type_spec: Any = None,
+        feature_type_spec: TypeSpecs | None = None,
+        label_type_spec: TypeSpecs | None = None,
+        additional_type_spec: TypeSpecs | None = None,
     ) -> Any:
         """Return a ``tf.data.Dataset`` of (features, labels), for ``model.fit``.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +77,7 @@ def _parts(number: int, num_parts: int, names: Sequence[str], *tables: Block) ->
     return exchange.hash_parts(number, num_parts, names, table)
 
 
-def _task(function: Any, left: list[Bundle], right: list[Bundle]) -> Task:
+def _task(function: object, left: list[Bundle], right: list[Bundle]) -> Task:
     inputs = [*left, *right]
     refs = [bundle.ref for bundle in inputs]
     return Task(lambda: tasks.make_block.remote(function, len(left), *refs), inputs)

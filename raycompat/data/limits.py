@@ -443,7 +443,7 @@ def _with_unit(num_bytes: float) -> str:
     return f"{value:.1f}{_UNITS[-1]}"
 
 
-def _as_resources(name: str, value: Any) -> ExecutionResources:
+def _as_resources(name: str, value: object) -> ExecutionResources:
     """Return the amounts of an option that was given as such, as a dictionary, or as None."""
     if value is None:
         return ExecutionResources()

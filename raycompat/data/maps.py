@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from raycompat.data.transform import (
 )
 
 if TYPE_CHECKING:
+    from raycompat.data.compute import Compute, Concurrency
     from raycompat.data.context import DataContext
 
 #: The data set that the methods return.
@@ -45,32 +46,32 @@ class Maps(Generic[DatasetT]):
         name: str,
         step: Step,
         pool: TaskPoolStrategy | ActorPoolStrategy,
-        options: dict[str, Any],
+        options: dict[str, object],
         min_rows: int = 1,
     ) -> DatasetT:
         return self._derived(Map(self._plan, name, (step,), pool, options, min_rows))
 
     def map(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
-        compute: Any = None,
-        fn_args: Iterable[Any] | None = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Iterable[Any] | None = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
+        compute: Compute | None = None,
+        fn_args: Iterable[object] | None = None,
+        fn_kwargs: Mapping[str, object] | None = None,
+        fn_constructor_args: Iterable[object] | None = None,
+        fn_constructor_kwargs: Mapping[str, object] | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
-        concurrency: Any = None,
+        concurrency: Concurrency | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        ray_remote_args_fn: Callable[[], Mapping[str, object]] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Call a function with each row.
 
@@ -110,29 +111,29 @@ class Maps(Generic[DatasetT]):
 
     def map_batches(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
-        batch_size: Any = None,
-        compute: Any = None,
+        batch_size: int | Literal["default", "auto"] | None = None,
+        compute: Compute | None = None,
         batch_format: str | None = "default",
         zero_copy_batch: bool = True,
-        fn_args: Iterable[Any] | None = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Iterable[Any] | None = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
+        fn_args: Iterable[object] | None = None,
+        fn_kwargs: Mapping[str, object] | None = None,
+        fn_constructor_args: Iterable[object] | None = None,
+        fn_constructor_kwargs: Mapping[str, object] | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
-        concurrency: Any = None,
+        concurrency: Concurrency | None = None,
         udf_modifying_row_count: bool = True,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        ray_remote_args_fn: Callable[[], Mapping[str, object]] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Call a function with batches of rows.
 
@@ -193,25 +194,25 @@ class Maps(Generic[DatasetT]):
 
     def flat_map(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
-        compute: Any = None,
-        fn_args: Iterable[Any] | None = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Iterable[Any] | None = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
+        compute: Compute | None = None,
+        fn_args: Iterable[object] | None = None,
+        fn_kwargs: Mapping[str, object] | None = None,
+        fn_constructor_args: Iterable[object] | None = None,
+        fn_constructor_kwargs: Mapping[str, object] | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
-        concurrency: Any = None,
+        concurrency: Concurrency | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        ray_remote_args_fn: Callable[[], Mapping[str, object]] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Call a function with each row; the function returns a list of rows.
 
@@ -251,26 +252,26 @@ class Maps(Generic[DatasetT]):
 
     def filter(
         self,
-        fn: Callable[..., Any] | None = None,
+        fn: Callable[..., object] | None = None,
         expr: str | Expr | None = None,
         *,
-        compute: Any = None,
-        fn_args: Iterable[Any] | None = None,
-        fn_kwargs: dict[str, Any] | None = None,
-        fn_constructor_args: Iterable[Any] | None = None,
-        fn_constructor_kwargs: dict[str, Any] | None = None,
+        compute: Compute | None = None,
+        fn_args: Iterable[object] | None = None,
+        fn_kwargs: Mapping[str, object] | None = None,
+        fn_constructor_args: Iterable[object] | None = None,
+        fn_constructor_kwargs: Mapping[str, object] | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
-        concurrency: Any = None,
+        concurrency: Concurrency | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        ray_remote_args_fn: Callable[[], dict[str, Any]] | None = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        ray_remote_args_fn: Callable[[], Mapping[str, object]] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Keep the rows for which a function, or a condition, is true.
 
@@ -331,21 +332,21 @@ class Maps(Generic[DatasetT]):
     def add_column(
         self,
         col: str,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         *,
         batch_format: str | None = "pandas",
-        compute: Any = None,
-        concurrency: Any = None,
+        compute: Compute | None = None,
+        concurrency: Concurrency | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Add a column that a function computes from batches.
 
@@ -386,18 +387,18 @@ class Maps(Generic[DatasetT]):
         self,
         cols: list[str],
         *,
-        compute: Any = None,
-        concurrency: Any = None,
+        compute: Compute | None = None,
+        concurrency: Concurrency | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Remove columns.
 
@@ -430,18 +431,18 @@ class Maps(Generic[DatasetT]):
         self,
         cols: str | list[str],
         *,
-        compute: Any = None,
-        concurrency: Any = None,
+        compute: Compute | None = None,
+        concurrency: Concurrency | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Keep some columns.
 
@@ -474,17 +475,17 @@ class Maps(Generic[DatasetT]):
         self,
         names: list[str] | dict[str, str],
         *,
-        concurrency: Any = None,
+        concurrency: Concurrency | None = None,
         num_cpus: float | None = None,
         num_gpus: float | None = None,
         memory: float | None = None,
         label_selector: dict[str, str] | None = None,
-        fallback_strategy: list[Any] | None = None,
+        fallback_strategy: Sequence[Mapping[str, object]] | None = None,
         max_calls: int | None = None,
         resources: dict[str, float] | None = None,
         accelerator_type: str | None = None,
-        runtime_env: Any = None,
-        **ray_remote_args: Any,
+        runtime_env: Mapping[str, object] | None = None,
+        **ray_remote_args: object,
     ) -> DatasetT:
         """Rename columns.
 

@@ -7,11 +7,14 @@ methods return expressions, which ``pyarrow.compute`` evaluates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from raycompat.data.block import Column
 
 __all__ = ["Arrays", "Lists", "Maps", "Structs", "Texts", "Times"]
 
@@ -36,10 +39,10 @@ class _Method(Protocol):
     def __get__(self, namespace: _Namespace[ExprT], owner: type) -> Callable[..., ExprT]: ...
 
 
-def _function(function: Callable[..., Any], text: str) -> _Method:
+def _function(function: Callable[..., object], text: str) -> _Method:
     """Return a method that calls a function of Arrow with the values, and its further arguments."""
 
-    def method(self: _Namespace[ExprT], *args: Any, **options: Any) -> ExprT:
+    def method(self: _Namespace[ExprT], *args: object, **options: object) -> ExprT:
         return self._call(function, *args, **options)
 
     method.__doc__ = text
@@ -114,15 +117,15 @@ class Texts(_Namespace[ExprT]):
     extract = _function(pc.extract_regex, "Return the named groups of a regular expression.")
     repeat = _function(pc.binary_repeat, "Repeat the text `n` times.")
 
-    def center(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
+    def center(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> ExprT:
         """Put `padding` on both sides until the text has `width` characters."""
         return self._call(pc.utf8_center, width, padding, *args, **kwargs)
 
-    def lpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
+    def lpad(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> ExprT:
         """Put `padding` before the text until it has `width` characters."""
         return self._call(pc.utf8_lpad, width, padding, *args, **kwargs)
 
-    def rpad(self, width: int, padding: str = " ", *args: Any, **kwargs: Any) -> ExprT:
+    def rpad(self, width: int, padding: str = " ", *args: object, **kwargs: object) -> ExprT:
         """Put `padding` after the text until it has `width` characters."""
         return self._call(pc.utf8_rpad, width, padding, *args, **kwargs)
 
@@ -148,7 +151,7 @@ class Texts(_Namespace[ExprT]):
         return self._stripped(pc.utf8_rtrim_whitespace, pc.utf8_rtrim, characters)
 
     def _stripped(
-        self, of_space: Callable[..., Any], of_any: Callable[..., Any], characters: str | None
+        self, of_space: Callable[..., object], of_any: Callable[..., object], characters: str | None
     ) -> ExprT:
         return self._call(of_space) if characters is None else self._call(of_any, characters)
 
@@ -335,7 +338,7 @@ class Arrays(_Namespace[ExprT]):
         return self._call(_with_any_size)
 
 
-def _array(values: Any) -> pa.Array:
+def _array(values: Column) -> pa.Array:
     """Return values as one array."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
@@ -349,7 +352,7 @@ def _is_list(type_: pa.DataType) -> bool:
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
-def _with_any_size(values: Any) -> pa.Array:
+def _with_any_size(values: Column) -> pa.Array:
     array = _array(values)
     if pa.types.is_fixed_size_list(array.type):
         return _joined(array, _lengths(array), array.flatten())
@@ -357,7 +360,7 @@ def _with_any_size(values: Any) -> pa.Array:
     return array
 
 
-def _lists(array: pa.Array, offsets: Any, values: pa.Array) -> pa.Array:
+def _lists(array: pa.Array, offsets: np.ndarray, values: pa.Array) -> pa.Array:
     """Return lists of the values between these offsets, missing where those of `array` are."""
     is_large = pa.types.is_large_list(array.type)
     make = pa.LargeListArray if is_large else pa.ListArray
@@ -365,17 +368,17 @@ def _lists(array: pa.Array, offsets: Any, values: pa.Array) -> pa.Array:
     return make.from_arrays(pa.array(offsets, type_), values, mask=array.is_null())
 
 
-def _joined(array: pa.Array, lengths: Any, values: pa.Array) -> pa.Array:
+def _joined(array: pa.Array, lengths: np.ndarray, values: pa.Array) -> pa.Array:
     """Return lists of these lengths, one behind the other."""
     return _lists(array, np.concatenate([[0], np.cumsum(lengths)]), values)
 
 
-def _lengths(array: pa.Array) -> Any:
+def _lengths(array: pa.Array) -> np.ndarray:
     """Return how many values `flatten` gives for each list: 0 for a missing one."""
     return np.asarray(pc.fill_null(pc.list_value_length(array), 0))
 
 
-def _sorted(values: Any, *, order: str, null_placement: str) -> pa.Array:
+def _sorted(values: Column, *, order: str, null_placement: str) -> pa.Array:
     array = _with_any_size(values)
     flat, lengths = array.flatten(), _lengths(array)
     owners = np.repeat(np.arange(len(array)), lengths)
@@ -384,7 +387,7 @@ def _sorted(values: Any, *, order: str, null_placement: str) -> pa.Array:
     return _joined(array, lengths, flat.take(pa.array(by_list)))
 
 
-def _flattened(values: Any) -> pa.Array:
+def _flattened(values: Column) -> pa.Array:
     array = _with_any_size(values)
     _need(array, _is_list(array.type.value_type), "lists of lists")
     inner = array.flatten()
@@ -393,7 +396,7 @@ def _flattened(values: Any) -> pa.Array:
     return _joined(array, lengths, inner.flatten())
 
 
-def _part_of_maps(values: Any, part: str) -> pa.Array:
+def _part_of_maps(values: Column, part: str) -> pa.Array:
     array = _array(values)
     _need(array, pa.types.is_map(array.type), "maps")
     return _lists(array, np.asarray(array.offsets), getattr(array, part))

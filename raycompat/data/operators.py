@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 _UNKNOWN_BYTES = 16 * 2**20
 
 
-#: Makes a call: the references that it returns, or its generator of them.
-Submit: TypeAlias = "Callable[[], Sequence[Any] | ObjectRefGenerator]"
+#: A call that was made: the references that it returns, or its generator of them.
+Called: TypeAlias = "Sequence[Any] | ObjectRefGenerator"
+
+#: Makes a call.
+Submit: TypeAlias = Callable[[], "Called"]
 
 
 @dataclass
@@ -236,7 +239,7 @@ class MapOperator(Operator):
     def __init__(
         self,
         name: str,
-        submit: Callable[[int, list[Bundle]], Any],
+        submit: Callable[[int, list[Bundle]], Called],
         *,
         cpus: float = 1.0,
         min_rows: int = 1,
@@ -361,7 +364,7 @@ class StagedOperator(Operator):
         self._make_stages = stages
         self._stages: Stages | None = None
         self._tasks: deque[Task] = deque()
-        self._results: list[Any] = []
+        self._results: list[object] = []
         #: The blocks of the tasks of a stage, by their slots.
         self._made: dict[int, list[Bundle]] = {}
         self._num_missing = 0
@@ -470,7 +473,7 @@ class UnionOperator(Operator):
 class LimitOperator(Operator):
     """Passes on the first rows, and then needs no more."""
 
-    def __init__(self, limit: int, cut: Callable[[Bundle, int], Sequence[Any]]) -> None:
+    def __init__(self, limit: int, cut: Callable[[Bundle, int], Sequence[object]]) -> None:
         super().__init__(f"limit={limit}", cpus=1.0)
         self._missing = limit
         self._cut = cut

@@ -49,7 +49,7 @@ def split(options: Mapping[str, Any]) -> tuple[dict[str, Any], Callable[[], Mapp
     return fixed, function
 
 
-def refuse_options(what: str, **options: Any) -> None:
+def refuse_options(what: str, **options: object) -> None:
     """Raise an error for options that are not None."""
     given = sorted(name for name, value in options.items() if value is not None)
     if given:

@@ -10,7 +10,7 @@ import abc
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -43,6 +43,9 @@ from raycompat.data.storable import shown_schema
 from raycompat.data.transform import CutRows, Step, Transform, columns_after, keeps_rows
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util._internal_actors import internal_actor
+
+if TYPE_CHECKING:
+    from raycompat.data.block import Block
 
 _TASKS = TaskPoolStrategy()
 
@@ -130,7 +133,7 @@ class Read(_Source):
     name: str
     read_tasks: Sequence[ReadTask]
     compute: TaskPoolStrategy = _TASKS
-    remote_args: Mapping[str, Any] = field(default_factory=dict)
+    remote_args: Mapping[str, object] = field(default_factory=dict)
     #: Returns the read tasks of the execution of a number, where they are different in each.
     in_execution: Callable[[int], Sequence[ReadTask]] | None = None
     #: Those of the maps that the same task does.
@@ -187,7 +190,7 @@ class Map(_OfOne):
     name: str
     steps: tuple[Step, ...]
     compute: TaskPoolStrategy | ActorPoolStrategy = _TASKS
-    remote_args: Mapping[str, Any] = field(default_factory=dict)
+    remote_args: Mapping[str, object] = field(default_factory=dict)
     #: Rows that a task should have at least: those of a batch.
     min_rows: int = 1
 
@@ -376,15 +379,15 @@ def operators(plan: Node, context: DataContext) -> list[Operator]:
 
 
 def _cut(bundle: Bundle, num_rows: int) -> Sequence[Any]:
-    refs: Sequence[Any] = tasks.make_block.remote(_first_rows, num_rows, bundle.ref)
+    refs: Sequence[object] = tasks.make_block.remote(_first_rows, num_rows, bundle.ref)
     return refs
 
 
-def _first_rows(num_rows: int, table: Any) -> Any:
+def _first_rows(num_rows: int, table: Block) -> Block:
     return table.slice(0, num_rows)
 
 
-def _refuse_limits(name: str, fixed: Mapping[str, Any], context: DataContext) -> None:
+def _refuse_limits(name: str, fixed: Mapping[str, object], context: DataContext) -> None:
     """Raise an error where limits leave less GPUs or memory than the cluster has to tasks that ask."""
     limits = context.execution_options
     for option, resource, key in (("num_gpus", "gpu", "GPU"), ("memory", "memory", "memory")):

@@ -14,6 +14,9 @@ import cloudpickle
 import pandas as pd
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from raycompat.data.block import DataBatch
     from raycompat.data.dataset import Dataset
 
 
@@ -203,7 +206,7 @@ class Preprocessor(abc.ABC):
             return frames.to_pandas(made)
         return block.to_numpy(made) if isinstance(data, dict) else made
 
-    def _transformation(self) -> tuple[Callable[[Any], Any], str]:
+    def _transformation(self) -> tuple[Callable[[Any], DataBatch], str]:
         """Return the method that transforms batches, and their format."""
         formats = {
             str(each): getattr(self, f"_transform_{each}")
@@ -233,7 +236,7 @@ class Preprocessor(abc.ABC):
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         raise NotImplementedError
 
-    def _transform_numpy(self, np_data: dict[str, Any]) -> dict[str, Any]:
+    def _transform_numpy(self, np_data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         raise NotImplementedError
 
     def has_stats(self) -> bool:
@@ -319,6 +322,6 @@ class Preprocessor(abc.ABC):
         return f"{type(self).__name__}({shown})"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     is_function = callable(value) and not isinstance(value, type)
     return getattr(value, "__name__", repr(value)) if is_function else repr(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,8 +17,8 @@ _ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 
 def table(
     columns: Mapping[str, str],
-    first: Sequence[Mapping[str, Any]],
-    last: Sequence[Mapping[str, Any]],
+    first: Sequence[Mapping[str, object]],
+    last: Sequence[Mapping[str, object]],
 ) -> str:
     """Return the table of columns, which are names and types, and of rows."""
     heads = [[_cut(name), "---", _cut(type_)] for name, type_ in columns.items()]
@@ -43,7 +42,7 @@ def _rule(signs: str, widths: Iterable[int]) -> str:
     return left + between.join(line * (width + 2) for width in widths) + right
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     plain = value.item() if isinstance(value, np.generic) else value
     return _cut(str(plain).replace("\n", " ").replace("\r", " "))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from raycompat.data.context import DataContext
 from raycompat.data.operators import Operator
@@ -22,7 +21,7 @@ class ProgressBars:
     """
 
     def __init__(self, operators: Sequence[Operator], context: DataContext) -> None:
-        self._bars: list[tuple[Operator, Any]] = []
+        self._bars: list[tuple[Operator, tqdm]] = []
         if not (context.enable_progress_bars and sys.stderr.isatty()):
             return
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,9 +31,9 @@ class Condition:
 
     text: str
     columns: frozenset[str]
-    expression: Any
+    expression: pc.Expression
 
-    def excludes(self, values: Mapping[str, Any]) -> bool:
+    def excludes(self, values: Mapping[str, object]) -> bool:
         """Return whether no row with these values in its columns is kept."""
         if not self.columns or not self.columns <= values.keys():
             return False
@@ -92,7 +91,7 @@ class Uses:
         return [name for name in self.wanted if name in present] or None
 
 
-def membership(column: str, values: pa.Array) -> Any | None:
+def membership(column: str, values: pa.Array) -> pc.Expression | None:
     """Return the expression by which readers leave out groups of rows without any of the values.
 
     None for values with NaN, which the least and greatest values of a group of rows do not count, and
@@ -123,7 +122,7 @@ def _rounded(values: Sequence[float]) -> list[float]:
 EVERYTHING = Uses()
 
 
-def uses_of(steps: Iterable[Any]) -> Uses:
+def uses_of(steps: Iterable[object]) -> Uses:
     """Return what the first steps after a read use, as far as these only drop rows and columns."""
     total = EVERYTHING
     for step in steps:

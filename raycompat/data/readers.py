@@ -9,7 +9,7 @@ import itertools
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,14 @@ from raycompat.data import block, tensor, tensorflow
 from raycompat.data.block import Block
 from raycompat.data.datasource.partitioning import Partitioning
 from raycompat.data.pushdown import EVERYTHING, Uses
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetFile
+
+    from raycompat.data.files import ArrowFileSystem
 
 #: Bytes of one read from a file.
 _CHUNK_BYTES = 8 * 2**20
@@ -49,12 +57,12 @@ class FileRead:
     """
 
     read: Callable[..., Iterator[Block]]
-    filesystem: Any
+    filesystem: ArrowFileSystem
     paths: Sequence[str]
     include_paths: bool = False
     partitioning: Partitioning | None = None
     folder_columns: Sequence[str] | None = None
-    opening: Mapping[str, Any] = field(default_factory=dict)
+    opening: Mapping[str, object] = field(default_factory=dict)
 
     #: What the next steps use of the rows.
     uses: Uses = EVERYTHING
@@ -64,7 +72,7 @@ class FileRead:
         """Whether it can leave out what is not used."""
         return isinstance(self.read, Parquet | Orc)
 
-    def _reader(self, columns: Mapping[str, Any]) -> Callable[..., Iterator[Block]]:
+    def _reader(self, columns: Mapping[str, object]) -> Callable[..., Iterator[Block]]:
         """Return the reader of a file with these values in the columns of folders."""
         if self.uses and isinstance(self.read, Parquet | Orc):
             return self.read.narrowed(self.uses, columns)
@@ -97,14 +105,14 @@ def not_read(path: str, error: Exception) -> str:
     )
 
 
-def _with_columns(table: Block, columns: Mapping[str, Any]) -> Block:
+def _with_columns(table: Block, columns: Mapping[str, object]) -> Block:
     for name, value in columns.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.repeat(value, table.num_rows))
     return table
 
 
-def _opened(filesystem: Any, path: str, opening: Mapping[str, Any]) -> Any:
+def _opened(filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]) -> pa.NativeFile:
     """Open a file for reading; pyarrow decompresses it depending on its name."""
     return filesystem.open_input_stream(path, **{"buffer_size": _CHUNK_BYTES, **opening})
 
@@ -115,7 +123,9 @@ class Csv:
 
     options: Mapping[str, Any]
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         import pyarrow.csv
 
@@ -139,7 +149,9 @@ class Json:
 
     options: Mapping[str, Any]
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         import json
 
@@ -169,7 +181,9 @@ class Json:
 class JsonLines:
     """JSON, a row on each line, by pandas: text that looks like a time stays text."""
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         with (
             _opened(filesystem, path, opening) as stream,
@@ -198,16 +212,18 @@ class Parquet:
     #: The columns of all files, in types that fit all, where the files differ.
     common: pa.Schema | None = None
     #: The values of the columns that the folders of the file give.
-    folders: Mapping[str, Any] = field(default_factory=dict)
+    folders: Mapping[str, object] = field(default_factory=dict)
 
-    def narrowed(self, uses: Uses, folders: Mapping[str, Any]) -> Parquet:
+    def narrowed(self, uses: Uses, folders: Mapping[str, object]) -> Parquet:
         """Return a reader that may leave out what is not used of the rows."""
         changes = ("filter", "schema", "tensor_column_schema", "_block_udf")
         if any(self.options.get(name) is not None for name in changes):
             return self
         return replace(self, uses=uses, folders=folders)
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables; a file without rows yields one, which has its columns."""
         import pyarrow.parquet
 
@@ -258,7 +274,7 @@ class Parquet:
             schema = pa.schema([schema.field(name) for name in wanted])
         return [name for name in schema.names if name in in_file.names], schema
 
-    def _fitting(self, source: Any, present: Sequence[str]) -> Sequence[int] | None:
+    def _fitting(self, source: ParquetFile, present: Sequence[str]) -> Sequence[int] | None:
         """Return the groups of rows that may have rows to keep, by their statistics."""
         import pyarrow.dataset
 
@@ -278,7 +294,12 @@ class Parquet:
         return [group.id for group in file.row_groups]
 
     def _that_fit(
-        self, condition: Any, schema: Any, filesystem: Any, path: str, options: dict[str, Any]
+        self,
+        condition: pc.Expression,
+        schema: pa.Schema,
+        filesystem: ArrowFileSystem,
+        path: str,
+        options: dict[str, Any],
     ) -> Iterator[Block]:
         """Yield the rows that fit a condition, which may be of columns that are not read.
 
@@ -323,7 +344,9 @@ def _unchanged(table: Block) -> Block:
     return table
 
 
-def _with_tensors(table: Block, tensors: Mapping[str, tuple[Any, tuple[int, ...]]]) -> Block:
+def _with_tensors(
+    table: Block, tensors: Mapping[str, tuple[pa.DataType, tuple[int, ...]]]
+) -> Block:
     """Return a table with arrays for the bytes of some columns, by their dtypes and shapes."""
     for name, (dtype, shape) in tensors.items():
         if name not in table.column_names:
@@ -353,13 +376,15 @@ class Orc:
 
     uses: Uses = EVERYTHING
     #: The values of the columns that the folders of the file give.
-    folders: Mapping[str, Any] = field(default_factory=dict)
+    folders: Mapping[str, object] = field(default_factory=dict)
 
-    def narrowed(self, uses: Uses, folders: Mapping[str, Any]) -> Orc:
+    def narrowed(self, uses: Uses, folders: Mapping[str, object]) -> Orc:
         """Return a reader that may leave out columns that are not used."""
         return replace(self, uses=uses, folders=folders)
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         import pyarrow.orc
 
@@ -379,7 +404,9 @@ class Text:
     encoding: str
     drops_empty: bool
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         with _opened(filesystem, path, opening) as stream:
             lines: list[str] = []
@@ -398,7 +425,9 @@ class Text:
 class Binary:
     """Files as they are."""
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield one row."""
         with _opened(filesystem, path, opening) as stream:
             yield pa.table({plain_rows.column("bytes"): pa.array([stream.read()], pa.binary())})
@@ -411,7 +440,9 @@ class Numpy:
     allow_pickle: bool
     options: Mapping[str, Any]
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield one table; its rows are those of the array's first axis."""
         with _opened(filesystem, path, opening) as stream:
             data = io.BytesIO(stream.read())
@@ -427,14 +458,16 @@ class Image:
     size: tuple[int, int] | None
     mode: str | None
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield one row."""
         try:
             from PIL import Image as Pillow
         except ImportError as error:
             raise ImportError("read_images needs Pillow: pip install pillow") from error
         with _opened(filesystem, path, opening) as stream:
-            image: Any = Pillow.open(io.BytesIO(stream.read()))
+            image: Pillow.Image = Pillow.open(io.BytesIO(stream.read()))
         if self.size is not None:
             height, width = self.size
             image = image.resize((width, height))
@@ -443,7 +476,7 @@ class Image:
         yield pa.table({"image": tensor.from_list([np.asarray(image)])})
 
 
-def _imported(function: str, library: str) -> Any:
+def _imported(function: str, library: str) -> ModuleType:
     try:
         return importlib.import_module(library)
     except ImportError as error:
@@ -458,10 +491,12 @@ class Avro:
         self._library()  # so that the call fails, and not a task
 
     @staticmethod
-    def _library() -> Any:
+    def _library() -> ModuleType:
         return _imported("read_avro", "fastavro")
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         fastavro = self._library()
         with _opened(filesystem, path, opening) as stream:
@@ -478,10 +513,12 @@ class Audio:
         self._library()
 
     @staticmethod
-    def _library() -> Any:
+    def _library() -> ModuleType:
         return _imported("read_audio", "soundfile")
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield one row."""
         soundfile = self._library()
         with _opened(filesystem, path, opening) as stream:
@@ -498,7 +535,9 @@ _RECORD_FRAME_BYTES = 16
 class TfRecords:
     """Examples in TFRecord files, by TensorFlow."""
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         import tempfile
 

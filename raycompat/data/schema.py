@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from raycompat.data import frames, tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from raycompat.data.context import DataContext
 
 
 class Schema:
@@ -30,7 +35,7 @@ class Schema:
     ``fixed_shape_tensor``, or of `raycompat.data.tensor.TensorType`.
     """
 
-    def __init__(self, base_schema: pa.Schema, *, data_context: Any = None) -> None:
+    def __init__(self, base_schema: pa.Schema, *, data_context: DataContext | None = None) -> None:
         self.base_schema = base_schema
 
     @property
@@ -39,7 +44,7 @@ class Schema:
         return list(self.base_schema.names)
 
     @property
-    def types(self) -> list[Any]:
+    def types(self) -> list[pa.DataType | np.dtype | type]:
         """The types of the columns, in order.
 
         They are Arrow's. A column of objects in a data set of `from_pandas` has Python's `object`.

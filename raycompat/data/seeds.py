@@ -70,9 +70,9 @@ class Numbers:
 
     execution: int = 0
     task: int = 0
-    kept: dict[Any, Any] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
 
-    def random(self, key: Any, seed: int | RandomSeedConfig | None) -> np.random.Generator:
+    def random(self, key: object, seed: int | RandomSeedConfig | None) -> np.random.Generator:
         """Return the random numbers of the task that are kept by this key."""
         if key not in self.kept:
             begin = entropy(seed, self.execution)
@@ -90,7 +90,7 @@ def of_task() -> Numbers:
     return current.get(Numbers())
 
 
-def check(seed: Any, what: str) -> None:
+def check(seed: object, what: str) -> None:
     """Raise an error for what is not a seed."""
     if seed is not None and not isinstance(seed, int | np.integer | RandomSeedConfig):
         raise TypeError(f"{what}(seed={seed!r}): give an integer or a RandomSeedConfig.")

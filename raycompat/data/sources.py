@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,15 @@ from raycompat.data.options import remote_args
 from raycompat.data.plan import Read
 from raycompat.data.sql import SqlDatasource
 from raycompat.data.transform import SplitBlocks, Step
+
+if TYPE_CHECKING:
+    import dask.dataframe
+    import datasets
+    import tensorflow as tf
+
+    from raycompat.data.compute import Compute
+    from raycompat.data.sql import Connection
+    from raycompat.object_ref import ObjectRef
 
 #: Bytes of a block that is read, if there are enough. Each process that makes, copies or reads a block
 #: holds one, so smaller blocks need less memory; a task of this size takes far longer than its call.
@@ -54,7 +63,7 @@ def dataset_of(
     parallelism: int,
     num_blocks: int | None,
     concurrency: int | None,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
 ) -> Dataset:
     """Return the data set of a data source."""
     context = DataContext.get_current().copy()
@@ -109,7 +118,10 @@ class _Range(Datasource):
         return 8 * self._num * int(np.prod(self._shape or (1,)))
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         counts = exchange.even(self._num, min(parallelism, self._num)) if self._num else []
         starts = np.cumsum([0, *counts])
@@ -218,16 +230,16 @@ def read_datasource(
     num_gpus: float | None = None,
     memory: float | None = None,
     concurrency: int | None = None,
-    compute: Any = None,
+    compute: Compute | None = None,
     override_num_blocks: int | None = None,
     label_selector: dict[str, str] | None = None,
-    fallback_strategy: list[Any] | None = None,
+    fallback_strategy: Sequence[Mapping[str, object]] | None = None,
     max_calls: int | None = None,
     resources: dict[str, float] | None = None,
     accelerator_type: str | None = None,
-    runtime_env: Any = None,
-    ray_remote_args: dict[str, Any] | None = None,
-    **read_args: Any,
+    runtime_env: Mapping[str, object] | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+    **read_args: object,
 ) -> Dataset:
     """Return the data set of a user's data source.
 
@@ -273,9 +285,9 @@ def _has_reader(source: object) -> bool:
 
 def read_sql(
     sql: str,
-    connection_factory: Callable[[], Any],
+    connection_factory: Callable[[], Connection],
     *,
-    sql_params: Any = None,
+    sql_params: Sequence[object] | Mapping[str, object] | None = None,
     shard_keys: list[str] | None = None,
     shard_hash_fn: str = "MD5",
     parallelism: int = -1,
@@ -285,12 +297,12 @@ def read_sql(
     concurrency: int | None = None,
     override_num_blocks: int | None = None,
     label_selector: dict[str, str] | None = None,
-    fallback_strategy: list[Any] | None = None,
+    fallback_strategy: Sequence[Mapping[str, object]] | None = None,
     max_calls: int | None = None,
     resources: dict[str, float] | None = None,
     accelerator_type: str | None = None,
-    runtime_env: Any = None,
-    ray_remote_args: dict[str, Any] | None = None,
+    runtime_env: Mapping[str, object] | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
 ) -> Dataset:
     """Return a data set of the rows of a query to a SQL database.
 
@@ -334,7 +346,7 @@ def read_sql(
 
 
 def from_items(
-    items: Sequence[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
+    items: Sequence[object], *, parallelism: int = -1, override_num_blocks: int | None = None
 ) -> MaterializedDataset:
     """Return a data set of a list.
 
@@ -363,11 +375,13 @@ def from_items(
     )
 
 
-def _listed(values: Any) -> list[Any]:
+def _listed(values: object) -> list[Any]:
     return list(values) if isinstance(values, list | tuple) else [values]
 
 
-def _require(values: Iterable[Any], kinds: Any, function: str, expected: str) -> None:
+def _require(
+    values: Iterable[object], kinds: type | tuple[type, ...], function: str, expected: str
+) -> None:
     """Raise a `TypeError` for a value that is not of some kinds."""
     for value in values:
         if not isinstance(value, kinds):
@@ -380,7 +394,9 @@ def _split(made: MaterializedDataset, num_blocks: int | None) -> MaterializedDat
     return made if num_blocks is None else made.repartition(num_blocks).materialize()
 
 
-def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
+def from_pandas(
+    dfs: pd.DataFrame | Sequence[pd.DataFrame], override_num_blocks: int | None = None
+) -> MaterializedDataset:
     """Return a data set of DataFrames.
 
     Parameters
@@ -402,7 +418,9 @@ def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> Materialize
     return _split(put_blocks(map(block.of_source, given)), override_num_blocks)
 
 
-def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
+def from_arrow(
+    tables: pa.Table | bytes | Sequence[pa.Table | bytes], *, override_num_blocks: int | None = None
+) -> MaterializedDataset:
     """Return a data set of Arrow tables.
 
     Parameters
@@ -427,7 +445,7 @@ def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> Materi
     return _split(put_blocks(map(block.to_table, made)), override_num_blocks)
 
 
-def from_numpy(ndarrays: Any) -> MaterializedDataset:
+def from_numpy(ndarrays: np.ndarray | Sequence[np.ndarray]) -> MaterializedDataset:
     """Return a data set of the rows of arrays, in a column ``data``.
 
     Parameters
@@ -446,7 +464,7 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     return put_blocks(block.to_table({column: each}) for each in _listed(ndarrays))
 
 
-def from_blocks(blocks: list[Any]) -> MaterializedDataset:
+def from_blocks(blocks: Sequence[pa.Table | pd.DataFrame]) -> MaterializedDataset:
     """Return a data set of tables or DataFrames.
 
     Examples
@@ -459,7 +477,9 @@ def from_blocks(blocks: list[Any]) -> MaterializedDataset:
     return put_blocks(map(block.of_source, blocks))
 
 
-def _from_refs(refs: Any, column: str | None = None) -> MaterializedDataset:
+def _from_refs(
+    refs: ObjectRef[Any] | Sequence[ObjectRef[Any]], column: str | None = None
+) -> MaterializedDataset:
     """Make tables of values where they are."""
     made = [tasks.make_block.remote(_as_table, column, ref) for ref in _listed(refs)]
     outputs = ray.get([output for output, _ in made])
@@ -468,11 +488,13 @@ def _from_refs(refs: Any, column: str | None = None) -> MaterializedDataset:
     )
 
 
-def _as_table(column: str | None, value: Any) -> Block:
+def _as_table(column: str | None, value: object) -> Block:
     return block.of_source(value if column is None else {column: value})
 
 
-def from_pandas_refs(dfs: Any) -> MaterializedDataset:
+def from_pandas_refs(
+    dfs: ObjectRef[pd.DataFrame] | Sequence[ObjectRef[pd.DataFrame]],
+) -> MaterializedDataset:
     """Return a data set of DataFrames in the object store, by their references.
 
     Examples
@@ -484,7 +506,9 @@ def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     return _from_refs(dfs)
 
 
-def from_arrow_refs(tables: Any) -> MaterializedDataset:
+def from_arrow_refs(
+    tables: ObjectRef[pa.Table] | Sequence[ObjectRef[pa.Table]],
+) -> MaterializedDataset:
     """Return a data set of Arrow tables in the object store, by their references.
 
     Examples
@@ -496,7 +520,9 @@ def from_arrow_refs(tables: Any) -> MaterializedDataset:
     return _from_refs(tables)
 
 
-def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
+def from_numpy_refs(
+    ndarrays: ObjectRef[np.ndarray] | Sequence[ObjectRef[np.ndarray]],
+) -> MaterializedDataset:
     """Return a data set of the rows of arrays in the object store, by their references.
 
     Examples
@@ -508,7 +534,7 @@ def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     return _from_refs(ndarrays, plain_rows.column(block.TENSOR_COLUMN))
 
 
-def from_dask(df: Any) -> MaterializedDataset:
+def from_dask(df: dask.dataframe.DataFrame) -> MaterializedDataset:
     """Return a data set of a Dask DataFrame: a block of each partition.
 
     Parameters
@@ -530,7 +556,7 @@ def from_dask(df: Any) -> MaterializedDataset:
     return put_blocks(block.of_source(part) for part in dask.compute(*df.to_delayed()))
 
 
-def from_tf(dataset: Any) -> MaterializedDataset:
+def from_tf(dataset: tf.data.Dataset) -> MaterializedDataset:
     """Return a data set of the elements of a ``tf.data.Dataset``.
 
     Parameters
@@ -549,7 +575,7 @@ def from_tf(dataset: Any) -> MaterializedDataset:
 
 
 def from_huggingface(
-    dataset: Any,
+    dataset: datasets.Dataset,
     parallelism: int = -1,
     concurrency: int | None = None,
     override_num_blocks: int | None = None,

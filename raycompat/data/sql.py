@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat.data import block
 from raycompat.data.block import Block, BlockMetadata
 from raycompat.data.datasink import Datasink, TaskContext
 from raycompat.data.datasource import Datasource, ReadTask
 
+if TYPE_CHECKING:
+    from raycompat.data.context import DataContext
+
 #: Rows that one call of a connection reads or writes.
 _ROWS = 4096
+
+
+class _Cursor(Protocol):
+    """A cursor of a database, as in PEP 249."""
+
+    @property
+    def description(self) -> Any: ...
+    def execute(self, operation: str, parameters: Any = ..., /) -> object: ...
+    def executemany(self, operation: str, rows: Any, /) -> object: ...
+    def fetchmany(self, size: int, /) -> Sequence[Sequence[object]]: ...
+
+
+class Connection(Protocol):
+    """A connection to a database, as in PEP 249."""
+
+    def cursor(self) -> _Cursor:
+        """Return what executes statements."""
+
+    def commit(self) -> object:
+        """Keep what was written."""
+
+    def rollback(self) -> object:
+        """Undo what was written."""
+
+    def close(self) -> object:
+        """End the connection."""
 
 
 class SqlDatasource(Datasource):
@@ -35,8 +64,8 @@ class SqlDatasource(Datasource):
     def __init__(
         self,
         query: str,
-        connect: Callable[[], Any],
-        params: Any,
+        connect: Callable[[], Connection],
+        params: Sequence[object] | Mapping[str, object] | None,
         shard_keys: Sequence[str] | None,
         hash_function: str,
     ) -> None:
@@ -44,7 +73,10 @@ class SqlDatasource(Datasource):
         self._shard_keys, self._hash_function = list(shard_keys or ()), hash_function
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return a task for each part of the rows."""
         num_parts = parallelism if self._shard_keys else 1
@@ -89,7 +121,7 @@ class SqlDatasink(Datasink[int]):
         Makes a connection.
     """
 
-    def __init__(self, statement: str, connect: Callable[[], Any]) -> None:
+    def __init__(self, statement: str, connect: Callable[[], Connection]) -> None:
         self._statement, self._connect = statement, connect
 
     def write(self, blocks: Iterable[Block], ctx: TaskContext) -> int:
@@ -105,7 +137,7 @@ class SqlDatasink(Datasink[int]):
 
 
 @contextlib.contextmanager
-def _cursor_of(connect: Callable[[], Any]) -> Iterator[Any]:
+def _cursor_of(connect: Callable[[], Connection]) -> Iterator[_Cursor]:
     """Give a cursor; commit at the end, or roll back after an error."""
     connection = connect()
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
 from raycompat.data.block import Bundle
@@ -17,6 +17,9 @@ from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, Executed
 from raycompat.data.schema import Schema
 from raycompat.util._internal_actors import internal_actor
+
+if TYPE_CHECKING:
+    pass
 
 Piece = tuple[Bundle, int, int]
 

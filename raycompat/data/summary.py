@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -23,14 +23,17 @@ from raycompat.data.aggregate import (
 from raycompat.data.block import require_columns
 from raycompat.data.datatype import DataType
 
+if TYPE_CHECKING:
+    from raycompat.data.aggregation import Aggregation
+
 #: How many of the most frequent values are shown.
 _TOP = 10
 
 #: Returns the aggregations of a column of a name.
-Chooser = Callable[[str], Sequence[Any]]
+Chooser = Callable[[str], Sequence["Aggregation"]]
 
 
-def _of_numbers(name: str) -> list[Any]:
+def _of_numbers(name: str) -> list[Aggregation]:
     return [
         Count(name, ignore_nulls=False),
         Mean(name),
@@ -43,7 +46,7 @@ def _of_numbers(name: str) -> list[Any]:
     ]
 
 
-def _of_times(name: str) -> list[Any]:
+def _of_times(name: str) -> list[Aggregation]:
     return [
         Count(name, ignore_nulls=False),
         Min(name),
@@ -52,7 +55,7 @@ def _of_times(name: str) -> list[Any]:
     ]
 
 
-def _of_others(name: str) -> list[Any]:
+def _of_others(name: str) -> list[Aggregation]:
     return [
         Count(name, ignore_nulls=False),
         MissingValuePercentage(name),
@@ -62,7 +65,7 @@ def _of_others(name: str) -> list[Any]:
 
 def aggregations(
     field: pa.Field, chosen: Mapping[DataType, Chooser] | None = None
-) -> Sequence[Any]:
+) -> Sequence[Aggregation]:
     """Return the aggregations of a column: those that its type has in `chosen`, or the usual ones."""
     type_ = DataType.from_arrow(field.type)
     for each, choose in (chosen or {}).items():
@@ -104,7 +107,7 @@ class DatasetSummary:
     """
 
     dataset_schema: pa.Schema
-    statistics: dict[str, dict[str, Any]]
+    statistics: dict[str, dict[str, object]]
 
     #: The column of the tables that has the names of statistics.
     STATISTIC_COLUMN = "statistic"
@@ -155,10 +158,10 @@ class DatasetSummary:
 
 
 def statistics(
-    results: Mapping[str, Any], chosen: Mapping[str, Sequence[Any]]
-) -> dict[str, dict[str, Any]]:
+    results: Mapping[str, object], chosen: Mapping[str, Sequence[Aggregation]]
+) -> dict[str, dict[str, object]]:
     """Return the results of aggregations by columns, each item of a list by its number."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for column, several in chosen.items():
         stats = found[column] = {}
         for each in several:

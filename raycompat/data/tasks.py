@@ -24,25 +24,28 @@ from raycompat.data.storable import storable
 if TYPE_CHECKING:
     from raycompat.data.datasource import ReadTask
     from raycompat.data.transform import Transform
+    from raycompat.remote_function import RemoteFunction
 
 #: Blocks of a task that the driver has not taken: the task makes one while another one waits.
 BLOCKS_AHEAD = 2
 
 #: The option for it: a block and its report are two objects.
-_AHEAD: Any = {"_generator_backpressure_num_objects": 2 * BLOCKS_AHEAD}
+_AHEAD: dict[str, Any] = {"_generator_backpressure_num_objects": 2 * BLOCKS_AHEAD}
 
 
 class _DataFunction:
     """A remote function of data sets; see `share_cpus`."""
 
-    def __init__(self, function: Any, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, function: RemoteFunction[..., Any], options: Mapping[str, object] | None = None
+    ) -> None:
         self._function, self._options = function, dict(options or {})
 
-    def options(self, **options: Any) -> _DataFunction:
+    def options(self, **options: object) -> _DataFunction:
         """Return the function with options."""
         return _DataFunction(self._function, {**self._options, **options})
 
-    def remote(self, *args: Any) -> Any:
+    def remote(self, *args: object) -> Any:
         """Call it in a task."""
         options = {**unless_named(), **self._options}
         return (self._function.options(**options) if options else self._function).remote(*args)
@@ -66,7 +69,7 @@ def share_cpus(when: bool) -> None:
     _shares_cpus.set(when)
 
 
-def unless_named() -> dict[str, Any]:
+def unless_named() -> dict[str, object]:
     """Return the options of a task or an actor that names none."""
     return {"num_cpus": 0} if _shares_cpus.get() else {}
 
@@ -121,7 +124,7 @@ class _Clock:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self._wall - wall, self._cpu - cpu
 
-    def output(self, blocks: list[BlockMetadata], value: Any = None) -> TaskOutput:
+    def output(self, blocks: list[BlockMetadata], value: object = None) -> TaskOutput:
         return TaskOutput(blocks, *self.lap(), value)
 
 
@@ -157,7 +160,7 @@ def read(task: ReadTask, transform: Transform, number: int) -> Made:
 
 @_DataFunction
 @ray.remote(num_returns=2)
-def make_block(function: Callable[..., Block], *args: Any) -> tuple[TaskOutput, Block]:
+def make_block(function: Callable[..., Block], *args: object) -> tuple[TaskOutput, Block]:
     """Call a function that returns one block."""
     clock = _Clock()
     table = block.compact(function(*args))
@@ -166,14 +169,16 @@ def make_block(function: Callable[..., Block], *args: Any) -> tuple[TaskOutput, 
 
 @_DataFunction
 @ray.remote(**_AHEAD)
-def make_blocks(function: Callable[..., Iterable[Block]], *args: Any) -> Made:
+def make_blocks(function: Callable[..., Iterable[Block]], *args: object) -> Made:
     """Call a function that returns blocks."""
     yield from _streamed(function(*args), [])
 
 
 @_DataFunction
 @ray.remote
-def partition(function: Callable[..., list[Block]], num_parts: int, *args: Any) -> tuple[Any, ...]:
+def partition(
+    function: Callable[..., list[Block]], num_parts: int, *args: object
+) -> tuple[TaskOutput | Block, ...]:
     """Call a function that returns `num_parts` blocks: it needs one ``num_returns`` more."""
     clock = _Clock()
     parts = [block.compact(part) for part in function(*args)]
@@ -182,7 +187,7 @@ def partition(function: Callable[..., list[Block]], num_parts: int, *args: Any) 
 
 @_DataFunction
 @ray.remote
-def examine(function: Callable[..., Any], *args: Any) -> TaskOutput:
+def examine(function: Callable[..., object], *args: object) -> TaskOutput:
     """Call a function that makes no block."""
     clock = _Clock()
     value = function(*args)

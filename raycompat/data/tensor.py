@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 class _ValueScalar(pa.ExtensionScalar):
     """A value of a column of arrays or pickled objects: ``as_py``, and ``to_pylist``, give it."""
 
-    def as_py(self, **_: Any) -> Any:
+    def as_py(self, **_: object) -> Any:
         """Return the array or the object."""
         if self.value is None:
             return None
@@ -48,7 +48,7 @@ class TensorType(pa.ExtensionType):
     def __arrow_ext_scalar_class__(self) -> type[_ValueScalar]:
         return _ValueScalar
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return TensorType, (self.value_type,)
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ class PickledType(pa.ExtensionType):
     def __arrow_ext_scalar_class__(self) -> type[_ValueScalar]:
         return _ValueScalar
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return PickledType, ()
 
     def __str__(self) -> str:
@@ -87,14 +87,14 @@ def is_tensor(type_: pa.DataType) -> bool:
     return isinstance(type_, TensorType | pa.FixedShapeTensorType)
 
 
-def type_text(type_: Any) -> str:
+def type_text(type_: object) -> str:
     """Return the text of a type of arrays in schemas, which is Ray's; none of another type."""
     if isinstance(type_, pa.FixedShapeTensorType):
         return f"ArrowTensorTypeV2(shape={tuple(type_.shape)}, dtype={type_.value_type})"
     return str(type_) if isinstance(type_, TensorType | PickledType) else ""
 
 
-def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
+def from_numpy(values: np.ndarray) -> pa.Array:
     """Return a column whose rows are the items of `values` along its first axis."""
     if values.ndim > 1:
         return _from_stacked(values)
@@ -107,7 +107,7 @@ def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
     return pa.array(values)
 
 
-def without_torch(value: Any) -> Any:
+def without_torch(value: object) -> Any:
     """Return a tensor of PyTorch as an array, or as numpy's scalar; any other value as it is."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
@@ -142,13 +142,13 @@ def from_list(values: Sequence[Any]) -> pa.Array:
         return pickled(values)
 
 
-def pickled(values: Sequence[Any]) -> pa.Array:
+def pickled(values: Sequence[object]) -> pa.Array:
     """Return a column of Python objects, pickled."""
     dumped = [None if value is None else cloudpickle.dumps(value) for value in values]
     return pa.ExtensionArray.from_storage(PickledType(), pa.array(dumped, pa.large_binary()))
 
 
-def _from_stacked(values: np.ndarray[Any, Any]) -> pa.Array:
+def _from_stacked(values: np.ndarray) -> pa.Array:
     if values.dtype.kind in "iuf" and values.size:
         return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
     if values.dtype.kind in "biuf":
@@ -156,7 +156,7 @@ def _from_stacked(values: np.ndarray[Any, Any]) -> pa.Array:
     return from_list(values.tolist())
 
 
-def _from_arrays(values: Sequence[Any], present: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
+def _from_arrays(values: Sequence[np.ndarray | None], present: Sequence[np.ndarray]) -> pa.Array:
     dtype = np.result_type(*{value.dtype for value in present})
     if dtype.kind not in "biuf":
         try:
@@ -168,7 +168,7 @@ def _from_arrays(values: Sequence[Any], present: Sequence[np.ndarray[Any, Any]])
     return _ragged(values, dtype)
 
 
-def _ragged(values: Sequence[Any], dtype: np.dtype[Any]) -> pa.Array:
+def _ragged(values: Sequence[np.ndarray | None], dtype: np.dtype) -> pa.Array:
     type_ = TensorType(pa.from_numpy_dtype(dtype))
     missing = np.array([value is None for value in values], dtype=bool)
     arrays = [np.zeros(0, dtype) if value is None else value for value in values]
@@ -181,14 +181,14 @@ def _ragged(values: Sequence[Any], dtype: np.dtype[Any]) -> pa.Array:
     return pa.ExtensionArray.from_storage(type_, storage)
 
 
-def _lists(items: Sequence[np.ndarray[Any, Any]], dtype: np.dtype[Any]) -> pa.ListArray:
+def _lists(items: Sequence[np.ndarray], dtype: np.dtype) -> pa.ListArray:
     offsets = np.zeros(len(items) + 1, np.int32)
     np.cumsum([len(item) for item in items], out=offsets[1:])
     values = np.concatenate(items) if items else np.zeros(0, dtype)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
 
 
-def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray[Any, Any]:
+def to_numpy(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     """Return a column as an array whose first axis is the rows; without a copy if possible."""
     if isinstance(column, pa.ChunkedArray):  # combine_chunks copies even a single chunk
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -223,7 +223,7 @@ def exceeds_floats(column: pa.ChunkedArray | pa.Array) -> bool:
     return any(abs(value or 0) > _EXACT_FLOATS for value in extremes.values())
 
 
-def _as_objects(items: list[Any], stack: bool) -> np.ndarray[Any, Any]:
+def _as_objects(items: list[Any], stack: bool) -> np.ndarray:
     is_full = stack and items and not any(item is None for item in items)
     if is_full and len({item.shape for item in items}) == 1:
         return np.stack(items)
@@ -255,7 +255,7 @@ def to_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
             None if row is None else np.array(row, dtype).reshape(shape)
             for row in column.storage.to_pylist()
         ]
-    values: list[Any] = column.to_pylist()
+    values: list[object] = column.to_pylist()
     return values
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,15 @@ from raycompat.data import batch, block
 from raycompat.data.block import require_columns
 from raycompat.data.schema import Schema
 from raycompat.data.tensor import TensorType
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+#: The type of the tensors: one for all, or by column.
+TfDtypes: TypeAlias = "tf.DType | Mapping[str, tf.DType]"
+
+#: The type of one column's tensor, or those of several by column.
+TypeSpecs: TypeAlias = "tf.TypeSpec | Mapping[str, tf.TypeSpec]"
 
 #: Bytes of the tables that are converted together, and then divided into batches.
 _CONVERTED_BYTES = 4 * 2**20
@@ -37,7 +46,7 @@ def imported() -> Any:
     return tf
 
 
-def to_tensors(arrays: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[str, Any]:
+def to_tensors(arrays: Mapping[str, np.ndarray], dtypes: TfDtypes | None) -> dict[str, tf.Tensor]:
     """Return a batch of arrays as tensors; arrays of several shapes become ragged ones."""
     return {
         name: _tensor(values, dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes)
@@ -46,8 +55,8 @@ def to_tensors(arrays: Mapping[str, np.ndarray[Any, Any]], dtypes: Any) -> dict[
 
 
 def batches(
-    tables: Iterable[pa.Table], batch_size: int, drop_last: bool, dtypes: Any
-) -> Iterator[dict[str, Any]]:
+    tables: Iterable[pa.Table], batch_size: int, drop_last: bool, dtypes: TfDtypes | None
+) -> Iterator[dict[str, tf.Tensor]]:
     """Yield batches of tensors, cut from larger ones: one conversion takes longer than many cuts."""
     tf = imported()
     for table in batch.of_whole_batches(tables, batch_size, _CONVERTED_BYTES):
@@ -63,11 +72,11 @@ def batches(
                 yield to_tensors(block.to_numpy(each), dtypes)
 
 
-def _is_ragged(values: np.ndarray[Any, Any]) -> bool:
+def _is_ragged(values: np.ndarray) -> bool:
     return values.dtype == object and len(values) > 0 and isinstance(values[0], np.ndarray)
 
 
-def _tensor(values: np.ndarray[Any, Any], dtype: Any) -> Any:
+def _tensor(values: np.ndarray, dtype: tf.DType | None) -> tf.Tensor:
     tf = imported()
     if _is_ragged(values):
         return _ragged(values, dtype)
@@ -75,7 +84,7 @@ def _tensor(values: np.ndarray[Any, Any], dtype: Any) -> Any:
     return tensor if dtype is None else tf.cast(tensor, dtype)
 
 
-def _ragged(values: np.ndarray[Any, Any], dtype: Any) -> Any:
+def _ragged(values: np.ndarray, dtype: tf.DType | None) -> tf.Tensor:
     tf = imported()
     if all(row.ndim == 1 for row in values):
         tensor = tf.RaggedTensor.from_row_lengths(
@@ -86,7 +95,7 @@ def _ragged(values: np.ndarray[Any, Any], dtype: Any) -> Any:
     return tensor if dtype is None else tf.cast(tensor, dtype)
 
 
-def _as_specified(values: np.ndarray[Any, Any], spec: Any) -> Any:
+def _as_specified(values: np.ndarray, spec: tf.TypeSpec) -> tf.Tensor:
     """Return an array as a tensor of this type; it is ragged even if all rows have one shape."""
     tf = imported()
     convert = _ragged if isinstance(spec, tf.RaggedTensorSpec) else _tensor
@@ -97,14 +106,14 @@ def _as_specified(values: np.ndarray[Any, Any], spec: Any) -> Any:
 class _Source:
     """The batches of a ``tf.data.Dataset``: TensorFlow keeps functions that it was given for ever."""
 
-    batches: Iterable[Mapping[str, Any]]
+    batches: Iterable[Mapping[str, np.ndarray]]
 
 
 def to_dataset(
     schema: Schema | None,
-    batches: Iterable[Mapping[str, Any]],
-    elements: Sequence[tuple[str | list[str], Any]],
-) -> Any:
+    batches: Iterable[Mapping[str, np.ndarray]],
+    elements: Sequence[tuple[str | list[str], TypeSpecs | None]],
+) -> tf.data.Dataset:
     """Return a ``tf.data.Dataset`` whose elements are tuples of columns.
 
     Parameters
@@ -129,7 +138,7 @@ def to_dataset(
     source = _Source(batches)
     held = weakref.ref(source)
 
-    def generate() -> Any:
+    def generate() -> Iterator[tuple[object, ...]]:
         source = held()
         assert source is not None, "an iterator keeps its tf.data.Dataset"
         for arrays in source.batches:
@@ -152,13 +161,13 @@ def _names(columns: str | list[str]) -> list[str]:
     return [columns] if isinstance(columns, str) else columns
 
 
-def _specs(columns: str | list[str], types: Mapping[str, pa.DataType]) -> Any:
+def _specs(columns: str | list[str], types: Mapping[str, pa.DataType]) -> TypeSpecs:
     if isinstance(columns, str):
         return _spec(columns, types[columns])
     return {name: _spec(name, types[name]) for name in columns}
 
 
-def _spec(name: str, type_: pa.DataType) -> Any:
+def _spec(name: str, type_: pa.DataType) -> tf.TypeSpec:
     tf = imported()
     if isinstance(type_, pa.FixedShapeTensorType):
         dtype = tf.dtypes.as_dtype(type_.value_type.to_pandas_dtype())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -14,6 +14,18 @@ from raycompat.data import batch, block
 from raycompat.data.block import Block, require_columns
 from raycompat.data.collate_fn import ArrowBatchCollateFn, PandasBatchCollateFn
 
+if TYPE_CHECKING:
+    import torch
+
+#: A batch as tensors, by column.
+Tensors: TypeAlias = "dict[str, torch.Tensor]"
+
+#: The type of the tensors: one for all, or by column.
+TorchDtypes: TypeAlias = "torch.dtype | Mapping[str, torch.dtype]"
+
+#: The type of the tensors of `to_torch`: one for all, or for each tensor, in the form of the columns.
+ColumnDtypes: TypeAlias = "TorchDtypes | Sequence[torch.dtype]"
+
 _USER = "This part of raycompat.data"
 
 #: Bytes of the tables that are converted together, and then divided into batches. The memory of larger
@@ -21,7 +33,7 @@ _USER = "This part of raycompat.data"
 _CONVERTED_BYTES = 128 * 2**10
 
 
-def device_of(device: Any) -> Any:
+def device_of(device: str | torch.device) -> torch.device:
     """Return a ``torch.device``; ``"auto"`` is that of a worker of Train, and elsewhere the CPU."""
     torch = imported(_USER)
     if device != "auto":
@@ -46,18 +58,20 @@ class Converter:
         program goes on.
     """
 
-    def __init__(self, dtypes: Any, device: Any, pin_memory: bool) -> None:
+    def __init__(
+        self, dtypes: TorchDtypes | None, device: str | torch.device, pin_memory: bool
+    ) -> None:
         self._dtypes = dtypes
         self._device = device_of(device)
         self._pin_memory = pin_memory
 
-    def __call__(self, table: Block) -> dict[str, Any]:
+    def __call__(self, table: Block) -> Tensors:
         """Return the columns as tensors."""
         return self._tensors(block.to_numpy(table))
 
     def batches(
         self, tables: Iterable[Block], batch_size: int, drop_last: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Tensors]:
         """Yield batches that are cut from larger ones: a conversion takes longer than many cuts."""
         for table in batch.of_whole_batches(tables, batch_size, _CONVERTED_BYTES):
             arrays = block.to_numpy(table)
@@ -71,7 +85,7 @@ class Converter:
                 if len(tensors[0]) == batch_size or not drop_last:
                     yield dict(zip(whole, tensors, strict=True))
 
-    def _tensors(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    def _tensors(self, arrays: Mapping[str, np.ndarray]) -> Tensors:
         dtypes = self._dtypes
         return {
             name: self._moved(
@@ -84,10 +98,10 @@ class Converter:
             for name, values in arrays.items()
         }
 
-    def _moved(self, tensor: Any) -> Any:
+    def _moved(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._device, non_blocking=self._pin_memory)
 
-    def collated(self, collate: Callable[[Any], Any]) -> Callable[[Block], Any]:
+    def collated(self, collate: Callable[[Any], object]) -> Callable[[Block], Any]:
         """Return a function that makes batches by a function of the program's."""
         batch_format = "numpy"
         if isinstance(collate, ArrowBatchCollateFn):
@@ -119,21 +133,23 @@ class Converter:
             return type(value)([self._joined(part) for part in value])
         return value
 
-    def _joined(self, part: Any) -> Any:
+    def _joined(self, part: torch.Tensor | Sequence[torch.Tensor]) -> torch.Tensor:
         """Return a tensor, or the pieces of one, as a tensor on the device."""
         whole = part if _is_tensor(part) else imported(_USER).cat(list(part))
         return self._placed(whole)
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     return isinstance(value, imported(_USER).Tensor)
 
 
-def _are_tensors(value: Any) -> bool:
+def _are_tensors(value: object) -> bool:
     return isinstance(value, list | tuple) and all(map(_is_tensor, value))
 
 
-def to_tensor(values: np.ndarray[Any, Any], dtype: Any, *, pin_memory: bool = False) -> Any:
+def to_tensor(
+    values: np.ndarray, dtype: torch.dtype | None, *, pin_memory: bool = False
+) -> torch.Tensor:
     """Return an array as a tensor.
 
     Raises
@@ -154,7 +170,7 @@ def to_tensor(values: np.ndarray[Any, Any], dtype: Any, *, pin_memory: bool = Fa
     return torch.tensor(values, dtype=dtype, pin_memory=pin_memory)
 
 
-def _stacked(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _stacked(values: np.ndarray) -> np.ndarray:
     rows = list(values)
     if all(isinstance(row, np.ndarray) for row in rows) and len({row.shape for row in rows}) == 1:
         return np.stack(rows)
@@ -172,7 +188,7 @@ def _stacked(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 Columns = list[str] | list[list[str]] | dict[str, list[str]] | None
 
 
-def check_dtypes(columns: Columns, dtypes: Any) -> None:
+def check_dtypes(columns: Columns, dtypes: ColumnDtypes | None) -> None:
     """Raise for types that do not have the form of the columns.
 
     Raises
@@ -205,8 +221,8 @@ def check_dtypes(columns: Columns, dtypes: Any) -> None:
 def features_and_labels(
     table: Block,
     columns: Columns,
-    dtypes: Any,
-    label: tuple[str, Any] | None,
+    dtypes: ColumnDtypes | None,
+    label: tuple[str, torch.dtype | None] | None,
     *,
     add_axis: tuple[bool, bool],
 ) -> tuple[Any, Any]:
@@ -221,7 +237,7 @@ def features_and_labels(
         return _joined_columns(table, names, dtypes, add_axis=to_features), labels
     if isinstance(columns, dict):
         by_key = dtypes if isinstance(dtypes, dict) else dict.fromkeys(columns, dtypes)
-        features: Any = {
+        features: object = {
             key: _joined_columns(table, names, by_key[key], add_axis=to_features)
             for key, names in columns.items()
         }
@@ -236,7 +252,9 @@ def features_and_labels(
     return features, labels
 
 
-def _joined_columns(table: Block, names: Sequence[Any], dtype: Any, *, add_axis: bool) -> Any:
+def _joined_columns(
+    table: Block, names: Sequence[str], dtype: torch.dtype | None, *, add_axis: bool
+) -> torch.Tensor:
     """Return columns as one tensor, next to each other along its second axis."""
     require_columns(names, table.column_names, "to_torch")
     arrays = block.to_numpy(table.select(list(names)))
@@ -246,12 +264,12 @@ def _joined_columns(table: Block, names: Sequence[Any], dtype: Any, *, add_axis:
     return tensors[0] if len(tensors) == 1 else imported(_USER).cat(tensors, dim=1)
 
 
-def to_iterable_dataset(batches: Iterable[Any]) -> Any:
+def to_iterable_dataset(batches: Iterable[object]) -> torch.utils.data.IterableDataset:
     """Return a ``torch.utils.data.IterableDataset`` of batches."""
     torch = imported(_USER)
 
     class Batches(torch.utils.data.IterableDataset):  # type: ignore[name-defined]
-        def __iter__(self) -> Iterator[Any]:
+        def __iter__(self) -> Iterator[object]:
             return iter(batches)
 
     return Batches()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import raycompat as ray
 from raycompat._old_forms.data import plain_rows
@@ -14,6 +14,11 @@ from raycompat.data.datasource import Datasource, ReadTask
 from raycompat.data.sources import dataset_of
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+if TYPE_CHECKING:
+    import torch
+
+    from raycompat.data.context import DataContext
+
 #: Items of a PyTorch data set that become one block.
 _ITEMS_PER_BLOCK = 4096
 
@@ -21,11 +26,14 @@ _ITEMS_PER_BLOCK = 4096
 class TorchDatasource(Datasource):
     """The items of a data set of PyTorch, which one task reads in order."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: torch.utils.data.Dataset) -> None:
         self._dataset = dataset
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return one task: such data sets are read in order."""
         return [
@@ -36,11 +44,11 @@ class TorchDatasource(Datasource):
 class _Items:
     """Reads the items of a data set, in tables."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: torch.utils.data.Dataset) -> None:
         self._dataset = dataset
 
     def __call__(self) -> Iterator[Block]:
-        waiting: list[Any] = []
+        waiting: list[object] = []
         for item in self._in_order():
             waiting.append(item)
             if len(waiting) == _ITEMS_PER_BLOCK:
@@ -49,7 +57,7 @@ class _Items:
         if waiting:
             yield block.to_table({plain_rows.column(block.ITEM_COLUMN): waiting})
 
-    def _in_order(self) -> Iterator[Any]:
+    def _in_order(self) -> Iterator[object]:
         if hasattr(self._dataset, "__iter__"):
             yield from self._dataset
             return
@@ -57,7 +65,7 @@ class _Items:
             yield self._dataset[index]
 
 
-def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
+def from_torch(dataset: torch.utils.data.Dataset, local_read: bool = False) -> Dataset:
     """Return a data set of the items of a ``torch.utils.data.Dataset``.
 
     Parameters
@@ -75,7 +83,7 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
         digits = torchvision.datasets.MNIST("digits", download=True)
         ray.data.from_torch(digits).map(lambda row: {"digit": row["item"][1]})
     """
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if local_read:
         if not ray.is_initialized():
             ray.init()

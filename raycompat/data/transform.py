@@ -38,10 +38,10 @@ class UserFunction:
     """A function, or a class whose instances are called, with its further arguments."""
 
     function: Callable[..., Any]
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    constructor_args: Sequence[Any] = ()
-    constructor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    args: Sequence[object] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+    constructor_args: Sequence[object] = ()
+    constructor_kwargs: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -102,7 +102,10 @@ class UserFunction:
 
 
 def _call_with(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], value: Any
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    value: object,
 ) -> Any:
     return function(value, *args, **kwargs)
 
@@ -134,12 +137,12 @@ class MapBatches:
             return batch.sized(tables, self.batch_size)
         return (part for table in tables for part in batch.sized([table], _fitting_rows(table)))
 
-    def _given(self, table: Block) -> Any:
+    def _given(self, table: Block) -> object:
         formatted = batch.formatted(table, self.batch_format)
         return formatted if self.zero_copy else _copied(formatted)
 
 
-def tables_of(results: Iterable[Any]) -> Iterator[Block]:
+def tables_of(results: Iterable[object]) -> Iterator[Block]:
     """Return the results of a function of batches as tables: each is a batch, or yields several."""
     for result in results:
         if isinstance(result, Iterator | concurrent.Several):
@@ -153,7 +156,7 @@ def _fitting_rows(table: Block) -> int:
     return max(1, _AUTO_BYTES * int(table.num_rows) // max(1, size_bytes))
 
 
-def _copied(given: Any) -> Any:
+def _copied(given: object) -> object:
     if isinstance(given, dict):
         return {name: np.array(values) for name, values in given.items()}
     return given.copy() if hasattr(given, "copy") else given
@@ -172,7 +175,7 @@ class MapRows:
         made = self._flat(function) if self.is_flat else self._single(function)
 
         def run(tables: Tables) -> Iterator[Block]:
-            waiting: list[Mapping[str, Any]] = []
+            waiting: list[Mapping[str, object]] = []
             size_bytes = 0
             for table in tables:
                 for row in made(table):
@@ -187,12 +190,12 @@ class MapRows:
         return run
 
     @staticmethod
-    def _single(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
+    def _single(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, object]]]:
         return lambda table: (_row(made, "map") for made in function(block.rows(table)))
 
     @staticmethod
-    def _flat(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, Any]]]:
-        def made(table: Block) -> Iterator[Mapping[str, Any]]:
+    def _flat(function: ResultsOf) -> Callable[[Block], Iterator[Mapping[str, object]]]:
+        def made(table: Block) -> Iterator[Mapping[str, object]]:
             for several in function(block.rows(table)):
                 if isinstance(several, Mapping | str) or not isinstance(several, Iterable):
                     raise ValueError(
@@ -204,7 +207,7 @@ class MapRows:
         return made
 
 
-def _size_bytes(row: Mapping[str, Any]) -> int:
+def _size_bytes(row: Mapping[str, object]) -> int:
     """Return the bytes of the arrays and texts in a row; other values are small."""
     size_bytes = 0
     for value in row.values():
@@ -215,7 +218,7 @@ def _size_bytes(row: Mapping[str, Any]) -> int:
     return size_bytes
 
 
-def _row(value: Any, what: str) -> Mapping[str, Any]:
+def _row(value: object, what: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         if plain_rows.are_chosen():
             return plain_rows.row(value)

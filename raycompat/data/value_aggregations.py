@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from raycompat.data import tensor
 from raycompat.data.aggregation import PythonAggregation, without_nan
 from raycompat.data.block import Block
+
+if TYPE_CHECKING:
+    from raycompat.data.aggregation import Accumulator
 
 
 class _OfValues(PythonAggregation):
@@ -24,7 +27,7 @@ class _OfValues(PythonAggregation):
         self.column = on
         self.name = alias_name or f"{self.default_name}({on or ''})"
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         if table is None or not table.num_columns:
             return []
@@ -33,7 +36,7 @@ class _OfValues(PythonAggregation):
             values = without_nan(values).drop_null()
         return tensor.to_list(values)
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
         return [*left, *right]
 
@@ -79,7 +82,7 @@ class Quantile(_OfValues):
         self._q = q
         self.ignores_nulls = ignore_nulls
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         if not state or any(value is None for value in state):
             return None
@@ -127,28 +130,28 @@ class Unique(_OfValues):
         self.ignores_nulls = ignore_nulls
         self._encodes_lists = bool(encode_lists)
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         values = super().state(table)
         if self._encodes_lists:
             values = _items(values)
         return list(dict.fromkeys(map(_hashable, values)))
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
         return list(dict.fromkeys(map(_hashable, [*left, *right])))
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return list(state)
 
 
-def _items(values: list[Any]) -> list[Any]:
+def _items(values: list[object]) -> list[object]:
     """Return the items of lists one by one, and the values that are not lists."""
     return [item for each in values for item in (each if isinstance(each, list) else [each])]
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> object:
     if isinstance(value, float) and value != value:
         return math.nan  # one object, which a dictionary finds by its identity
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
@@ -183,7 +186,7 @@ class CountDistinct(Unique):
     def __init__(self, on: str, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, ignore_nulls, alias_name)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return len(state)
 
@@ -218,7 +221,7 @@ class AsList(_OfValues):
         super().__init__(on, alias_name)
         self.ignores_nulls = ignore_nulls
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return state
 
@@ -265,7 +268,7 @@ class ApproximateQuantile(_OfValues):
             raise ValueError(f"quantiles={quantiles!r}: give numbers from 0 to 1.")
         self._quantiles = list(quantiles)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         if not state:
             return []
@@ -302,18 +305,18 @@ class ValueCounter(_OfValues):
     def __init__(self, on: str, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name)
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         return Counter(map(_hashable, super().state(table)))
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         """Return one state for two."""
-        merged: Counter[Any] = Counter()
+        merged: Counter[object] = Counter()
         for value, count in (*left.items(), *right.items()):
             merged[_hashable(value)] += count
         return merged
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return {"values": list(state), "counts": list(state.values())}
 
@@ -367,13 +370,13 @@ class ApproximateTopK(ValueCounter):
         self._k = k
         self._encodes_lists = encode_lists
 
-    def state(self, table: Block | None) -> Any:
+    def state(self, table: Block | None) -> Accumulator:
         """Return the state of rows; None: of no rows."""
         values = _OfValues.state(self, table)
         if self._encodes_lists:
             values = _items(values)
         return Counter(_hashable(each) for each in values if each is not None)
 
-    def result(self, state: Any) -> Any:
+    def result(self, state: Accumulator) -> object:
         """Return the result of a state."""
         return [{self.column: value, "count": count} for value, count in state.most_common(self._k)]

@@ -14,12 +14,20 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from raycompat.data import block
 from raycompat.data.block import Block
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyarrow as pa
+
+    from raycompat.data.block import Row
+    from raycompat.data.files import ArrowFileSystem
 
 #: The fields of a row that are not files of the archive.
 KEY, URL = "__key__", "__url__"
@@ -32,7 +40,15 @@ _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
 #: Endings of values whose reading can run code of the one who wrote them.
 _UNSAFE = ("pickle", "pkl", "pt", "pth")
 
-Select = Callable[[str], Any] | Sequence[str] | None
+#: Which names are chosen, of files or of fields: by a function, or by patterns; None: all.
+Select: TypeAlias = Callable[[str], object] | Sequence[str] | None
+
+#: What makes another name of a file's: functions, one after the other.
+Renames: TypeAlias = Callable[[str], str] | Sequence[Callable[[str], str]] | None
+
+#: From the bytes of a row's fields to values, or back: True or a format of images is the usual way.
+Coder: TypeAlias = "bool | str | Callable[[Row], Mapping[str, object]]"
+Coders: TypeAlias = "Coder | Sequence[Coder] | None"
 
 
 @dataclass(frozen=True)
@@ -53,9 +69,9 @@ class Samples:
         Make the items of the field ``json`` fields of the row.
     """
 
-    decoder: Any = True
+    decoder: Coders = True
     selects: Select = None
-    renames: Any = None
+    renames: Renames = None
     suffixes: Select = None
     prints: bool = False
     expands_json: bool = False
@@ -68,13 +84,15 @@ class Samples:
                     "such: for example lambda name: name.replace('.jpeg', '.jpg')."
                 )
 
-    def __call__(self, filesystem: Any, path: str, opening: Mapping[str, Any]) -> Iterator[Block]:
+    def __call__(
+        self, filesystem: ArrowFileSystem, path: str, opening: Mapping[str, object]
+    ) -> Iterator[Block]:
         """Yield tables."""
         if self.prints:
             print(f"start {path}")
         with filesystem.open_input_stream(path, **opening) as stream:
             try:
-                rows: list[Mapping[str, Any]] = []
+                rows: list[Mapping[str, object]] = []
                 size = 0
                 for row in self._rows(stream, path):
                     size += sum(len(value) for value in row.values())
@@ -89,10 +107,10 @@ class Samples:
         if self.prints:
             print(f"done {path}")
 
-    def _rows(self, stream: Any, path: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, stream: pa.NativeFile, path: str) -> Iterator[Row]:
         """Yield the files of each key, which follow each other in the archive."""
         seen: set[str] = set()
-        row: dict[str, Any] = {}
+        row: Row = {}
         for name, data in self._files(stream):
             key, field = _key_and_field(name)
             if not field:
@@ -114,7 +132,7 @@ class Samples:
         if row:
             yield {**row, URL: path}
 
-    def _files(self, stream: Any) -> Iterator[tuple[str, bytes]]:
+    def _files(self, stream: pa.NativeFile) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(fileobj=stream, mode="r|*") as archive:
             for member in archive:
                 if not member.isreg():
@@ -126,7 +144,7 @@ class Samples:
                 if content is not None and _is_chosen(name, self.selects):
                     yield name, content.read()
 
-    def _decoded(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _decoded(self, row: Mapping[str, Any]) -> Mapping[str, object]:
         if self.expands_json and "json" in row:
             row = {**row, **json.loads(row["json"])}
         for step in _listed(self.decoder):
@@ -144,13 +162,13 @@ class SampleWriter:
         The steps from values to bytes: True or an image format is the default one.
     """
 
-    encoder: Any = True
+    encoder: Coders = True
 
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         """Write an archive."""
         with tarfile.open(fileobj=file, mode="w|") as archive:
             for each in block.rows(table):
-                row: Mapping[str, Any] = each
+                row: Mapping[str, object] = each
                 for step in _listed(self.encoder):
                     row = step(row) if callable(step) else _to_bytes(row)
                 key = row.get(KEY) or uuid.uuid4().hex
@@ -159,7 +177,7 @@ class SampleWriter:
                         _add(archive, f"{key}.{field}", value)
 
 
-def _add(archive: tarfile.TarFile, name: str, value: Any) -> None:
+def _add(archive: tarfile.TarFile, name: str, value: object) -> None:
     if isinstance(value, str):
         value = value.encode()
     if not isinstance(value, bytes):
@@ -173,7 +191,7 @@ def _add(archive: tarfile.TarFile, name: str, value: Any) -> None:
     archive.addfile(member, io.BytesIO(value))
 
 
-def _listed(steps: Any) -> list[Any]:
+def _listed(steps: object) -> list[Any]:
     """Return steps as a list; None and False are none."""
     if steps is None or steps is False:
         return []
@@ -201,14 +219,14 @@ def _is_chosen(name: str, chosen: Select) -> bool:
     )
 
 
-def _to_values(row: Mapping[str, Any], image_format: Any) -> dict[str, Any]:
+def _to_values(row: Mapping[str, object], image_format: object) -> dict[str, object]:
     return {
         field: value if field.startswith("__") else _value(field, value, image_format)
         for field, value in row.items()
     }
 
 
-def _value(field: str, data: Any, image_format: Any) -> Any:
+def _value(field: str, data: object, image_format: object) -> object:
     kind = field.rpartition(".")[2]
     if not isinstance(data, bytes):
         return data  # of expand_json, or of a decoder before this one
@@ -235,14 +253,14 @@ def _value(field: str, data: Any, image_format: Any) -> Any:
     return data
 
 
-def _to_bytes(row: Mapping[str, Any]) -> dict[str, Any]:
+def _to_bytes(row: Mapping[str, object]) -> dict[str, object]:
     return {
         field: value if field.startswith("__") or value is None else _data(field, value)
         for field, value in row.items()
     }
 
 
-def _data(field: str, value: Any) -> Any:
+def _data(field: str, value: Any) -> object:
     kind = field.rpartition(".")[2]
     if kind in ("cls", "cls2"):
         return str(value)
@@ -271,7 +289,7 @@ def _data(field: str, value: Any) -> Any:
     return data.getvalue()
 
 
-def _pillow() -> Any:
+def _pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:

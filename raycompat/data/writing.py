@@ -27,8 +27,13 @@ from raycompat.data.sql import SqlDatasink
 from raycompat.data.webdataset import SampleWriter
 
 if TYPE_CHECKING:
+    from raycompat.data.block import Row
+    from raycompat.data.filename_provider import FilenameProvider
+    from raycompat.data.files import FileSystem
     from raycompat.data.plan import Node
     from raycompat.data.schema import Schema
+    from raycompat.data.sql import Connection
+    from raycompat.data.webdataset import Coders
 
 
 class Writing:
@@ -41,8 +46,8 @@ class Writing:
     def write_sql(
         self,
         sql: str,
-        connection_factory: Callable[[], Any],
-        ray_remote_args: dict[str, Any] | None = None,
+        connection_factory: Callable[[], Connection],
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Execute a statement of SQL with the values of each row.
@@ -78,7 +83,7 @@ class Writing:
         self,
         datasink: Datasink[Any],
         *,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
     ) -> None:
         """Execute the plan, and write its blocks to a user's sink.
@@ -118,17 +123,17 @@ class Writing:
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
-        arrow_csv_args_fn: Callable[[], dict[str, Any]] | None = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        arrow_csv_args_fn: Callable[[], Mapping[str, object]] | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
-        **arrow_csv_args: Any,
+        **arrow_csv_args: object,
     ) -> None:
         """Write CSV files, with ``pyarrow.csv``.
 
@@ -175,17 +180,17 @@ class Writing:
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
-        pandas_json_args_fn: Callable[[], dict[str, Any]] | None = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        pandas_json_args_fn: Callable[[], Mapping[str, object]] | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
-        **pandas_json_args: Any,
+        **pandas_json_args: object,
     ) -> None:
         """Write JSON files, a row on each line, with pandas.
 
@@ -233,20 +238,20 @@ class Writing:
         path: str,
         *,
         partition_cols: list[str] | None = None,
-        filesystem: Any = None,
-        catalog: Any = None,
+        filesystem: FileSystem | None = None,
+        catalog: object = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
-        arrow_parquet_args_fn: Callable[[], dict[str, Any]] | None = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        arrow_parquet_args_fn: Callable[[], Mapping[str, object]] | None = None,
         min_rows_per_file: int | None = None,
         max_rows_per_file: int | None = None,
         min_bytes_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
-        **arrow_parquet_args: Any,
+        **arrow_parquet_args: object,
     ) -> None:
         """Write Parquet files, with ``pyarrow.parquet``.
 
@@ -313,16 +318,16 @@ class Writing:
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
-        arrow_orc_args_fn: Callable[[], dict[str, Any]] | None = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        arrow_orc_args_fn: Callable[[], Mapping[str, object]] | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
-        **arrow_orc_args: Any,
+        **arrow_orc_args: object,
     ) -> None:
         """Write ORC files, with ``pyarrow.orc``.
 
@@ -371,12 +376,12 @@ class Writing:
         path: str,
         *,
         column: str,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
@@ -419,13 +424,13 @@ class Writing:
         self,
         path: str,
         *,
-        tf_schema: Any = None,
-        filesystem: Any = None,
+        tf_schema: object = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
@@ -475,13 +480,13 @@ class Writing:
         self,
         path: str,
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
         min_rows_per_file: int | None = None,
-        ray_remote_args: dict[str, Any] | None = None,
-        encoder: Any = True,
+        ray_remote_args: Mapping[str, object] | None = None,
+        encoder: Coders = True,
         concurrency: int | None = None,
         num_rows_per_file: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
@@ -537,11 +542,11 @@ class Writing:
         column: str,
         file_format: str = "png",
         *,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
         try_create_dir: bool = True,
-        arrow_open_stream_args: dict[str, Any] | None = None,
-        filename_provider: Any = None,
-        ray_remote_args: dict[str, Any] | None = None,
+        arrow_open_stream_args: Mapping[str, object] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        ray_remote_args: Mapping[str, object] | None = None,
         concurrency: int | None = None,
         mode: SaveMode = SaveMode.APPEND,
     ) -> None:
@@ -624,8 +629,8 @@ def _written(
     function = _write.options(**options) if options else _write
     limit = concurrency or int(2 * ray.cluster_resources().get("CPU", 1))
     sink = ray.put(datasink)
-    refs: list[Any] = []
-    running: list[Any] = []
+    refs: list[object] = []
+    running: list[object] = []
     for group in _groups(bundles, datasink.min_rows_per_write or 0):
         if len(running) >= limit:
             done, running = ray.wait(running)
@@ -634,13 +639,13 @@ def _written(
         refs.append(ref)
         running.append(ref)
         del ref
-    results: list[Any] = ray.get(refs)
+    results: list[object] = ray.get(refs)
     return results
 
 
 def _groups(bundles: Iterable[Bundle], min_rows: int) -> Iterator[list[Any]]:
     """Put blocks together that have enough rows for a file."""
-    group: list[Any] = []
+    group: list[object] = []
     num_rows = 0
     for bundle in bundles:
         group.append(bundle.ref)
@@ -663,7 +668,7 @@ class _Writer:
     """Writes tables, with arguments of another library."""
 
     def __init__(
-        self, args: Mapping[str, Any], more: Callable[[], Mapping[str, Any]] | None
+        self, args: Mapping[str, object], more: Callable[[], Mapping[str, object]] | None
     ) -> None:
         self._args, self._more = args, more
 
@@ -672,14 +677,14 @@ class _Writer:
 
 
 class _CsvWriter(_Writer):
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         import pyarrow.csv
 
         pyarrow.csv.write_csv(table, file, **self.args())
 
 
 class _ParquetWriter(_Writer):
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         import pyarrow.parquet
 
         args = self.args()
@@ -688,14 +693,14 @@ class _ParquetWriter(_Writer):
 
 
 class _OrcWriter(_Writer):
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         import pyarrow.orc
 
         pyarrow.orc.write_table(table, file, **self.args())
 
 
 class _JsonWriter(_Writer):
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         args = {"orient": "records", "lines": True, **self.args()}
         text = io.BytesIO()
         frame = frames.to_pandas(table)
@@ -710,7 +715,7 @@ class _NumpyWriter:
     def __init__(self, column: str) -> None:
         self._column = column
 
-    def __call__(self, table: Block, file: Any) -> None:
+    def __call__(self, table: Block, file: pa.NativeFile) -> None:
         block.require_columns([self._column], table.column_names, "write_numpy")
         data = io.BytesIO()
         np.save(data, tensor.to_numpy(table[self._column]))
@@ -721,7 +726,7 @@ class _ImageWriter:
     def __init__(self, column: str, file_format: str) -> None:
         self._column, self._format = column, file_format
 
-    def __call__(self, row: dict[str, Any], file: Any) -> None:
+    def __call__(self, row: Row, file: pa.NativeFile) -> None:
         from PIL import Image
 
         block.require_columns([self._column], list(row), "write_images")
@@ -730,7 +735,7 @@ class _ImageWriter:
         file.write(data.getvalue())
 
 
-def _write_examples(table: Block, file: Any) -> None:
+def _write_examples(table: Block, file: pa.NativeFile) -> None:
     """Write examples to a file of this host, which TensorFlow can write to, and copy that."""
     import tempfile
 
@@ -742,7 +747,7 @@ def _write_examples(table: Block, file: Any) -> None:
         file.write(local.read())
 
 
-def _example(row: Mapping[str, Any]) -> Any:
+def _example(row: Mapping[str, object]) -> Any:
     tf = tensorflow.imported()
     features = {}
     for name, value in row.items():

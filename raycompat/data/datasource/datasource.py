@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat._surface.modules import names_of
 from raycompat.data.block import Block, BlockMetadata, to_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from raycompat.data.block import DataBatch
+    from raycompat.data.context import DataContext
 
 
 class ReadTask:
@@ -46,9 +52,9 @@ class ReadTask:
 
     def __init__(
         self,
-        read_fn: Callable[[], Iterable[Any]],
+        read_fn: Callable[[], Iterable[DataBatch]],
         metadata: BlockMetadata,
-        schema: Any = None,
+        schema: pa.Schema | None = None,
         per_task_row_limit: int | None = None,
     ) -> None:
         self._read_fn = read_fn
@@ -62,12 +68,12 @@ class ReadTask:
         return self._metadata
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema | None:
         """The columns; None if they are not known."""
         return self._schema
 
     @property
-    def read_fn(self) -> Callable[[], Iterable[Any]]:
+    def read_fn(self) -> Callable[[], Iterable[DataBatch]]:
         """The function."""
         return self._read_fn
 
@@ -124,7 +130,10 @@ class Datasource:
     """
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: DataContext | None = None,
     ) -> list[ReadTask]:
         """Return the tasks that read it.
 

@@ -6,11 +6,18 @@ import enum
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from raycompat._surface.modules import names_of
 from raycompat.data import files
+
+if TYPE_CHECKING:
+    from raycompat.data.files import ArrowFileSystem, FileSystem
+
+
+#: The values that folders give to columns: texts, or what the types of the fields make of them.
+FolderValues: TypeAlias = dict[str, Any]
 
 
 class PartitionStyle(enum.StrEnum):
@@ -83,7 +90,7 @@ class Partitioning:
     base_dir: str | None = None
     field_names: list[str | None] | None = field(default=None, hash=False)
     field_types: dict[str, type] | None = field(default=None, hash=False)
-    filesystem: Any = None
+    filesystem: FileSystem | None = None
 
     def __post_init__(self) -> None:
         self.base_dir = self.base_dir or ""
@@ -106,11 +113,11 @@ class Partitioning:
         return files.resolve(self.base_dir, self.filesystem)[1].rstrip("/") + "/"
 
     @property
-    def resolved_filesystem(self) -> Any:
+    def resolved_filesystem(self) -> ArrowFileSystem:
         """The file system of `base_dir`."""
         return files.resolve(self.base_dir or "/", self.filesystem)[0]
 
-    def values_of(self, path: str) -> dict[str, Any]:
+    def values_of(self, path: str) -> FolderValues:
         """Return the columns that the folders of a path name, and their values."""
         folder = posixpath.dirname(path)
         if self.base_dir:
@@ -120,7 +127,7 @@ class Partitioning:
             folder = folder[len(base) :]
         parts = [part for part in folder.split("/") if part]
         is_hive = self.style == PartitionStyle.HIVE
-        values: dict[str, Any] = dict(self._named(parts) if is_hive else self._in_order(parts))
+        values: FolderValues = dict(self._named(parts) if is_hive else self._in_order(parts))
         for name, type_ in (self.field_types or {}).items():
             if name not in values:
                 raise ValueError(
@@ -154,7 +161,7 @@ class Partitioning:
 
 
 #: From the text of a folder to a value, by the types in `Partitioning.field_types`.
-_CONVERSIONS: Mapping[Any, Callable[[str], Any]] = {
+_CONVERSIONS: Mapping[object, Callable[[str], object]] = {
     int: int,
     float: float,
     str: str,
@@ -192,7 +199,7 @@ class PathPartitionParser:
         base_dir: str | None = None,
         field_names: list[str | None] | None = None,
         field_types: dict[str, type] | None = None,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
     ) -> PathPartitionParser:
         """Return a parser; the parameters are those of `Partitioning`."""
         given = Partitioning(style, base_dir, field_names, field_types, filesystem)
@@ -210,7 +217,7 @@ class PathPartitionParser:
         """
         return self._partitioning
 
-    def __call__(self, path: str) -> dict[str, Any]:
+    def __call__(self, path: str) -> FolderValues:
         """Return the columns and values of a path."""
         return self._partitioning.values_of(path)
 
@@ -242,19 +249,19 @@ class PathPartitionFilter:
     def __init__(
         self,
         path_partition_parser: PathPartitionParser,
-        filter_fn: Callable[[dict[str, Any]], bool],
+        filter_fn: Callable[[FolderValues], bool],
     ) -> None:
         self._parser = path_partition_parser
         self._filter = filter_fn
 
     @staticmethod
     def of(
-        filter_fn: Callable[[dict[str, Any]], bool],
+        filter_fn: Callable[[FolderValues], bool],
         style: str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: list[str | None] | None = None,
         field_types: dict[str, type] | None = None,
-        filesystem: Any = None,
+        filesystem: FileSystem | None = None,
     ) -> PathPartitionFilter:
         """Return a filter; the other parameters are those of `Partitioning`."""
         parser = PathPartitionParser.of(style, base_dir, field_names, field_types, filesystem)

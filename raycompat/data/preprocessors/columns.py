@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from raycompat.data.dataset import Dataset
 
 
-def counted(ds: Dataset, column: str, items: Callable[[Any], Iterable[Any]]) -> Counter[Any]:
+def counted(ds: Dataset, column: str, items: Callable[[Any], Iterable[object]]) -> Counter[Any]:
     """Return how often each item of the values of a column occurs, in the order of appearance."""
 
     def count(df: pd.DataFrame) -> dict[str, list[Any]]:
         found = Counter(item for value in df[column].tolist() for item in items(value))
         return {"counts": [found]}
 
-    total: Counter[Any] = Counter()
+    total: Counter[object] = Counter()
     for row in ds.select_columns([column]).map_batches(count, batch_format="pandas").iter_rows():
         total.update(row["counts"])
     return total

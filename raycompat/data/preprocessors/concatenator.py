@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from raycompat.data.block import require_columns
 from raycompat.data.preprocessor import Preprocessor
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from raycompat.data.dataset import Dataset
 
 
@@ -55,7 +57,7 @@ class Concatenator(Preprocessor):
         self,
         columns: Sequence[str],
         output_column_name: str = "concat_out",
-        dtype: Any = None,
+        dtype: npt.DTypeLike | None = None,
         raise_if_missing: bool = False,
         flatten: bool = False,
     ) -> None:
@@ -83,7 +85,7 @@ class Concatenator(Preprocessor):
         return [self.output_column_name]
 
     def __repr__(self) -> str:
-        usual: dict[str, Any] = {"output_column_name": "concat_out", "dtype": None}
+        usual: dict[str, object] = {"output_column_name": "concat_out", "dtype": None}
         usual |= {"raise_if_missing": False, "flatten": False}
         given = [
             f"{name}={value!r}"
@@ -93,7 +95,7 @@ class Concatenator(Preprocessor):
         return f"Concatenator({', '.join(given)})"
 
 
-def _matrix(series: pd.Series) -> np.ndarray[Any, Any]:
+def _matrix(series: pd.Series) -> np.ndarray:
     if series.dtype == object and len(series):
         return np.stack([np.ravel(value) for value in series])
     return np.asarray(series).reshape(-1, 1)

@@ -45,6 +45,7 @@ class _Discretizer(Preprocessor):
             raise ValueError(f"bins has none for the columns {missing}: give one for each column.")
 
     def _edges(self, column: str) -> Any:
+        """Return the edges of the bins: numbers, or how many bins there are."""
         raise NotImplementedError
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
@@ -153,7 +154,7 @@ class UniformKBinsDiscretizer(_Discretizer):
                 )
             self.stats_[column] = self._even(float(low), float(high), counts[column])
 
-    def _even(self, low: float, high: float, count: int) -> Any:
+    def _even(self, low: float, high: float, count: int) -> np.ndarray:
         if low == high:
             low -= _MARGIN * (abs(low) or 1.0)
             high += _MARGIN * (abs(high) or 1.0)

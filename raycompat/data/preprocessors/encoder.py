@@ -22,8 +22,8 @@ def _numbers(
     ds: Dataset,
     columns: Sequence[str],
     limits: Mapping[str, int],
-    items: Callable[[Any], list[Any]] = lambda value: [value],
-) -> dict[str, Any]:
+    items: Callable[[Any], list[object]] = lambda value: [value],
+) -> dict[str, dict[Any, int]]:
     """Return the numbers of the items in the values of columns, in the order of the items.
 
     With a limit, the most frequent items alone have numbers; of equal ones, those that came first.
@@ -45,23 +45,23 @@ def _missing(column: str) -> ValueError:
     )
 
 
-def _require_values(values: pd.Series[Any], column: str) -> pd.Series[Any]:
+def _require_values(values: pd.Series, column: str) -> pd.Series:
     """Return the values of a column; raise where one is missing."""
     if values.isna().any():
         raise _missing(column)
     return values
 
 
-def _items(value: Any) -> list[Any]:
+def _items(value: Any) -> list[object]:
     return list(value) if _is_list(value) else [value]
 
 
-def _whole(value: Any) -> list[Any]:
+def _whole(value: Any) -> list[object]:
     """Return a value as the only item; a list as a tuple, which can be a key."""
     return [tuple(value) if _is_list(value) else value]
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list | tuple | np.ndarray)
 
 
@@ -108,7 +108,7 @@ class OrdinalEncoder(Preprocessor):
         names = zip(self.columns, self.output_columns, strict=True)
         return df.assign(**{output: self._encoded(df[name], name) for name, output in names})
 
-    def _encoded(self, values: pd.Series[Any], column: str) -> pd.Series[Any]:
+    def _encoded(self, values: pd.Series, column: str) -> pd.Series:
         _require_values(values, column)
         numbers = self.stats_[f"unique_values({column})"]
         if not any(map(_is_list, values)):
@@ -359,7 +359,7 @@ class SimpleImputer(Preprocessor):
         self,
         columns: Sequence[str],
         strategy: str = "mean",
-        fill_value: Any = None,
+        fill_value: object = None,
         *,
         output_columns: Sequence[str] | None = None,
     ) -> None:
@@ -396,7 +396,7 @@ class SimpleImputer(Preprocessor):
             made[output] = self._filled(df, column, value)
         return df.assign(**made)
 
-    def _filled(self, df: pd.DataFrame, column: str, value: Any) -> pd.Series[Any]:
+    def _filled(self, df: pd.DataFrame, column: str, value: object) -> pd.Series:
         if column not in df.columns and not self._is_fittable:
             return pd.Series(value, index=df.index)
         return df[column].fillna(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from raycompat.data.preprocessor import Preprocessor
 from raycompat.data.preprocessors.columns import outputs
 
 if TYPE_CHECKING:
+    from raycompat.data.aggregation import Aggregation
     from raycompat.data.dataset import Dataset
 
 
@@ -24,7 +25,7 @@ class _Scaler(Preprocessor):
         self.columns = list(columns)
         self.output_columns = outputs(self.columns, output_columns)
 
-    def _aggregations(self, column: str) -> list[Any]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         raise NotImplementedError
 
     def _scaled(self, column: str, values: pd.Series) -> pd.Series:
@@ -66,7 +67,7 @@ class StandardScaler(_Scaler):
     value becomes 0.
     """
 
-    def _aggregations(self, column: str) -> list[Any]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [aggregate.Mean(column), aggregate.Std(column, ddof=0)]
 
     def _scaled(self, column: str, values: pd.Series) -> pd.Series:
@@ -97,7 +98,7 @@ class MinMaxScaler(_Scaler):
     value becomes 0.
     """
 
-    def _aggregations(self, column: str) -> list[Any]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [aggregate.Min(column), aggregate.Max(column)]
 
     def _scaled(self, column: str, values: pd.Series) -> pd.Series:
@@ -123,7 +124,7 @@ class MaxAbsScaler(_Scaler):
     [{'x': -1.0}, {'x': 0.5}]
     """
 
-    def _aggregations(self, column: str) -> list[Any]:
+    def _aggregations(self, column: str) -> list[Aggregation]:
         return [aggregate.AbsMax(column)]
 
     def _scaled(self, column: str, values: pd.Series) -> pd.Series:
@@ -302,5 +303,5 @@ class PowerTransformer(Preprocessor):
         return df.assign(**made)
 
 
-def _box_cox(values: pd.Series, power: float) -> Any:
+def _box_cox(values: pd.Series, power: float) -> pd.Series:
     return (values**power - 1) / power if power else np.log(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ class _OfText(Preprocessor):
         self.tokenization_fn = tokenization_fn or simple_split_tokenizer
         self.output_columns = outputs(self.columns, output_columns)
 
-    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], object]:
         raise NotImplementedError
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +101,7 @@ class Tokenizer(_OfText):
     ) -> None:
         super().__init__(columns, tokenization_fn, output_columns)
 
-    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], object]:
         return list
 
 
@@ -144,7 +144,7 @@ class HashingVectorizer(_OfText):
         super().__init__(columns, tokenization_fn, output_columns)
         self.num_features = num_features
 
-    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], object]:
         def count(tokens: Sequence[str]) -> list[int]:
             counted = Counter(simple_hash(token, self.num_features) for token in tokens)
             return [counted[number] for number in range(self.num_features)]
@@ -204,7 +204,7 @@ class CountVectorizer(_OfText):
     def _tokens(self, text: str | None) -> Sequence[str]:
         return [] if pd.isna(text) else self.tokenization_fn(str(text))
 
-    def _made_of(self, column: str) -> Callable[[Sequence[str]], Any]:
+    def _made_of(self, column: str) -> Callable[[Sequence[str]], object]:
         wanted = [token for token, _ in self.stats_[f"token_counts({column})"].most_common()]
 
         def count(tokens: Sequence[str]) -> list[int]:

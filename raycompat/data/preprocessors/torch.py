@@ -49,7 +49,7 @@ class TorchVisionPreprocessor(Preprocessor):
     def __init__(
         self,
         columns: list[str],
-        transform: Callable[[Any], Any],
+        transform: Callable[[Any], object],
         output_columns: list[str] | None = None,
         batched: bool = False,
     ) -> None:
@@ -70,12 +70,12 @@ class TorchVisionPreprocessor(Preprocessor):
         }
         return df.assign(**made)
 
-    def _transformed(self, images: Sequence[Any]) -> list[Any]:
+    def _transformed(self, images: Sequence[np.ndarray]) -> list[np.ndarray]:
         if self.batched and images:
             return list(self._applied(np.stack(images)))
         return [self._applied(np.asarray(image)) for image in images]
 
-    def _applied(self, image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _applied(self, image: np.ndarray) -> np.ndarray:
         torch = imported("TorchVisionPreprocessor")
         try:
             found = self.transform_images(to_tensor(image, None))
