@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import gymnasium
     import tensorflow as tf
+    import torch
 
 #: An element of an observation space: an array, a number, or dicts and tuples of these. It is Any
 #: because only the program knows its space, and computes with the element without a cast.
@@ -53,3 +54,19 @@ Metrics: TypeAlias = dict[str, Any]
 #: Options of an algorithm, a network or a buffer by name, as programs write them. It is Any because
 #: each option has its own type, which `AlgorithmConfig.validate` checks.
 Options: TypeAlias = dict[str, Any]
+
+#: Columns of steps by name, as modules of PyTorch see and give them. Observations and states in dicts
+#: or tuples are dicts or tuples of tensors.
+TensorBatch: TypeAlias = "dict[str, torch.Tensor]"
+
+#: Batches by module.
+TensorBatches: TypeAlias = "dict[str, TensorBatch]"
+
+
+class AlgorithmOptions(Protocol):
+    """The options of an algorithm: an `AlgorithmConfig`, whose module imports most others.
+
+    Their names and defaults are data of `option_groups`, so each is an attribute of any type.
+    """
+
+    def __getattr__(self, name: str) -> Any: ...

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.filters import NoFilter, RunningStatistics, make_filter
+from raycompat.rllib._types import Action, Array, Observation, Space, Values
+from raycompat.rllib.filters import FilterMaker, NoFilter, RunningStatistics, make_filter
 from raycompat.rllib.fixed_policies import fixed_policy
 from raycompat.rllib.networks import NetworkSpec, Weights
 from raycompat.rllib.policies import Extras, Policy
@@ -41,12 +42,12 @@ class PolicyPlan:
 
     policy_class: Any
     network: NetworkSpec | None
-    observation_space: Any
-    action_space: Any
-    observation_filter: Any = "NoFilter"
+    observation_space: Space
+    action_space: Space
+    observation_filter: str | FilterMaker = "NoFilter"
     normalize_actions: bool = True
     clip_actions: bool = False
-    options: Any = None
+    options: object = None
 
     def make(self) -> ActingPolicy | ActingRule:
         """Return the policy; it has no weights yet."""
@@ -77,7 +78,12 @@ class ActingPolicy:
         #: What it remembers; None for a network without a memory.
         self.memory = None if plan.network is None else plan.network.memory
 
-    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
+    def observe(
+        self,
+        raw: list[Observation],
+        update: bool = True,
+        memories: NDArray[np.float32] | None = None,
+    ) -> Array:
         """Return observations as the policy takes them.
 
         Parameters
@@ -94,11 +100,12 @@ class ActingPolicy:
             return found
         if memories is None:
             memories = self.remembered([None] * len(raw), [0.0] * len(raw))
+            assert memories is not None, "it has a memory"
         return np.concatenate([found.reshape(len(raw), -1), memories], axis=1, dtype=np.float32)
 
     def remembered(
-        self, memories: Sequence[NDArray[Any] | None], rewards: Sequence[float]
-    ) -> NDArray[Any] | None:
+        self, memories: Sequence[NDArray[np.float32] | None], rewards: Sequence[float]
+    ) -> NDArray[np.float32] | None:
         """Return what is remembered at some observations; None for a network without a memory.
 
         Parameters
@@ -117,7 +124,7 @@ class ActingPolicy:
             found[:, -1] = known
         return found
 
-    def without_memory(self, observations: NDArray[Any]) -> NDArray[Any]:
+    def without_memory(self, observations: Array) -> Array:
         """Return results of `observe`, of any axes before, without what is remembered."""
         if self.memory is None:
             return observations
@@ -125,8 +132,8 @@ class ActingPolicy:
         return observations[..., :count].reshape(*axes, *self.encode.shape)
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: Array, rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions, and what to remember of them, for the result of `observe`."""
         return self.policy.act(observations, rng, explore)
 
@@ -171,7 +178,12 @@ class ActingRule:
         self.initial_state = self._rule.initial_state
         self.choose = self._rule.choose
 
-    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
+    def observe(
+        self,
+        raw: list[Observation],
+        update: bool = True,
+        memories: NDArray[np.float32] | None = None,
+    ) -> list[Observation]:
         """Return observations as the rule takes them."""
         return raw if self._encode is None else list(self._encode(raw))
 
@@ -209,29 +221,34 @@ class RecordedRule:
         self._rule, self.rule, self.filter = acting, acting.rule, acting.filter
         self.set_state = acting.set_state
 
-    def observe(self, raw: list[Any], update: bool = True, memories: Any = None) -> Any:
+    def observe(
+        self,
+        raw: list[Observation],
+        update: bool = True,
+        memories: NDArray[np.float32] | None = None,
+    ) -> Array:
         """Return observations as the rule takes them, as one array."""
         found = self._rule.observe(raw)
         is_nested = any(isinstance(each, dict | tuple) for each in found[:1])
         return _objects(found) if is_nested else np.asarray(found)
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[Any, Extras]:
+        self, observations: Array, rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions as the environment takes them."""
         actions, _ = self._rule.choose(list(observations), [[]] * len(observations), explore)
         is_nested = any(isinstance(each, dict | tuple) for each in actions[:1])
         return (_objects(actions) if is_nested else np.asarray(actions)), {}
 
-    def decode(self, actions: NDArray[Any]) -> list[Any]:
+    def decode(self, actions: Array) -> list[Action]:
         """Return the actions one by one."""
         return [each.item() if np.ndim(each) == 0 else each for each in actions]
 
-    def remembered(self, memories: Any, rewards: Any) -> None:
+    def remembered(self, memories: object, rewards: object) -> None:
         """Return None: nothing is remembered."""
 
 
-def _objects(values: list[Any]) -> NDArray[Any]:
+def _objects(values: list[Values]) -> NDArray[np.object_]:
     found = np.empty(len(values), object)
     found[:] = values
     return found

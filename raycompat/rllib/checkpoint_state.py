@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import cloudpickle
 
 from raycompat._storage import Folder
+from raycompat.rllib._types import Array, State
 
 #: The file of a checkpoint with the weights and all else.
 STATE_FILE = "algorithm_state.pkl"
 
 
-def read_state(folder: Path) -> dict[str, Any]:
+def read_state(folder: Path) -> State:
     """Return the state of an algorithm from a folder, which must come from a trusted source.
 
     Parameters
@@ -41,7 +43,7 @@ def read_state(folder: Path) -> dict[str, Any]:
             "what save_to_path() returned."
         )
     try:
-        state: dict[str, Any] = pickle.loads(path.read_bytes())
+        state: State = pickle.loads(path.read_bytes())
     except (pickle.UnpicklingError, EOFError, AttributeError, IndexError, ValueError) as error:
         raise ValueError(
             f"{path} is damaged, or of another version: it cannot be unpickled ({error}). Use an older "
@@ -50,7 +52,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def folder_of_state(path: Any) -> Path:
+def folder_of_state(path: str | os.PathLike[str]) -> Path:
     """Return the folder with the state of an algorithm: the path, or one above it.
 
     Parameters
@@ -76,6 +78,17 @@ def folder_of_state(path: Any) -> Path:
 MODULE_FILE = "module_state.pkl"
 
 
+#: Weights by name; those of a network of Keras, in the order of its layers.
+SavedWeights: TypeAlias = dict[str, Array] | list[Array]
+
+
+class BuildsModule(Protocol):
+    """An `RLModuleSpec` that has its class and its spaces."""
+
+    def build(self) -> Any:
+        """Return the module."""
+
+
 @dataclass(frozen=True)
 class SavedModule:
     """The network of one policy in the folder of a checkpoint.
@@ -88,8 +101,8 @@ class SavedModule:
         Weights by name; of a network of Keras, in the order of its layers.
     """
 
-    spec: Any
-    state: Any
+    spec: BuildsModule | None
+    state: SavedWeights
 
 
 def write_module(folder: Path, saved: SavedModule) -> None:
@@ -98,7 +111,7 @@ def write_module(folder: Path, saved: SavedModule) -> None:
     (folder / MODULE_FILE).write_bytes(cloudpickle.dumps(saved))
 
 
-def read_module(path: Any) -> SavedModule | None:
+def read_module(path: str | os.PathLike[str]) -> SavedModule | None:
     """Return the module in a folder, which must come from a trusted source; None without one.
 
     Parameters
@@ -112,7 +125,7 @@ def read_module(path: Any) -> SavedModule | None:
     return saved
 
 
-def read_only_module(path: Any) -> SavedModule | None:
+def read_only_module(path: str | os.PathLike[str]) -> SavedModule | None:
     """Return the module in a folder, or the only one in the folders directly below it.
 
     Parameters
@@ -130,7 +143,7 @@ def read_only_module(path: Any) -> SavedModule | None:
 NETWORKS = ("learner_group", "learner", "rl_module")
 
 
-def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
+def _policy_in(parts: tuple[str, ...], described: object) -> str | None:
     """Return the policy that a path within a checkpoint names; None for all.
 
     Raises
@@ -147,7 +160,7 @@ def _policy_in(parts: tuple[str, ...], described: Any) -> str | None:
     return None if is_above else parts[3]
 
 
-def weights_of_component(path: Any, component: str) -> dict[str, Any]:
+def weights_of_component(path: str | os.PathLike[str], component: str) -> dict[str, SavedWeights]:
     """Return the weights that a part of an algorithm takes from a checkpoint, by policy.
 
     They are those of `SavedModule.state`.

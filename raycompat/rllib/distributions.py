@@ -9,10 +9,15 @@ one after the other, of shape (rows, 2 * numbers).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from raycompat.rllib._types import Array, Tensor
+
+#: Parameters of distributions, for acting or for a loss.
+_Parameters = TypeVar("_Parameters", NDArray[np.float32], "Tensor")
 
 _HALF_LOG_2_PI = 0.5 * float(np.log(2 * np.pi))
 #: Limits of the logarithm of a standard deviation, so that its exponential stays finite.
@@ -52,13 +57,13 @@ Layout = tuple[Part, ...]
 class Distribution(Protocol):
     """A distribution of actions for each row."""
 
-    def mode(self) -> NDArray[Any]:
+    def mode(self) -> Array:
         """Return the likeliest actions."""
 
-    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, rng: np.random.Generator) -> Array:
         """Return random actions."""
 
-    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def log_probability(self, actions: Array) -> NDArray[np.float32]:
         """Return the logarithms of the actions' chances or densities, of shape (rows,)."""
 
 
@@ -70,26 +75,26 @@ class Categorical:
     logits : array of float32, shape (rows, choices)
     """
 
-    def __init__(self, logits: NDArray[Any]) -> None:
+    def __init__(self, logits: NDArray[np.float32]) -> None:
         self.logits = logits
 
-    def mode(self) -> NDArray[Any]:
+    def mode(self) -> NDArray[np.intp]:
         """Return the likeliest actions."""
-        best: NDArray[Any] = self.logits.argmax(axis=-1)
+        best: NDArray[np.intp] = self.logits.argmax(axis=-1)
         return best
 
-    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, rng: np.random.Generator) -> NDArray[np.intp]:
         """Return random actions, by the Gumbel-max trick."""
         noise = rng.gumbel(size=self.logits.shape)
-        drawn: NDArray[Any] = (self.logits + noise).argmax(axis=-1)
+        drawn: NDArray[np.intp] = (self.logits + noise).argmax(axis=-1)
         return drawn
 
-    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def log_probability(self, actions: Array) -> NDArray[np.float32]:
         """Return the logarithms of the actions' chances."""
         largest = self.logits.max(axis=-1, keepdims=True)
         shifted = self.logits - largest
         chosen = shifted[np.arange(len(actions)), actions]
-        found: NDArray[Any] = chosen - np.log(np.exp(shifted).sum(axis=-1))
+        found: NDArray[np.float32] = chosen - np.log(np.exp(shifted).sum(axis=-1))
         return found
 
 
@@ -101,25 +106,25 @@ class DiagonalGaussian:
     parameters : array of float32, shape (rows, 2 * numbers)
     """
 
-    def __init__(self, parameters: NDArray[Any]) -> None:
+    def __init__(self, parameters: NDArray[np.float32]) -> None:
         self.mean, log_std = np.split(parameters, 2, axis=-1)
         self.log_std = np.clip(log_std, *LOG_STD_RANGE)
 
-    def mode(self) -> NDArray[Any]:
+    def mode(self) -> NDArray[np.float32]:
         """Return the likeliest actions."""
         return self.mean
 
-    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Return random actions."""
         noise = rng.standard_normal(self.mean.shape, dtype=np.float32)
-        drawn: NDArray[Any] = self.mean + np.exp(self.log_std) * noise
+        drawn: Array = self.mean + np.exp(self.log_std) * noise
         return drawn
 
-    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def log_probability(self, actions: Array) -> NDArray[np.float32]:
         """Return the logarithms of the actions' densities."""
         scaled = (actions - self.mean) / np.exp(self.log_std)
         each = -0.5 * scaled**2 - self.log_std - _HALF_LOG_2_PI
-        found: NDArray[Any] = each.sum(axis=-1)
+        found: NDArray[np.float32] = each.sum(axis=-1)
         return found
 
 
@@ -131,21 +136,21 @@ class TanhGaussian(DiagonalGaussian):
     parameters : array of float32, shape (rows, 2 * numbers)
     """
 
-    def mode(self) -> NDArray[Any]:
+    def mode(self) -> NDArray[np.float32]:
         """Return the tangents of the means."""
-        tangents: NDArray[Any] = np.tanh(self.mean)
+        tangents: NDArray[np.float32] = np.tanh(self.mean)
         return tangents
 
-    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, rng: np.random.Generator) -> NDArray[np.float32]:
         """Return random actions."""
-        tangents: NDArray[Any] = np.tanh(super().sample(rng))
+        tangents: NDArray[np.float32] = np.tanh(super().sample(rng))
         return tangents
 
-    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def log_probability(self, actions: Array) -> NDArray[np.float32]:
         """Return the logarithms of the actions' densities."""
         inner = np.arctanh(np.clip(actions, -1 + 1e-6, 1 - 1e-6))
-        stretched: NDArray[Any] = 2 * (np.log(2) - inner - np.logaddexp(0, -2 * inner))
-        found: NDArray[Any] = super().log_probability(inner) - stretched.sum(axis=-1)
+        stretched: NDArray[np.float32] = 2 * (np.log(2) - inner - np.logaddexp(0, -2 * inner))
+        found: NDArray[np.float32] = super().log_probability(inner) - stretched.sum(axis=-1)
         return found
 
 
@@ -158,22 +163,22 @@ class Independent:
     parameters : array of float32, shape (rows, parameters of all parts)
     """
 
-    def __init__(self, layout: Layout, parameters: NDArray[Any]) -> None:
+    def __init__(self, layout: Layout, parameters: NDArray[np.float32]) -> None:
         self._layout = layout
         self._parts = [
             distribution_of((part,), columns)
             for part, columns in zip(layout, columns_of(layout, parameters), strict=True)
         ]
 
-    def mode(self) -> NDArray[Any]:
+    def mode(self) -> Array:
         """Return the likeliest actions."""
         return _joined([part.mode() for part in self._parts])
 
-    def sample(self, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, rng: np.random.Generator) -> Array:
         """Return random actions."""
         return _joined([part.sample(rng) for part in self._parts])
 
-    def log_probability(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def log_probability(self, actions: Array) -> NDArray[np.float32]:
         """Return the logarithms of the actions' chances and densities, multiplied."""
         begin, found = 0, np.zeros(len(actions), np.float32)
         for part, distribution in zip(self._layout, self._parts, strict=True):
@@ -185,7 +190,7 @@ class Independent:
         return found
 
 
-def distribution_of(layout: Layout, parameters: NDArray[Any]) -> Distribution:
+def distribution_of(layout: Layout, parameters: NDArray[np.float32]) -> Distribution:
     """Return the distributions with these parameters, an array of shape (rows, numbers)."""
     if len(layout) > 1:
         return Independent(layout, parameters)
@@ -197,7 +202,7 @@ def num_parameters(layout: Layout) -> int:
     return sum(part.num_parameters for part in layout)
 
 
-def columns_of(layout: Layout, parameters: Any) -> list[Any]:
+def columns_of(layout: Layout, parameters: _Parameters) -> list[_Parameters]:
     """Return the parameters of each part."""
     found, begin = [], 0
     for part in layout:
@@ -206,7 +211,7 @@ def columns_of(layout: Layout, parameters: Any) -> list[Any]:
     return found
 
 
-def _joined(actions: list[NDArray[Any]]) -> NDArray[Any]:
+def _joined(actions: list[Array]) -> NDArray[np.float32]:
     columns = [each[:, None] if each.ndim == 1 else each for each in actions]
     return np.concatenate([each.astype(np.float32) for each in columns], axis=1)
 
@@ -214,7 +219,7 @@ def _joined(actions: list[NDArray[Any]]) -> NDArray[Any]:
 # The same in TensorFlow, for losses. Of several parts, the values are added.
 
 
-def tf_log_probability(layout: Layout, parameters: Any, actions: Any) -> Any:
+def tf_log_probability(layout: Layout, parameters: Tensor, actions: Tensor) -> Tensor:
     """Return the logarithms of chances or densities, a tensor of shape (rows,)."""
     import tensorflow as tf
 
@@ -229,12 +234,12 @@ def tf_log_probability(layout: Layout, parameters: Any, actions: Any) -> Any:
     return found
 
 
-def tf_entropy(layout: Layout, parameters: Any) -> Any:
+def tf_entropy(layout: Layout, parameters: Tensor) -> Tensor:
     """Return the entropies, a tensor of shape (rows,), in nats."""
     return _sum_of_parts(_tf_entropy, layout, parameters)
 
 
-def tf_kl_divergence(layout: Layout, parameters: Any, others: Any) -> Any:
+def tf_kl_divergence(layout: Layout, parameters: Tensor, others: Tensor) -> Tensor:
     """Return how far `others` are from the distributions of `parameters`, a tensor of shape (rows,)."""
     return _sum_of_parts(_tf_kl_divergence, layout, parameters, others)
 
@@ -252,12 +257,14 @@ class Terms(NamedTuple):
         How far the policy is from the one that played; None where its parameters were not given.
     """
 
-    log_probabilities: Any
-    entropies: Any
-    divergences: Any
+    log_probabilities: Tensor
+    entropies: Tensor
+    divergences: Tensor | None
 
 
-def tf_terms(layout: Layout, parameters: Any, actions: Any, played: Any = None) -> Terms:
+def tf_terms(
+    layout: Layout, parameters: Tensor, actions: Tensor, played: Tensor | None = None
+) -> Terms:
     """Return the terms of a loss; `played` are the parameters of the policy that played."""
     return Terms(
         tf_log_probability(layout, parameters, actions),
@@ -266,7 +273,7 @@ def tf_terms(layout: Layout, parameters: Any, actions: Any, played: Any = None) 
     )
 
 
-def tf_tanh_gaussian(parameters: Any, noise: Any) -> tuple[Any, Any]:
+def tf_tanh_gaussian(parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Return actions between -1 and 1, and the logarithms of their densities, of shape (rows,).
 
     Parameters
@@ -286,7 +293,7 @@ def tf_tanh_gaussian(parameters: Any, noise: Any) -> tuple[Any, Any]:
     return tf.tanh(inner), _tf_log_of_tangent(inner, noise, log_std)
 
 
-def tf_tanh_gaussian_log_probability(parameters: Any, actions: Any) -> Any:
+def tf_tanh_gaussian_log_probability(parameters: Tensor, actions: Tensor) -> Tensor:
     """Return the logarithms of the densities of actions between -1 and 1, of shape (rows,)."""
     import tensorflow as tf
 
@@ -295,21 +302,21 @@ def tf_tanh_gaussian_log_probability(parameters: Any, actions: Any) -> Any:
     return _tf_log_of_tangent(inner, (inner - mean) / tf.exp(log_std), log_std)
 
 
-def _tf_log_of_tangent(inner: Any, noise: Any, log_std: Any) -> Any:
+def _tf_log_of_tangent(inner: Tensor, noise: Tensor, log_std: Tensor) -> Tensor:
     import tensorflow as tf
 
     stretched = 2 * (float(np.log(2)) - inner - tf.nn.softplus(-2 * inner))
     return tf.reduce_sum(-0.5 * noise**2 - log_std - _HALF_LOG_2_PI - stretched, -1)
 
 
-def _sum_of_parts(function: Callable[..., Any], layout: Layout, *parameters: Any) -> Any:
+def _sum_of_parts(function: Callable[..., Tensor], layout: Layout, *parameters: Tensor) -> Tensor:
     if len(layout) == 1:
         return function(layout[0], *parameters)
     columns = [columns_of(layout, each) for each in parameters]
     return sum(function(part, *own) for part, *own in zip(layout, *columns, strict=True))
 
 
-def _tf_log_probability(part: Part, parameters: Any, actions: Any) -> Any:
+def _tf_log_probability(part: Part, parameters: Tensor, actions: Tensor) -> Tensor:
     import tensorflow as tf
 
     if part.is_discrete:
@@ -319,7 +326,7 @@ def _tf_log_probability(part: Part, parameters: Any, actions: Any) -> Any:
     return tf.reduce_sum(each, -1)
 
 
-def _tf_entropy(part: Part, parameters: Any) -> Any:
+def _tf_entropy(part: Part, parameters: Tensor) -> Tensor:
     import tensorflow as tf
 
     if part.is_discrete:
@@ -329,7 +336,7 @@ def _tf_entropy(part: Part, parameters: Any) -> Any:
     return tf.reduce_sum(log_std + 0.5 + _HALF_LOG_2_PI, -1)
 
 
-def _tf_kl_divergence(part: Part, parameters: Any, others: Any) -> Any:
+def _tf_kl_divergence(part: Part, parameters: Tensor, others: Tensor) -> Tensor:
     import tensorflow as tf
 
     if part.is_discrete:
@@ -342,7 +349,7 @@ def _tf_kl_divergence(part: Part, parameters: Any, others: Any) -> Any:
     return tf.reduce_sum(each, -1)
 
 
-def _tf_gaussian(parameters: Any) -> tuple[Any, Any]:
+def _tf_gaussian(parameters: Tensor) -> tuple[Tensor, Tensor]:
     import tensorflow as tf
 
     mean, log_std = tf.split(parameters, 2, axis=-1)

@@ -16,16 +16,23 @@ import torch
 from torch import nn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AlgorithmOptions, Metrics, TensorBatch, Values
+from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.checkpoint_state import SavedModule
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2, joined_items, key_of
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2, change_tensors, learned_by
+from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.runner import POLICY_ID, Columns
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.learner import check_finite
 from raycompat.rllib.module_learner import ModuleLearner, minibatches_of_modules
-from raycompat.rllib.modules_by_name import Modules
+from raycompat.rllib.modules_by_name import Modules, MultiRLModule
 from raycompat.rllib.policy_learner import PolicySetup
 from raycompat.rllib.torch_learner import TorchLearner
 from raycompat.rllib.torch_module import ModuleNetwork, TorchRLModule, at_most_threads
+
+#: See `key_of`.
+EpisodeKey = tuple[object, ...]
 
 
 class PartOfModules(TorchRLModule):
@@ -38,7 +45,7 @@ class PartOfModules(TorchRLModule):
         Of the policy.
     """
 
-    def __init__(self, modules: Any, name: str) -> None:
+    def __init__(self, modules: MultiRLModule, name: str) -> None:
         nn.Module.__init__(self)
         self.all, self.name = modules, name
         self.layers = nn.ModuleList(modules.values())
@@ -50,13 +57,13 @@ class PartOfModules(TorchRLModule):
         """Return the weights; the algorithm of the checkpoint makes the module."""
         return SavedModule(None, self.get_state())
 
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> Any:
+    def _forward_inference(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         return self.all.forward_inference({self.name: batch}, **kwargs)[self.name]
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> Any:
+    def _forward_exploration(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         return self.all.forward_exploration({self.name: batch}, **kwargs)[self.name]
 
-    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> Any:
+    def _forward_train(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         return self.all.forward_train({self.name: batch}, **kwargs)[self.name]
 
 
@@ -68,7 +75,7 @@ class PartNetwork(ModuleNetwork):
         """Return the same network: its parts see single steps."""
         return self
 
-    def build(self, seed: int | None = None) -> Any:
+    def build(self, seed: int | None = None) -> PartOfModules:
         """Return the part."""
         whole, name = self.spec.part_of
         with torch.random.fork_rng(devices=[]), at_most_threads(1):
@@ -111,7 +118,7 @@ class EpisodeLearner(ModuleLearner):
             )
         return network
 
-    def join(self, name: str, learner: TorchLearner | None, modules: Any) -> None:
+    def join(self, name: str, learner: TorchLearner | None, modules: MultiRLModule | None) -> None:
         """Learn by the learner of all policies.
 
         Parameters
@@ -127,7 +134,12 @@ class EpisodeLearner(ModuleLearner):
         if modules is not None:
             self._module = PartOfModules(modules, name)
 
-    def columns_of(self, episode: Any, acting: Any, added: Mapping[str, Any]) -> Columns:
+    def columns_of(
+        self,
+        episode: SingleAgentEpisode,
+        acting: ActingPolicy,
+        added: Mapping[str, Mapping[EpisodeKey, list[Values]]],
+    ) -> Columns:
         """Return the steps of an episode of one agent as arrays.
 
         Parameters
@@ -157,7 +169,7 @@ class EpisodeLearner(ModuleLearner):
                 columns[name] = joined_items(name, by_key[key], count)
         return columns
 
-    def tensors(self, parts: Sequence[Columns]) -> dict[str, Any]:
+    def tensors(self, parts: Sequence[Columns]) -> TensorBatch:
         """Return the columns of episodes as one batch."""
         names = {name for each in parts for name in each}
         for name in sorted(names):
@@ -187,9 +199,9 @@ class JoinedLearner:
 
     def __init__(
         self,
-        config: Any,
+        config: AlgorithmOptions,
         learners: dict[str, EpisodeLearner],
-        acting: Mapping[str, Any],
+        acting: Mapping[str, ActingPolicy],
         connectors: Sequence[ConnectorV2],
     ) -> None:
         self._learners, self._acting, self._config = learners, acting, config
@@ -200,7 +212,7 @@ class JoinedLearner:
         modules = whole or Modules(
             {**{n: each.model for n, each in learners.items()}, **first.learner_only}
         )
-        made: Any = first._class(config=config, module=modules)
+        made: TorchLearner = first._class(config=config, module=modules)
         made._learner_connector.connectors[:0] = connectors
         made.build()
         for name, each in learners.items():
@@ -209,12 +221,12 @@ class JoinedLearner:
 
     def update(
         self,
-        episodes: Sequence[Any],
+        episodes: Sequence[SingleAgentEpisode | MultiAgentEpisode],
         num_steps: int,
         rng: np.random.Generator,
         num_epochs: int,
         minibatch_size: int | None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Metrics]:
         """Learn from episodes; return what is logged, by module.
 
         Parameters
@@ -267,7 +279,7 @@ class JoinedLearner:
             )
         return self._logged(num_steps)
 
-    def _logged(self, num_steps: int) -> dict[str, Any]:
+    def _logged(self, num_steps: int) -> dict[str, Metrics]:
         first = next(iter(self._learners.values()))
         found = first.described()
         for name, own in found.items():

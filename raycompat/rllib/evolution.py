@@ -7,13 +7,11 @@ vector: what travels is a number, not a network.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
-def make_noise(size: int, seed: int) -> NDArray[Any]:
+def make_noise(size: int, seed: int) -> NDArray[np.float32]:
     """Return a table of standard normal noise.
 
     Parameters
@@ -49,7 +47,7 @@ def noise_size(num_parameters: int, wanted: int | None = None) -> int:
     return max(2 * num_parameters, min(most, max(1_000_000, 50 * num_parameters)))
 
 
-def centered_ranks(returns: NDArray[Any]) -> NDArray[Any]:
+def centered_ranks(returns: ArrayLike) -> NDArray[np.float32]:
     """Return the ranks of numbers, spread evenly from -0.5 to 0.5.
 
     Ranks make the step independent of the scale of the rewards and of single lucky episodes.
@@ -72,11 +70,11 @@ def centered_ranks(returns: NDArray[Any]) -> NDArray[Any]:
 
 
 def ascent_direction(
-    noise: NDArray[Any],
-    indices: NDArray[Any],
-    pair_returns: NDArray[Any],
+    noise: NDArray[np.float32],
+    indices: NDArray[np.int64],
+    pair_returns: NDArray[np.floating],
     num_parameters: int,
-) -> NDArray[Any]:
+) -> NDArray[np.float32]:
     """Return the direction in which returns grow, from antithetic pairs of episodes.
 
     Parameters

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from raycompat.rllib._types import Array
 
 
 class RunningStatistics:
@@ -29,7 +30,7 @@ class RunningStatistics:
         self.mean = np.zeros(shape, np.float64)
         self._squares = np.zeros(shape, np.float64)
 
-    def add(self, batch: NDArray[Any]) -> None:
+    def add(self, batch: Array) -> None:
         """Count vectors, an array of shape (vectors, ...)."""
         batch = np.asarray(batch, np.float64)
         if not len(batch):
@@ -47,7 +48,7 @@ class RunningStatistics:
         found.merge(self)
         return found
 
-    def _merge(self, count: int, mean: NDArray[Any], squares: NDArray[Any]) -> None:
+    def _merge(self, count: int, mean: NDArray[np.float64], squares: NDArray[np.float64]) -> None:
         total = self.count + count
         if not count:
             return
@@ -57,11 +58,11 @@ class RunningStatistics:
         self.count = total
 
     @property
-    def std(self) -> NDArray[Any]:
+    def std(self) -> NDArray[np.float64]:
         """The standard deviation of the sample; 1 where fewer than two vectors were counted."""
         if self.count < 2:
             return np.ones_like(self.mean)
-        deviation: NDArray[Any] = np.sqrt(self._squares / (self.count - 1))
+        deviation: NDArray[np.float64] = np.sqrt(self._squares / (self.count - 1))
         return deviation
 
 
@@ -92,7 +93,7 @@ class MeanStdFilter:
         self.statistics = RunningStatistics(shape)
         self._news = RunningStatistics(shape)
 
-    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+    def __call__(self, batch: Array, update: bool = True) -> NDArray[np.float32]:
         """Return observations relative to all that were counted, including those of this call.
 
         Parameters
@@ -126,7 +127,7 @@ class NoFilter:
 
     statistics = None
 
-    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+    def __call__(self, batch: Array, update: bool = True) -> NDArray[np.float32]:
         """Return the observations as float32."""
         return np.asarray(batch, np.float32)
 
@@ -143,7 +144,7 @@ class Filter:
     its own filter; what it counts is not merged.
     """
 
-    def __call__(self, x: Any, update: bool = True) -> Any:
+    def __call__(self, x: Array, update: bool = True) -> ArrayLike:
         """Return what stands for an observation.
 
         Parameters
@@ -166,11 +167,11 @@ class FilterOfUser:
 
     statistics = None
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., ArrayLike]) -> None:
         self._function = function
         self._takes_update = "update" in _parameters(function)
 
-    def __call__(self, batch: NDArray[Any], update: bool = True) -> NDArray[Any]:
+    def __call__(self, batch: Array, update: bool = True) -> NDArray[np.float32]:
         """Return what stands for the observations, as float32."""
         given = {"update": update} if self._takes_update else {}
         return np.asarray([self._function(each, **given) for each in batch], np.float32)
@@ -179,7 +180,7 @@ class FilterOfUser:
         """Return nothing: nothing was counted."""
 
 
-def _parameters(function: Callable[..., Any]) -> list[str]:
+def _parameters(function: Callable[..., object]) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
     except ValueError:  # of a function in C
@@ -188,11 +189,14 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 AnyFilter = MeanStdFilter | NoFilter | FilterOfUser
 
+#: Returns a filter for the shape of an observation; the filter takes an observation, see `Filter`.
+FilterMaker = Callable[[tuple[int, ...]], Callable[..., ArrayLike]]
+
 #: The names that the option ``observation_filter`` takes.
 FILTERS = {"NoFilter": NoFilter, "MeanStdFilter": MeanStdFilter}
 
 
-def make_filter(chosen: Any, shape: tuple[int, ...]) -> AnyFilter:
+def make_filter(chosen: str | FilterMaker, shape: tuple[int, ...]) -> AnyFilter:
     """Return a new filter.
 
     Parameters

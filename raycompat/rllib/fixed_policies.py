@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, Nested, Observation, Options, Space, Values
 from raycompat.rllib.checkpoint_state import (
     folder_of_state,
     policies_of,
@@ -46,23 +48,25 @@ class Policy:
     Ray source: ``ray.rllib.policy.policy.Policy``, 2.60.0. Differs from Ray: it does not learn.
     """
 
-    def __init__(self, observation_space: Any, action_space: Any, config: Any) -> None:
+    def __init__(
+        self, observation_space: Space, action_space: Space, config: Mapping[str, object] | None
+    ) -> None:
         self.observation_space, self.action_space = observation_space, action_space
-        self.config: dict[str, Any] = dict(config or {})
-        self.view_requirements: dict[str, Any] = {}
+        self.config: Options = dict(config or {})
+        self.view_requirements: dict[str, ViewRequirement] = {}
 
     def compute_actions(
         self,
-        obs_batch: Any,
-        state_batches: list[Any] | None = None,
-        prev_action_batch: Any = None,
-        prev_reward_batch: Any = None,
-        info_batch: Any = None,
+        obs_batch: Values,
+        state_batches: list[Values] | None = None,
+        prev_action_batch: Values = None,
+        prev_reward_batch: Values = None,
+        info_batch: Values = None,
         episodes: Any = None,
         explore: bool | None = None,
         timestep: int | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, list[Any], dict[str, Any]]:
+        **kwargs: object,
+    ) -> tuple[Values, list[Values], dict[str, Values]]:
         """Return actions, the next states, and an empty dict.
 
         Parameters
@@ -74,7 +78,7 @@ class Policy:
         """
         raise NotImplementedError(f"{type(self).__name__}.compute_actions is not written.")
 
-    def get_initial_state(self) -> list[Any]:
+    def get_initial_state(self) -> list[Values]:
         """Return the state of an agent at the beginning of an episode."""
         return []
 
@@ -120,12 +124,12 @@ class RLModuleConfig:
 
     observation_space: Any = None
     action_space: Any = None
-    model_config_dict: Any = None
+    model_config_dict: Options | None = None
     inference_only: bool = False
-    catalog_class: Any = None
+    catalog_class: Callable[..., Any] | None = None
 
     @property
-    def model_config(self) -> Any:
+    def model_config(self) -> Options | None:
         """The same as ``model_config_dict``."""
         return self.model_config_dict
 
@@ -164,22 +168,25 @@ class RLModule:
     """
 
     #: Makes the parts of a class whose spec names no other one.
-    default_catalog: Any = None
+    default_catalog: Callable[..., Any] | None = None
 
     def __init__(
         self,
-        observation_space: Any = None,
-        action_space: Any = None,
+        observation_space: Space | RLModuleConfig | None = None,
+        action_space: Space | None = None,
         *,
         inference_only: bool = False,
         learner_only: bool = False,
-        model_config: Any = None,
-        catalog_class: Any = None,
-        config: Any = None,
-        **kwargs: Any,
+        model_config: object = None,
+        catalog_class: Callable[..., Any] | None = None,
+        config: RLModuleConfig | None = None,
+        **kwargs: object,
     ) -> None:
-        given = observation_space if isinstance(observation_space, RLModuleConfig) else config
-        if given is None:
+        if isinstance(observation_space, RLModuleConfig):
+            given = observation_space
+        elif config is not None:
+            given = config
+        else:
             given = RLModuleConfig(
                 observation_space,
                 action_space,
@@ -203,7 +210,7 @@ class RLModule:
         """Make what the rule needs."""
 
     @staticmethod
-    def from_checkpoint(path: Any, **kwargs: Any) -> Any:
+    def from_checkpoint(path: str | os.PathLike[str], **kwargs: object) -> Any:
         """Return the network of a policy from a checkpoint.
 
         Parameters
@@ -245,13 +252,13 @@ class RLModule:
             )
         return modules.get(name) or next(iter(modules.values()))
 
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, batch: dict[str, Values], **kwargs: object) -> dict[str, Values]:
         raise NotImplementedError(f"{type(self).__name__}._forward is not written.")
 
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_inference(self, batch: dict[str, Values], **kwargs: object) -> dict[str, Values]:
         return self._forward(batch, **kwargs)
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_exploration(self, batch: dict[str, Values], **kwargs: object) -> dict[str, Values]:
         return self._forward(batch, **kwargs)
 
 
@@ -291,10 +298,10 @@ class RLModuleSpec:
     action_space: Any = None
     inference_only: bool = False
     learner_only: bool = False
-    model_config: Any = None
-    catalog_class: Any = None
-    load_state_path: Any = None
-    model_config_dict: Any = None
+    model_config: object = None
+    catalog_class: Callable[..., Any] | None = None
+    load_state_path: str | os.PathLike[str] | None = None
+    model_config_dict: object = None
     #: Of a module among others that share layers: the spec of all, and its name.
     part_of: Any = field(default=None, init=False)
 
@@ -348,12 +355,12 @@ class RLModuleSpec:
         return cls(**{name: v for name, v in given.items() if takes_all or name in parameters})
 
 
-def model_config_of(given: Any) -> Any:
+def model_config_of(given: object) -> Options | None:
     """Return the options of a model as a dict; a `DefaultModelConfig` is an object."""
     return given if isinstance(given, dict | None) else dict(vars(given))
 
 
-def is_torch_module(spec: Any) -> bool:
+def is_torch_module(spec: object) -> bool:
     """Return whether a spec names a network of a program in PyTorch."""
     cls = getattr(spec, "module_class", None)
     if cls is None:
@@ -382,13 +389,13 @@ class MultiRLModuleSpec:
 
     def __init__(
         self,
-        multi_rl_module_class: Any = None,
+        multi_rl_module_class: Callable[..., Modules] | None = None,
         *,
-        rl_module_specs: Any = None,
-        module_specs: Any = None,
-        marl_module_class: Any = None,
-        model_config: Any = None,
-        **refused: Any,
+        rl_module_specs: RLModuleSpec | Mapping[str, RLModuleSpec] | None = None,
+        module_specs: RLModuleSpec | Mapping[str, RLModuleSpec] | None = None,
+        marl_module_class: Callable[..., Modules] | None = None,
+        model_config: object = None,
+        **refused: object,
     ) -> None:
         cls = multi_rl_module_class or marl_module_class
         if cls is not None and not (isinstance(cls, type) and issubclass(cls, MultiRLModule)):
@@ -434,7 +441,7 @@ class MultiRLModuleSpec:
         part.part_of = self, name
         return part
 
-    def learner_only(self, spaces: Mapping[str, tuple[Any, Any]]) -> dict[str, RLModuleSpec]:
+    def learner_only(self, spaces: Mapping[str, tuple[Space, Space]]) -> dict[str, RLModuleSpec]:
         """Return the specs of the modules that learn beside policies, and by which no agent acts.
 
         Parameters
@@ -463,7 +470,7 @@ class MultiRLModuleSpec:
                 ((each.observation_space, each.action_space),) = spaces.values()
         return found
 
-    def take_spaces(self, spaces: Mapping[str, tuple[Any, Any]]) -> None:
+    def take_spaces(self, spaces: Mapping[str, tuple[Space, Space]]) -> None:
         """Set the spaces of the modules that have none.
 
         Parameters
@@ -471,8 +478,8 @@ class MultiRLModuleSpec:
         spaces : dict of tuples
             Observation space and action space by policy.
         """
-        specs = self.rl_module_specs
-        for name in set(spaces) & set(specs if isinstance(specs, Mapping) else ()):
+        specs = self.rl_module_specs if isinstance(self.rl_module_specs, Mapping) else {}
+        for name in set(spaces) & set(specs):
             own = specs[name]
             if own.observation_space is None:
                 own.observation_space, own.action_space = spaces[name]
@@ -482,8 +489,8 @@ class MultiRLModuleSpec:
 class Rule:
     """The class of a policy that acts by a rule, and what it is made with."""
 
-    cls: Any
-    options: Any = None
+    cls: object
+    options: object = None
 
 
 def rule_of(spec: RLModuleSpec) -> Rule:
@@ -504,7 +511,7 @@ def rule_of(spec: RLModuleSpec) -> Rule:
     return Rule(spec.module_class, spec.model_config)
 
 
-def is_rule(policy_class: Any) -> bool:
+def is_rule(policy_class: object) -> bool:
     """Return whether a policy class acts by a rule; None is the algorithm's.
 
     Raises
@@ -532,13 +539,13 @@ class FixedPolicy:
         #: Modules see observations as they are; the older form sees them encoded.
         self.takes_raw = not hasattr(rule, "compute_actions")
 
-    def initial_state(self) -> list[Any]:
+    def initial_state(self) -> list[Values]:
         """Return the state of an agent at the beginning of an episode."""
         return [] if self.takes_raw else list(self.rule.get_initial_state())
 
     def choose(
-        self, observations: list[Any], states: list[list[Any]], explore: bool
-    ) -> tuple[list[Any], list[list[Any]]]:
+        self, observations: list[Observation], states: list[list[Values]], explore: bool
+    ) -> tuple[list[Action], list[list[Values]]]:
         """Return the actions of some agents as their environments take them, and their next states."""
         count = len(observations)
         batch = stacked(observations)
@@ -551,7 +558,9 @@ class FixedPolicy:
         return _rows(actions, count), following
 
 
-def fixed_policy(cls: Any, observation_space: Any, action_space: Any, options: Any) -> FixedPolicy:
+def fixed_policy(
+    cls: Callable[..., Any], observation_space: Space, action_space: Space, options: object
+) -> FixedPolicy:
     """Return a policy of a user's class.
 
     Raises
@@ -567,7 +576,7 @@ def fixed_policy(cls: Any, observation_space: Any, action_space: Any, options: A
     return FixedPolicy(cls(observation_space, action_space, options or {}))
 
 
-def stacked(observations: list[Any]) -> Any:
+def stacked(observations: Sequence[Observation]) -> Nested:
     """Return observations as one batch; of dicts and tuples, a batch of each part."""
     first = observations[0]
     if isinstance(first, Mapping):
@@ -577,7 +586,7 @@ def stacked(observations: list[Any]) -> Any:
     return np.asarray(observations)
 
 
-def _rows(actions: Any, count: int) -> list[Any]:
+def _rows(actions: Values, count: int) -> list[Action]:
     """Return a batch of actions as a list; of dicts and tuples, the rows of each part."""
     if isinstance(actions, Mapping):
         parts = {name: _rows(each, count) for name, each in actions.items()}
@@ -608,6 +617,10 @@ class ViewRequirement:
     """
 
     def __init__(
-        self, data_col: str | None = None, space: Any = None, shift: Any = 0, **options: Any
+        self,
+        data_col: str | None = None,
+        space: Space | None = None,
+        shift: int | str | Sequence[int] = 0,
+        **options: object,
     ) -> None:
         self.data_col, self.space, self.shift = data_col, space, shift

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from raycompat.rllib._types import State, Tensor
 from raycompat.rllib.networks import KerasNetwork, NetworkSpec, Weights, import_keras
+
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
+
+_Arguments = TypeVarTuple("_Arguments")
+_Result = TypeVar("_Result")
 
 
 class Learner:
@@ -43,7 +51,7 @@ class Learner:
         self._rate = 1.0
 
     @property
-    def optimizer(self) -> Any:
+    def optimizer(self) -> keras.optimizers.Optimizer:
         """What changes the network: Adam, of Keras."""
         return self._optimizer
 
@@ -53,7 +61,7 @@ class Learner:
             self._optimizer.learning_rate.assign(rate)
             self._rate = rate
 
-    def apply(self, gradients: Any) -> Any:
+    def apply(self, gradients: Sequence[Tensor]) -> Tensor:
         """Change the network by gradients, in a `tf.function`; return their norm before clipping."""
         import tensorflow as tf
 
@@ -67,12 +75,12 @@ class Learner:
         """Return copies of the network's weights."""
         return self.network.get_weights()
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights, and the state of the optimizer."""
         optimizer = [variable.numpy() for variable in self._optimizer.variables]
         return {"weights": self.get_weights(), "optimizer": optimizer}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned from a learner of the same network."""
         self.network.set_weights(state["weights"])
         for variable, value in zip(self._optimizer.variables, state["optimizer"], strict=True):
@@ -80,7 +88,9 @@ class Learner:
         self._rate = float(self._optimizer.learning_rate.numpy())
 
 
-def compiled_for_any_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled_for_any_rows(
+    function: Callable[[*_Arguments], _Result],
+) -> Callable[[*_Arguments], _Result]:
     """Return a function compiled by TensorFlow once, at its first call, for arrays of any length.
 
     The number of rows differs from batch to batch where agents come and go; compiling for each number
@@ -94,9 +104,9 @@ def compiled_for_any_rows(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     import tensorflow as tf
 
-    compiled: list[Any] = []
+    compiled: list[tf.types.experimental.PolymorphicFunction] = []
 
-    def spec(value: Any) -> Any:
+    def spec(value: object) -> tf.TensorSpec | dict[str, tf.TensorSpec]:
         if isinstance(value, dict):
             return {name: spec(each) for name, each in value.items()}
         array = np.asarray(value)
@@ -106,15 +116,16 @@ def compiled_for_any_rows(function: Callable[..., Any]) -> Callable[..., Any]:
             shape = [None, None]
         return tf.TensorSpec(shape, array.dtype)
 
-    def call(*args: Any) -> Any:
+    def call(*args: *_Arguments) -> _Result:
         if not compiled:
             compiled.append(tf.function(function, input_signature=[spec(each) for each in args]))
-        return compiled[0](*args)
+        found: _Result = compiled[0](*args)
+        return found
 
     return call
 
 
-def check_finite(statistics: dict[str, Any], what: str) -> None:
+def check_finite(statistics: Mapping[str, ArrayLike], what: str) -> None:
     """Raise for losses that are not finite.
 
     Raises

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Metrics, State
 from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.connectors.pipeline import ConnectorPipelineV2
 from raycompat.rllib.networks import Weights
+
+if TYPE_CHECKING:
+    import keras
+    import torch
+
+    from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
+    from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
+    from raycompat.rllib.policy_learner import PolicyLearner
+
+
+_Result = TypeVar("_Result")
 
 _RL_MODULE, _LEARNER = "rl_module", "learner"
 
@@ -23,7 +35,7 @@ _WHY_NOT = {
 class _Networks(Mapping[str, Any]):
     """The networks of all policies that learn, by name."""
 
-    def __init__(self, learners: Mapping[str, Any]) -> None:
+    def __init__(self, learners: Mapping[str, PolicyLearner]) -> None:
         self._learners = learners
 
     def __getitem__(self, name: str) -> Any:
@@ -58,7 +70,7 @@ class AlgorithmLearner:
 
     def get_optimizer(
         self, module_id: str = "default_policy", optimizer_name: str = "default_optimizer"
-    ) -> Any:
+    ) -> keras.optimizers.Optimizer | torch.optim.Optimizer:
         """Return the optimizer of a policy.
 
         Parameters
@@ -116,7 +128,9 @@ class LearnerGroup:
         own = getattr(learners[0], "torch_learner", None) if len(learners) == 1 else None
         return self._view if own is None else own
 
-    def foreach_learner(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def foreach_learner(
+        self, func: Callable[..., _Result], *args: object, **kwargs: object
+    ) -> list[_Result]:
         """Return what a function returns for each learner, in a list.
 
         Parameters
@@ -135,16 +149,16 @@ class LearnerGroup:
     def update(
         self,
         *,
-        episodes: Any = None,
-        timesteps: Mapping[str, Any] | None = None,
+        episodes: Sequence[SingleAgentEpisode | MultiAgentEpisode] | None = None,
+        timesteps: Mapping[str, int] | None = None,
         async_update: bool = False,
         return_state: bool = False,
         num_epochs: int = 1,
         num_total_minibatches: int = 0,
         minibatch_size: int | None = None,
         shuffle_batch_per_epoch: bool = False,
-        **refused: Any,
-    ) -> list[dict[str, Any]]:
+        **refused: object,
+    ) -> list[dict[str, Metrics]]:
         """Let the policies of a program's algorithm learn from episodes.
 
         Parameters
@@ -208,7 +222,9 @@ class LearnerGroup:
         rng = algorithm._rng
         return [joined.update(episodes, num_steps, rng, num_epochs, minibatch_size)]
 
-    def update_from_episodes(self, episodes: Any, **options: Any) -> dict[str, Any]:
+    def update_from_episodes(
+        self, episodes: Sequence[SingleAgentEpisode | MultiAgentEpisode], **options: Any
+    ) -> dict[str, Metrics]:
         """Return the only item of what `update` returns, the form until 2024.
 
         Parameters
@@ -220,7 +236,7 @@ class LearnerGroup:
         (found,) = self.update(episodes=episodes, **options)
         return found
 
-    def get_weights(self, module_ids: Any = None) -> dict[str, Weights]:
+    def get_weights(self, module_ids: Iterable[str] | None = None) -> dict[str, Weights]:
         """Return the weights of policies, lists of arrays, by name.
 
         Parameters
@@ -241,7 +257,7 @@ class LearnerGroup:
         """
         self._algorithm.set_weights(weights)
 
-    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(self, components: object = None, **kwargs: object) -> State:
         """Return the states of the policies that learn: ``["learner"]["rl_module"]`` by name.
 
         Parameters
@@ -254,7 +270,7 @@ class LearnerGroup:
         learners = self._algorithm.learners
         return {_LEARNER: {_RL_MODULE: {n: each.get_state() for n, each in learners.items()}}}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned, or the part of some policies of it.
 
         Parameters

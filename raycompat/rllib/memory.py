@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.rllib._types import Array, Tensor
 from raycompat.rllib.distributions import Layout
 
+if TYPE_CHECKING:
+    from keras.layers import Dense, Layer
+
 #: The columns of steps by name, see `env.runner.Sample`.
-_Columns = dict[str, NDArray[Any]]
+_Columns = dict[str, Array]
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Memory:
         Whether the last reward is a further input.
     """
 
-    initial: tuple[NDArray[Any], ...] = field(compare=False)
+    initial: tuple[NDArray[np.float32], ...] = field(compare=False)
     max_length: int
     layer: int | AttentionOptions | None = None
     actions: Layout = ()
@@ -87,24 +92,24 @@ class Memory:
         return sum(widths) + self.sees_reward
 
     @property
-    def row(self) -> NDArray[Any]:
+    def row(self) -> NDArray[np.float32]:
         """What is remembered at the beginning of an episode, of shape (num_states + num_past,)."""
         return self.joined(self.initial)
 
-    def are_windows(self, states: Sequence[Any]) -> bool:
+    def are_windows(self, states: Sequence[Array]) -> bool:
         """Return whether states are those of a transformer's units alone: Ray's form.
 
         Programs in this form append the last row of each unit themselves, and drop the first one.
         """
         return isinstance(self.layer, AttentionOptions) and len(states) == self.layer.num_units
 
-    def joined(self, states: Sequence[Any]) -> NDArray[Any]:
+    def joined(self, states: Sequence[Array]) -> NDArray[np.float32]:
         """Return states as one row; there was no action and no reward."""
         if self.are_windows(states):
             # Rows of zeros at the beginning are of no step yet.
             known = np.flatnonzero(np.any(np.asarray(states[0]), axis=-1))
             count = len(states[0]) - known[0] if len(known) else 0
-            states = [*states, [count]]
+            states = [*states, np.array([count])]
         if len(states) != len(self.initial):
             raise ValueError(
                 f"state: {len(states)} arrays: expected {len(self.initial)}, as get_initial_state "
@@ -119,7 +124,9 @@ class Memory:
             )
         return found
 
-    def before(self, states: Sequence[Any], action: Any, reward: Any) -> NDArray[Any]:
+    def before(
+        self, states: Sequence[Array], action: Array | None, reward: float | None
+    ) -> NDArray[np.float32]:
         """Return states, and the last action and reward where the network sees these, as one row.
 
         Parameters
@@ -136,7 +143,7 @@ class Memory:
             row[self.num_states : self.num_states + len(action)] = action
         return row[None]
 
-    def parted(self, row: NDArray[Any]) -> list[NDArray[Any]]:
+    def parted(self, row: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """Return the states of one row."""
         found, begin = [], 0
         for each in self.initial:
@@ -144,7 +151,7 @@ class Memory:
             begin += each.size
         return found
 
-    def after(self, states: NDArray[Any], actions: NDArray[Any]) -> NDArray[Any]:
+    def after(self, states: NDArray[np.float32], actions: Array) -> NDArray[np.float32]:
         """Return what is remembered after some actions; the rewards are not known yet.
 
         Parameters
@@ -152,14 +159,14 @@ class Memory:
         states : array of float32, shape (rows, num_states)
         actions : array, see `Layout`
         """
-        columns = [states]
+        columns: list[Array] = [states]
         if self.actions:
             columns.append(self._encoded(actions[:, None] if actions.ndim == 1 else actions))
         if self.sees_reward:
             columns.append(np.zeros((len(states), 1)))
         return np.concatenate(columns, axis=1, dtype=np.float32)
 
-    def _encoded(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def _encoded(self, actions: Array) -> NDArray[np.floating]:
         """Return choices as one-hot vectors, and numbers as they are."""
         columns, begin = [], 0
         for part in self.actions:
@@ -234,7 +241,9 @@ def learned_batch(
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def outputs_for(network: Any, batch: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def outputs_for(
+    network: Callable[[Tensor], dict[str, Tensor]], batch: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return a network's outputs for `learned_steps`, and these, both with a row for each step."""
     import tensorflow as tf
 
@@ -249,8 +258,11 @@ def outputs_for(network: Any, batch: dict[str, Any]) -> tuple[dict[str, Any], di
     }, found
 
 
+# Keras is Any below: it is imported late, and a class of a ModuleType cannot be a base for mypy.
+
+
 @functools.cache
-def rows_layer(keras: Any) -> Any:
+def rows_layer(keras: Any) -> type[Layer]:
     """Return the class of a layer that gives the observations of sequences as rows."""
 
     class Rows(keras.layers.Layer):
@@ -258,27 +270,27 @@ def rows_layer(keras: Any) -> Any:
             super().__init__()
             self._shape = shape
 
-        def call(self, sequences: Any) -> Any:
+        def call(self, sequences: Tensor) -> Tensor:
             return keras.ops.reshape(sequences[..., : math.prod(self._shape)], (-1, *self._shape))
 
     return Rows
 
 
 @functools.cache
-def memory_layer(keras: Any) -> Any:
+def memory_layer(keras: Any) -> type[Layer]:
     """Return the class of a layer that remembers.
 
     It takes the features of all steps, a row each, and the sequences; it returns features, a row each,
     and the states after each sequence.
     """
     ops = keras.ops
-    layers: Any = keras.layers
+    layers: ModuleType = keras.layers
 
     class Remember(keras.layers.Layer):
         def __init__(self, memory: Memory, num_observed: int, seed: int) -> None:
             super().__init__()
             self._memory, self._num_observed = memory, num_observed
-            made: Any = memory.layer
+            made = memory.layer
             if isinstance(made, AttentionOptions):
                 self.core = transformer_layer(keras)(made, seed)
             else:
@@ -290,7 +302,7 @@ def memory_layer(keras: Any) -> Any:
                     recurrent_initializer=keras.initializers.Orthogonal(seed=seed + 1),
                 )
 
-        def call(self, features: Any, sequences: Any) -> Any:
+        def call(self, features: Tensor, sequences: Tensor) -> tuple[Tensor, Tensor]:
             memory, begin = self._memory, self._num_observed
             num, length = ops.shape(sequences)[:2]
             inputs = ops.reshape(features, (num, length, features.shape[-1]))
@@ -329,10 +341,10 @@ def attention_memory(attention: AttentionOptions, **options: Any) -> Memory:
 
 
 @functools.cache
-def _gate_layer(keras: Any) -> Any:
+def _gate_layer(keras: Any) -> type[Layer]:
     """Return the class of a gated recurrent unit in place of a sum (section 3.2)."""
     ops = keras.ops
-    layers: Any = keras.layers
+    layers: ModuleType = keras.layers
 
     class Gate(keras.layers.Layer):
         def __init__(self, dim: int, bias: float, seed: int) -> None:
@@ -347,7 +359,7 @@ def _gate_layer(keras: Any) -> Any:
                 dim, use_bias=False, kernel_initializer=orthogonal(seed=seed + 2)
             )
 
-        def call(self, old: Any, new: Any) -> Any:
+        def call(self, old: Tensor, new: Tensor) -> Tensor:
             new_reset, new_update, new_value = ops.split(self.of_new(new), 3, -1)
             old_reset, old_update = ops.split(self.of_old(old), 2, -1)
             reset = ops.sigmoid(new_reset + old_reset)
@@ -359,10 +371,10 @@ def _gate_layer(keras: Any) -> Any:
 
 
 @functools.cache
-def _attention_layer(keras: Any) -> Any:
+def _attention_layer(keras: Any) -> type[Layer]:
     """Return the class of heads that attend to earlier steps of the same episode."""
     ops = keras.ops
-    layers: Any = keras.layers
+    layers: ModuleType = keras.layers
 
     class Attention(keras.layers.Layer):
         def __init__(self, options: AttentionOptions, seed: int) -> None:
@@ -371,24 +383,24 @@ def _attention_layer(keras: Any) -> Any:
             width = options.num_heads * options.head_dim
             orthogonal = keras.initializers.Orthogonal
 
-            def dense(size: int, place: int) -> Any:
+            def dense(size: int, place: int) -> Dense:
                 initializer = orthogonal(seed=seed + place)
                 return layers.Dense(size, use_bias=False, kernel_initializer=initializer)
 
             self.queries, self.keys = dense(width, 0), dense(width, 1)
             self.values, self.out = dense(width, 2), dense(options.dim, 3)
 
-        def build(self, *shapes: Any) -> None:
+        def build(self, *shapes: object) -> None:
             options = self._options
             self.of_distance = self.add_weight(
                 shape=(options.length + 1, options.num_heads), initializer="zeros", name="distance"
             )
 
-        def _heads(self, flat: Any) -> Any:
+        def _heads(self, flat: Tensor) -> Tensor:
             num, length = ops.shape(flat)[:2]
             return ops.reshape(flat, (num, length, self._options.num_heads, self._options.head_dim))
 
-        def call(self, own: Any, seen: Any, distance: Any, is_seen: Any) -> Any:
+        def call(self, own: Tensor, seen: Tensor, distance: Tensor, is_seen: Tensor) -> Tensor:
             options = self._options
             queries, keys = self._heads(self.queries(own)), self._heads(self.keys(seen))
             scores = ops.einsum("bqhd,bkhd->bhqk", queries, keys) / math.sqrt(options.head_dim)
@@ -405,10 +417,10 @@ def _attention_layer(keras: Any) -> Any:
 
 
 @functools.cache
-def _unit_layer(keras: Any) -> Any:
+def _unit_layer(keras: Any) -> type[Layer]:
     """Return the class of one transformer."""
     ops = keras.ops
-    layers: Any = keras.layers
+    layers: ModuleType = keras.layers
 
     class Unit(keras.layers.Layer):
         def __init__(self, options: AttentionOptions, seed: int) -> None:
@@ -423,7 +435,7 @@ def _unit_layer(keras: Any) -> Any:
             gate, sizes = _gate_layer(keras), (options.dim, options.gate_bias)
             self.first, self.second = gate(*sizes, seed + 6), gate(*sizes, seed + 9)
 
-        def call(self, own: Any, past: Any, distance: Any, is_seen: Any) -> Any:
+        def call(self, own: Tensor, past: Tensor, distance: Tensor, is_seen: Tensor) -> Tensor:
             seen = self.before(ops.concatenate([past, own], 1))
             attended = self.attention(self.before(own), seen, distance, is_seen)
             own = self.first(own, ops.relu(attended))
@@ -433,7 +445,7 @@ def _unit_layer(keras: Any) -> Any:
 
 
 @functools.cache
-def transformer_layer(keras: Any) -> Any:
+def transformer_layer(keras: Any) -> type[Layer]:
     """Return the class of a gated transformer with a memory.
 
     Parisotto et al., "Stabilizing transformers for reinforcement learning" (arXiv 1910.06764): layers
@@ -441,7 +453,7 @@ def transformer_layer(keras: Any) -> Any:
     distance has a learned number for each head.
     """
     ops = keras.ops
-    layers: Any = keras.layers
+    layers: ModuleType = keras.layers
 
     class Transformer(keras.layers.Layer):
         def __init__(self, options: AttentionOptions, seed: int) -> None:
@@ -454,7 +466,7 @@ def transformer_layer(keras: Any) -> Any:
                 _unit_layer(keras)(options, seed + 20 * n + 1) for n in range(options.num_units)
             ]
 
-        def call(self, inputs: Any, initial_state: Any) -> Any:
+        def call(self, inputs: Tensor, initial_state: Sequence[Tensor]) -> tuple[Tensor, ...]:
             *pasts, count = initial_state
             length = ops.shape(inputs)[1]
             own = self.first(inputs)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from raycompat.rllib._types import Metrics
+
 #: Says that `MetricsLogger.peek` has no default.
-_RAISES: Any = object()
+_RAISES: Final = object()
 #: Says that the values of a key are reduced as those before, or in the way of its first value.
-_AS_BEFORE: Any = object()
+_AS_BEFORE: Final = object()
 
 #: In an exponential mean, the weight of the newest value.
 _NEWEST_WEIGHT = 0.01
@@ -25,7 +27,7 @@ _OTHER_KINDS = ("ema", "item", "item_series", "lifetime_sum", "percentiles")
 _PERCENTILES = (0, 50, 75, 90, 95, 99, 100)
 
 #: Kinds of results that are computed of numbers.
-REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
+REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "mean": lambda values: float(np.nanmean(values)),
     "min": lambda values: float(np.nanmin(values)),
     "max": lambda values: float(np.nanmax(values)),
@@ -80,25 +82,25 @@ class MetricsLogger:
     are reduced together; those of a window, and an "item", stay for the next results.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         self._logged: list[Logged] = []
         self._kept = LoggedMetrics()
         #: Returns the results in which `peek` looks for keys that were not logged here.
-        self.results: Callable[[], Mapping[str, Any]] = dict
+        self.results: Callable[[], Mapping[str, object]] = dict
         #: Counts what runners have played, which `aggregate` is given; set by an algorithm.
-        self.count_played: Callable[[Any, tuple[str, ...]], None] | None = None
+        self.count_played: Callable[[object, tuple[str, ...]], None] | None = None
 
     def log_value(
         self,
         key: str | tuple[str, ...],
-        value: Any,
+        value: object,
         *,
-        reduce: Any = _AS_BEFORE,
+        reduce: object = _AS_BEFORE,
         window: int | float | None = None,
         ema_coeff: float | None = None,
-        clear_on_reduce: Any = None,
-        percentiles: Any = None,
-        **options: Any,
+        clear_on_reduce: bool | None = None,
+        percentiles: Sequence[float] | bool | None = None,
+        **options: object,
     ) -> None:
         """Log a value; what a key's first value does not say of it need not be said again.
 
@@ -182,7 +184,7 @@ class MetricsLogger:
         finally:
             self.log_value(key, time.perf_counter() - begin, **options)
 
-    def peek(self, key: str | tuple[str, ...], default: Any = _RAISES, **options: Any) -> Any:
+    def peek(self, key: str | tuple[str, ...], default: object = _RAISES, **options: object) -> Any:
         """Return what results would have under a key now.
 
         Parameters
@@ -202,7 +204,7 @@ class MetricsLogger:
         """
         path = _path_of(key)
         for results in (self._kept.described(clears=False), self.results()):
-            found: Any = results
+            found: object = results
             for part in path:
                 found = found.get(part, _RAISES) if isinstance(found, Mapping) else _RAISES
             if found is not _RAISES:
@@ -213,7 +215,13 @@ class MetricsLogger:
             raise KeyError(key)
         return default
 
-    def log_dict(self, value_dict: Mapping[str, Any], *, key: Any = None, **options: Any) -> None:
+    def log_dict(
+        self,
+        value_dict: Mapping[str, object],
+        *,
+        key: str | tuple[str, ...] | None = None,
+        **options: Any,
+    ) -> None:
         """Log each value of a dict, under its key.
 
         Parameters
@@ -234,7 +242,9 @@ class MetricsLogger:
             else:
                 self.log_value(path, value, **options)
 
-    def aggregate(self, stats_dicts: Iterable[Any], *, key: Any = None) -> None:
+    def aggregate(
+        self, stats_dicts: Iterable[object], *, key: str | tuple[str, ...] | None = None
+    ) -> None:
         """Log the results of several runners or learners.
 
         Parameters
@@ -252,7 +262,9 @@ class MetricsLogger:
             elif self.count_played is not None:
                 self.count_played(each, () if key is None else _path_of(key))
 
-    def merge_and_log_n_dicts(self, stats_dicts: Iterable[Any], *, key: Any = None) -> None:
+    def merge_and_log_n_dicts(
+        self, stats_dicts: Iterable[object], *, key: str | tuple[str, ...] | None = None
+    ) -> None:
         """Do what `aggregate` does, the form until 2025.
 
         Parameters
@@ -262,7 +274,7 @@ class MetricsLogger:
         """
         self.aggregate(stats_dicts, key=key)
 
-    def reduce(self, key: str | tuple[str, ...] | None = None, **options: Any) -> Any:
+    def reduce(self, key: str | tuple[str, ...] | None = None, **options: object) -> Any:
         """Return what results have now; keys whose values are of each result begin again.
 
         Parameters
@@ -343,7 +355,7 @@ class LoggedMetrics:
             elif each.reduce in ("min", "max", "sum", "lifetime_sum") and not each.clears:
                 kept.values = [_reduced(kept)]
 
-    def described(self, *, clears: bool = True) -> dict[str, Any]:
+    def described(self, *, clears: bool = True) -> Metrics:
         """Return the reduced values, as dicts by their paths.
 
         Parameters
@@ -351,7 +363,7 @@ class LoggedMetrics:
         clears : bool, default True
             Whether keys of which each result begins without values have none from now on.
         """
-        found: dict[str, Any] = {}
+        found: Metrics = {}
         for path, kept in self._kept.items():
             is_list = kept.last.reduce in (None, "item_series") and not clears
             if kept.average is None and not kept.values and not is_list:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from raycompat.rllib._types import TensorBatch
+
+if TYPE_CHECKING:
+    import torch
 
 #: The name of what a target network gives in place of ``action_dist_inputs``.
 TARGET_NETWORK_ACTION_DIST_INPUTS = "target_network_action_dist_inputs"
 
 
-def _not_written(module: Any, method: str) -> NotImplementedError:
+def _not_written(module: object, method: str) -> NotImplementedError:
     return NotImplementedError(f"{type(module).__name__}.{method} is not written.")
 
 
 class ValueFunctionAPI:
     """A module that has a critic. Write `compute_values`."""
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+    def compute_values(
+        self, batch: TensorBatch, embeddings: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the critic's values, a tensor of shape (rows,).
 
         Parameters
@@ -55,9 +62,9 @@ class SelfSupervisedLossAPI:
         learner: Any,
         module_id: str,
         config: Any,
-        batch: dict[str, Any],
-        fwd_out: dict[str, Any],
-    ) -> Any:
+        batch: TensorBatch,
+        fwd_out: TensorBatch,
+    ) -> torch.Tensor:
         """Return the loss, a scalar tensor.
 
         Parameters
@@ -85,11 +92,11 @@ class TargetNetworkAPI:
         """Make the copies."""
         raise _not_written(self, "make_target_networks")
 
-    def get_target_network_pairs(self) -> list[tuple[Any, Any]]:
+    def get_target_network_pairs(self) -> list[tuple[torch.nn.Module, torch.nn.Module]]:
         """Return pairs of a network and its copy."""
         raise _not_written(self, "get_target_network_pairs")
 
-    def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def forward_target(self, batch: TensorBatch) -> TensorBatch:
         """Return the outputs of the copies.
 
         Parameters
@@ -108,7 +115,7 @@ class QNetAPI:
     own network, so none of the methods is called.
     """
 
-    def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def compute_q_values(self, batch: TensorBatch) -> TensorBatch:
         """Return the values of actions, under ``qf_preds``.
 
         Parameters

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib.checkpoint_state import SavedModule
+from raycompat.rllib._types import AlgorithmOptions, Metrics, State, TensorBatch, TensorBatches
+from raycompat.rllib.checkpoint_state import SavedModule, SavedWeights
 from raycompat.rllib.connectors.learned import LearnerConnectors, episodes_of
 from raycompat.rllib.connectors.pipeline import change_tensors
 from raycompat.rllib.env.runner import POLICY_ID, Columns
@@ -91,7 +92,7 @@ class ModuleLearner(PolicyLearner):
         super().__init__(setup, network, seed)
         self._network: ModuleNetwork = network
         self._spaces = setup.observation_space, setup.action_space
-        self._module = network.build(seed)
+        self._module: TorchRLModule = network.build(seed)
         cls = self.config.class_of_learner() or self.default_class
         if not issubclass(cls, TorchLearner):
             raise UnsupportedRayFeatureError(
@@ -106,7 +107,7 @@ class ModuleLearner(PolicyLearner):
         }
         self.torch_learner: Any = None
         self._metrics = LoggedMetrics()
-        self._of_others: dict[str, dict[str, Any]] = {}
+        self._of_others: dict[str, Metrics] = {}
         self._make_learner(cls)
 
     def _make_learner(self, cls: type[TorchLearner]) -> None:
@@ -167,9 +168,7 @@ class ModuleLearner(PolicyLearner):
         spec.observation_space, spec.action_space = setup.observation_space, setup.action_space
         return ModuleNetwork(spec).with_memory()
 
-    def learn(
-        self, parts: list[Columns], num_steps: int, rng: np.random.Generator
-    ) -> dict[str, Any]:
+    def learn(self, parts: list[Columns], num_steps: int, rng: np.random.Generator) -> Metrics:
         """Learn from what was played by the policy.
 
         Parameters
@@ -194,9 +193,7 @@ class ModuleLearner(PolicyLearner):
             statistics["curr_kl_coeff"] = self.torch_learner.curr_kl_coeffs_per_module[POLICY_ID]
         return statistics
 
-    def _learn_minibatches(
-        self, drawn: Iterator[dict[str, dict[str, Any]]], num_steps: int
-    ) -> dict[str, Any]:
+    def _learn_minibatches(self, drawn: Iterator[TensorBatches], num_steps: int) -> Metrics:
         """Learn from minibatches of modules; return statistics."""
         with at_most_threads(max(1, int(self.config.num_cpus_for_main_process))):
             self.torch_learner.learn(drawn, num_steps)
@@ -206,7 +203,7 @@ class ModuleLearner(PolicyLearner):
             check_finite(numbers, f"{type(self.torch_learner).__name__}, after {num_steps} steps")
         return statistics
 
-    def _changed(self, parts: list[Columns]) -> tuple[list[Columns], dict[str, dict[str, Any]]]:
+    def _changed(self, parts: list[Columns]) -> tuple[list[Columns], TensorBatches]:
         """Return samples as connectors of tensors leave them, and the batches of other modules."""
         if not self._seeing_tensors:
             return parts, {}
@@ -232,7 +229,7 @@ class ModuleLearner(PolicyLearner):
             others.append({n: each for n, each in found.items() if n != POLICY_ID})
         return changed, _joined(others)
 
-    def _tensors(self, columns: Columns) -> dict[str, Any]:
+    def _tensors(self, columns: Columns) -> TensorBatch:
         """Return columns as tensors, by Ray's names."""
         tensors = {name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in columns.items()}
         seen = self._network.batch(as_weights_are(self._module, tensors.pop("observations")))
@@ -240,7 +237,7 @@ class ModuleLearner(PolicyLearner):
             seen[SEQ_LENS] = tensors["mask"].sum(-1)
         return {**seen, **{_NAMES.get(name, name): each for name, each in tensors.items()}}
 
-    def _batch(self, parts: list[Columns]) -> dict[str, Any]:
+    def _batch(self, parts: list[Columns]) -> TensorBatch:
         """Return the valid steps of samples in one batch, of tensors, by Ray's names."""
         settings = self.config
         if isinstance(self._module, ValueFunctionAPI):
@@ -259,24 +256,24 @@ class ModuleLearner(PolicyLearner):
                 self._module.compute_values(batch)
         return batch
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Metrics:
         """Return what the learner has logged, by module."""
         logged = self.torch_learner.metrics.take()
         self._metrics.add(replace(each, value=_plain(each.value)) for each in logged)
         return self._metrics.described()
 
-    def _logged(self) -> dict[str, Any]:
+    def _logged(self) -> Metrics:
         described = self.described()
         own = described.pop(POLICY_ID, {})
         self._of_others = {n: described.pop(n) for n in self.learner_only if n in described}
         return {**described, **own}
 
-    def statistics_of_others(self) -> dict[str, dict[str, Any]]:
+    def statistics_of_others(self) -> dict[str, Metrics]:
         """Return what modules have to say that learn with the policy's."""
         return self._of_others
 
     @property
-    def model(self) -> Any:
+    def model(self) -> TorchRLModule:
         """The module."""
         return self._module
 
@@ -285,7 +282,7 @@ class ModuleLearner(PolicyLearner):
         made: SavedModule = self._module.saved()
         return made
 
-    def take_saved(self, state: Any) -> None:
+    def take_saved(self, state: SavedWeights) -> None:
         """Take the weights of `SavedModule.state`; layers that it does not have stay as they are."""
         self._module.set_state(state)
 
@@ -297,7 +294,7 @@ class ModuleLearner(PolicyLearner):
         """Replace the weights of the module."""
         set_weights(self._module, weights)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights, the optimizers and the divergence's coefficient."""
         coefficients = getattr(self.torch_learner, "curr_kl_coeffs_per_module", {})
         return {
@@ -308,7 +305,7 @@ class ModuleLearner(PolicyLearner):
             "kl_coeffs": dict(coefficients),
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         self.set_weights(state["weights"])
         for name, own in state.get("learner_only", {}).items():
@@ -352,7 +349,7 @@ class ImitatingModuleLearner(ModuleLearner):
         self._buffer.add({name: columns[name][columns["valid"]] for name in names})
         return int(columns["valid"].size)
 
-    def learn_minibatches(self, count: int, num_steps: int) -> dict[str, Any]:
+    def learn_minibatches(self, count: int, num_steps: int) -> Metrics:
         """Learn from a number of minibatches that are drawn from the buffer.
 
         Parameters
@@ -369,7 +366,7 @@ class ImitatingModuleLearner(ModuleLearner):
         return self._learn_minibatches(each, num_steps)
 
 
-def _without_critic(columns: Columns, settings: Any) -> Columns:
+def _without_critic(columns: Columns, settings: AlgorithmOptions) -> Columns:
     """Return the columns of a sample with the returns of its steps as advantages."""
     zeros = np.zeros_like(columns["rewards"])
     known = {**columns, "values": zeros, "next_values": zeros}
@@ -377,7 +374,7 @@ def _without_critic(columns: Columns, settings: Any) -> Columns:
     return {name: each for name, each in found.items() if name not in ("values", "next_values")}
 
 
-def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(parts: list[TensorBatches]) -> TensorBatches:
     """Return the rows of nested batches of the same structure in one."""
 
     def join(values: list[Any]) -> Any:
@@ -387,16 +384,16 @@ def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
             return tuple(join(list(each)) for each in zip(*values, strict=True))
         return torch.cat(values)
 
-    joined: dict[str, Any] = join(parts)
+    joined: TensorBatches = join(parts)
     return joined
 
 
 def minibatches_of_modules(
-    batches: dict[str, dict[str, Any]],
+    batches: TensorBatches,
     rng: np.random.Generator,
     num_epochs: int,
     size: int | None,
-) -> Iterator[dict[str, dict[str, Any]]]:
+) -> Iterator[TensorBatches]:
     """Yield minibatches of all modules; those with fewer steps begin again.
 
     Parameters
@@ -424,12 +421,13 @@ def minibatches_of_modules(
         }
 
 
-def rows_of_batch(batch: dict[str, Any], rows: Any) -> Any:
+def rows_of_batch(batch: TensorBatch, rows: torch.Tensor) -> TensorBatch:
     """Return some rows of a batch, also of nested observations."""
-    return mapped(lambda each: each[rows], batch)
+    found: TensorBatch = mapped(lambda each: each[rows], batch)
+    return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a tensor with one number as a float."""
     return (
         value.detach().item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from raycompat.rllib._types import Space, TensorBatches
+
+_Result = TypeVar("_Result")
 
 
 class Modules(Mapping[str, Any]):
@@ -26,20 +30,20 @@ class Modules(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._rl_modules)
 
-    def foreach_module(self, func: Any) -> list[Any]:
+    def foreach_module(self, func: Callable[[str, Any], _Result]) -> list[_Result]:
         """Call a function with each name and module."""
         return [func(name, module) for name, module in self._rl_modules.items()]
 
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_inference(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         return {n: self[n].forward_inference(own, **kwargs) for n, own in batch.items()}
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_exploration(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         return {n: self[n].forward_exploration(own, **kwargs) for n, own in batch.items()}
 
-    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_train(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         return {n: self[n].forward_train(own, **kwargs) for n, own in batch.items()}
 
-    def forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_inference(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         """Return the outputs of modules for acting without exploring, by name.
 
         Parameters
@@ -51,11 +55,11 @@ class Modules(Mapping[str, Any]):
         """
         return self._forward_inference(batch, **kwargs)
 
-    def forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_exploration(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         """Return the outputs of modules for acting with exploring; see `forward_inference`."""
         return self._forward_exploration(batch, **kwargs)
 
-    def forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_train(self, batch: TensorBatches, **kwargs: object) -> TensorBatches:
         """Return the outputs of modules for learning; see `forward_inference`."""
         return self._forward_train(batch, **kwargs)
 
@@ -82,13 +86,13 @@ class MultiRLModule(Modules):
 
     def __init__(
         self,
-        observation_space: Any = None,
-        action_space: Any = None,
+        observation_space: Space | None = None,
+        action_space: Space | None = None,
         *,
         inference_only: bool = False,
-        model_config: Any = None,
+        model_config: Mapping[str, object] | None = None,
         rl_module_specs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__({})
         self.observation_space, self.action_space = observation_space, action_space

@@ -11,17 +11,28 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.rllib._types import Array, Tensor
 from raycompat.rllib.memory import Memory, memory_layer, rows_layer
 
-Weights = list[NDArray[Any]]
+if TYPE_CHECKING:
+    import keras
+    import torch
+    from keras.layers import Layer
+
+#: Makes the layers below the heads, for the shape of an observation.
+TrunkMaker: TypeAlias = "Callable[[tuple[int, ...]], keras.Model]"
+
+#: The arrays of a network, in the order of its layers.
+Weights = list[Array]
 
 #: The values of the option ``fcnet_activation``, in numpy; Keras has the same names.
-ACTIVATIONS: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+ACTIVATIONS: dict[str, Callable[[NDArray[np.float32]], NDArray[np.float32]]] = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
     "linear": lambda x: x,
@@ -73,18 +84,18 @@ class Initializer:
     """
 
     name: str
-    function: Any
-    options: Any = None
+    function: str | Callable[..., object]
+    options: Mapping[str, object] | None = None
 
     def __post_init__(self) -> None:
         self._called()
 
-    def _called(self) -> Any:
+    def _called(self) -> Callable[..., object]:
         if callable(self.function):
             return self.function
         from torch.nn import init
 
-        found = getattr(init, str(self.function), None)
+        found: Callable[..., object] | None = getattr(init, str(self.function), None)
         if found is None:
             raise ValueError(
                 f"{self.name}={self.function!r}: expected a function of torch.nn.init, or "
@@ -92,11 +103,11 @@ class Initializer:
             )
         return found
 
-    def fill(self, kernel: Any) -> None:
+    def fill(self, kernel: torch.Tensor) -> None:
         """Change a tensor of PyTorch."""
         self._called()(kernel, **(self.options or {}))
 
-    def made(self, shape: Sequence[int], seed: int) -> NDArray[Any]:
+    def made(self, shape: Sequence[int], seed: int) -> NDArray[np.float32]:
         """Return an array of shape (inputs, outputs) or (outputs,)."""
         import torch
 
@@ -148,7 +159,7 @@ class NetworkSpec:
     trunk: tuple[int, ...] = ()
     activation: str = "tanh"
     conv_filters: tuple[tuple[int, int, int], ...] = ()
-    custom_trunk: Callable[[tuple[int, ...]], Any] | None = None
+    custom_trunk: TrunkMaker | None = None
     gives_heads: bool = False
     memory: Memory | None = None
     distribution: Any = None
@@ -229,7 +240,7 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
     return weights
 
 
-def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[Any]:
+def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float32]:
     normal = rng.standard_normal((max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(normal)
     q *= np.sign(np.diag(r))
@@ -242,7 +253,7 @@ class Forward(Protocol):
     #: The network of a user's class; None where it is made of options.
     of_class: Any
 
-    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, observations: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Return the outputs of each head, of shape (rows, num_outputs)."""
 
     def set_weights(self, weights: Weights) -> None:
@@ -273,7 +284,7 @@ class NumpyForward:
         """Replace all weights."""
         self._weights = weights
 
-    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, observations: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Return the outputs of each head, of shape (rows, num_outputs)."""
         weights = iter(self._weights)
         trunk = observations
@@ -311,7 +322,7 @@ class KerasNetwork:
         self._keras = import_keras()
         self._seed = seed
         #: Keras orders weights by the depth of layers; these travel in the order of making.
-        self._layers: list[Any] = []
+        self._layers: list[Layer] = []
         inputs, trunk, outputs = self._inputs_and_trunk(spec)
         for place, head in enumerate(spec.heads):
             if spec.gives_heads:
@@ -330,7 +341,9 @@ class KerasNetwork:
         if spec.is_dense:
             self.set_weights(initial_weights(spec, seed))
 
-    def _inputs_and_trunk(self, spec: NetworkSpec) -> tuple[Any, Any, dict[str, Any]]:
+    def _inputs_and_trunk(
+        self, spec: NetworkSpec
+    ) -> tuple[Tensor, Tensor | list[Tensor], dict[str, Tensor]]:
         """Return the inputs, what the heads are on, and the states where there is a memory."""
         memory = spec.memory
         if memory is None:
@@ -346,7 +359,7 @@ class KerasNetwork:
         trunk, states = layer(features, inputs)
         return inputs, trunk, {"states": states}
 
-    def _trunk(self, spec: NetworkSpec, inputs: Any) -> Any:
+    def _trunk(self, spec: NetworkSpec, inputs: Tensor) -> Tensor:
         layers = self._keras.layers
         if spec.custom_trunk is not None:
             return self._added(spec.custom_trunk(spec.observation_shape))(inputs)
@@ -363,7 +376,7 @@ class KerasNetwork:
             x = self._hidden(x, width, spec)
         return x
 
-    def _hidden(self, x: Any, width: int, spec: NetworkSpec) -> Any:
+    def _hidden(self, x: Tensor, width: int, spec: NetworkSpec) -> Tensor:
         seed = self._next_seed()
         found = self._dense(x, width, spec.activation)
         kernel, bias = self._layers[-1].weights
@@ -373,28 +386,29 @@ class KerasNetwork:
         return found
 
     def _dense(
-        self, x: Any, width: int, activation: str | None, scale: float = float(np.sqrt(2))
-    ) -> Any:
+        self, x: Tensor, width: int, activation: str | None, scale: float = float(np.sqrt(2))
+    ) -> Tensor:
         initializer = self._keras.initializers.Orthogonal(scale, seed=self._next_seed())
         layer = self._keras.layers.Dense(
             width, activation=activation, kernel_initializer=initializer
         )
         return self._added(layer)(x)
 
-    def _added(self, layer: Any) -> Any:
+    def _added(self, layer: Layer) -> Layer:
         self._layers.append(layer)
         return layer
 
     def _next_seed(self) -> int:
         return self._seed + len(self._layers)
 
-    def __call__(self, observations: Any) -> Any:
+    def __call__(self, observations: Array | Tensor) -> dict[str, Tensor]:
         """Return the outputs of each head as tensors of shape (rows, num_outputs).
 
         Of a network with a memory, observations have the shape (sequences, steps, numbers), and the
         rows of outputs are all steps of the first sequence, of the second one, and so on.
         """
-        return self.model(observations, training=False)
+        found: dict[str, Tensor] = self.model(observations, training=False)
+        return found
 
     @property
     def of_class(self) -> Any:
@@ -405,9 +419,9 @@ class KerasNetwork:
         return next((each for each in layers if each is not None), None)
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[keras.Variable]:
         """The variables that learn."""
-        found: list[Any] = self.model.trainable_variables
+        found: list[keras.Variable] = self.model.trainable_variables
         return found
 
     def get_weights(self) -> Weights:
@@ -427,7 +441,7 @@ class KerasNetwork:
 
 
 @functools.cache
-def _free_layer(keras: Any) -> type[Any]:
+def _free_layer(keras: Any) -> type[Layer]:
     """Return the class of a layer that adds learned outputs, which are the same for each input."""
 
     class Free(keras.layers.Layer):
@@ -435,25 +449,25 @@ def _free_layer(keras: Any) -> type[Any]:
             super().__init__()
             self._count = count
 
-        def build(self, input_shape: Any) -> None:
+        def build(self, input_shape: tuple[int | None, ...]) -> None:
             self.free = self.add_weight(shape=(self._count,), initializer="zeros", name="free")
 
-        def call(self, inputs: Any) -> Any:
+        def call(self, inputs: Tensor) -> Tensor:
             rows = keras.ops.zeros_like(inputs[:, :1]) + self.free
             return keras.ops.concatenate([inputs, rows], -1)
 
     return Free
 
 
-def _compiled_read(variables: list[Any]) -> Any:
+def _compiled_read(variables: list[keras.Variable]) -> Callable[[], list[Tensor]]:
     """Return a function that reads all variables in one call of TensorFlow."""
     import tensorflow as tf
 
-    @tf.function(autograph=False)
-    def read() -> Any:
+    def read() -> list[Tensor]:
         return [tf.identity(variable.value) for variable in variables]
 
-    return read
+    compiled: Callable[[], list[Tensor]] = tf.function(read, autograph=False)
+    return compiled
 
 
 class KerasForward:
@@ -476,13 +490,13 @@ class KerasForward:
         """Replace all weights."""
         self._network.set_weights(weights)
 
-    def __call__(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, observations: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
         """Return the outputs of each head, of shape (rows, num_outputs)."""
         rows = observations[:, None] if self._has_memory else observations
         return {name: output.numpy() for name, output in self._forward(rows).items()}
 
 
-def import_keras() -> Any:
+def import_keras() -> ModuleType:
     """Return Keras 3 on TensorFlow.
 
     Raises
@@ -502,4 +516,5 @@ def import_keras() -> Any:
             f"Keras computes with {keras.config.backend()!r}, and algorithms need TensorFlow: set "
             "KERAS_BACKEND=tensorflow in the environment before the program starts."
         )
-    return keras
+    found: ModuleType = keras
+    return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import raycompat as ray
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AlgorithmOptions
 from raycompat.rllib.recorded_steps import Batch, read_steps
 
 
@@ -28,12 +29,12 @@ class OfflineData:
     reads ``data`` once, into its memory, and does not call `sample`.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: AlgorithmOptions) -> None:
         self.config = config
         self.path = config.input_
         self.data = ray.data.read_parquet(self.path)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         """Say what happened where a program has caught the error of opening its data."""
         if name == "data":
             raise AttributeError(
@@ -42,7 +43,7 @@ class OfflineData:
             )
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
 
-    def sample(self, num_samples: int, **kwargs: Any) -> Any:
+    def sample(self, num_samples: int, **kwargs: object) -> Any:
         """Refuse to draw samples: an algorithm draws them from its memory.
 
         Parameters
@@ -63,7 +64,7 @@ class OfflineData:
         )
 
 
-def recorded_batches(config: Any) -> list[Batch]:
+def recorded_batches(config: AlgorithmOptions) -> list[Batch]:
     """Return the recorded rows of a program's class, or of the files of ``input_``.
 
     Parameters

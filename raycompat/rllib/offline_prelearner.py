@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AlgorithmOptions, Array, Space, Values
 from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.fixed_policies import MultiRLModuleSpec
@@ -44,19 +44,19 @@ class OfflinePreLearner:
 
     def __init__(
         self,
-        config: Any,
-        learner: Any = None,
-        spaces: Any = None,
-        module_spec: Any = None,
-        module_state: Any = None,
-        **kwargs: Any,
+        config: AlgorithmOptions,
+        learner: object = None,
+        spaces: tuple[Space, Space] | None = None,
+        module_spec: object = None,
+        module_state: object = None,
+        **kwargs: object,
     ) -> None:
         self.config = config
         self.observation_space: Any
         self.action_space: Any
         self.observation_space, self.action_space = spaces or (None, None)
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def __call__(self, batch: Mapping[str, Values]) -> dict[str, Array]:
         """Return the steps of the episodes of some rows as one batch.
 
         Parameters
@@ -88,8 +88,8 @@ class OfflinePreLearner:
         return {f"{POLICY_ID}/{n}": np.concatenate([each[n] for each in steps]) for n in names}
 
     def _map_to_episodes(
-        self, batch: Mapping[str, Any], to_numpy: bool = False, **kwargs: Any
-    ) -> dict[str, list[Any]]:
+        self, batch: Mapping[str, Values], to_numpy: bool = False, **kwargs: object
+    ) -> dict[str, list[SingleAgentEpisode]]:
         """Return the episodes of some rows, one of each row.
 
         Parameters
@@ -123,10 +123,10 @@ class OfflinePreLearner:
 
 def mapped_batches(
     cls: type[OfflinePreLearner],
-    config: Any,
-    spaces: tuple[Any, Any],
-    batches: Iterable[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
+    config: AlgorithmOptions,
+    spaces: tuple[Space, Space],
+    batches: Iterable[Mapping[str, Values]],
+) -> list[dict[str, Values]]:
     """Return the steps of the episodes that a program makes of recorded rows.
 
     Parameters
@@ -159,7 +159,7 @@ def mapped_batches(
     return [_steps_of(each) for batch in batches for each in _episodes_of(made, spaces, batch)]
 
 
-def _module_spec(config: Any, spaces: tuple[Any, Any]) -> MultiRLModuleSpec | None:
+def _module_spec(config: AlgorithmOptions, spaces: tuple[Space, Space]) -> MultiRLModuleSpec | None:
     """Return the modules of a config, which classes of programs build; None without PyTorch."""
     if isinstance(config.rl_module_spec, MultiRLModuleSpec):
         return config.rl_module_spec
@@ -174,8 +174,8 @@ def _module_spec(config: Any, spaces: tuple[Any, Any]) -> MultiRLModuleSpec | No
 
 
 def _episodes_of(
-    made: OfflinePreLearner, spaces: tuple[Any, Any], batch: Mapping[str, Any]
-) -> list[Any]:
+    made: OfflinePreLearner, spaces: tuple[Space, Space], batch: Mapping[str, Values]
+) -> list[SingleAgentEpisode]:
     """Return the episodes that a program makes of some rows, without empty ones."""
     given: dict[str, Any] = {"to_numpy": False}
     if "is_multi_agent" in inspect.signature(made._map_to_episodes).parameters:  # until 2025
@@ -186,7 +186,7 @@ def _episodes_of(
     return [each for each in found if len(each)]
 
 
-def _column(values: Any) -> Any:
+def _column(values: Values) -> Array:
     try:
         return np.asarray(values)
     except ValueError:  # rows of different lengths
@@ -195,7 +195,7 @@ def _column(values: Any) -> Any:
         return array
 
 
-def _steps_of(episode: Any) -> dict[str, Any]:
+def _steps_of(episode: SingleAgentEpisode) -> dict[str, list[Values]]:
     count = len(episode)
     before = [False] * (count - 1)
     seen = [episode.get_observations(step) for step in range(count + 1)]

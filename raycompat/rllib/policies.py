@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.rllib._types import Array
 from raycompat.rllib.distributions import Categorical, Layout, TanhGaussian, distribution_of
 from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
 
 #: The columns that a policy needs of each step, by name; arrays of shape (rows, ...).
-Extras = dict[str, NDArray[Any]]
+Extras = dict[str, Array]
 
 
 class Policy(Protocol):
     """The policy with which an env runner acts."""
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions, of shape (rows,) or (rows, numbers), and what to remember of them.
 
         ``memories`` is what a network with a memory has to see beside the next observations.
         """
 
-    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+    def values(self, observations: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
 
     def set_weights(self, weights: Weights) -> None:
@@ -58,8 +59,8 @@ class StochasticPolicy:
         self._has_critic = any(head.name == "value" for head in network.heads)
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions; remember the parameters of their distributions, and the values."""
         outputs = self._forward(observations)
         parameters = outputs["policy"]
@@ -75,7 +76,7 @@ class StochasticPolicy:
             extras["memories"] = self._memory.after(outputs["states"], actions)
         return actions, extras
 
-    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+    def values(self, observations: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
         return self._forward(observations)["value"][:, 0] if self._has_critic else None
 
@@ -102,13 +103,13 @@ class SoftPolicy:
         self._distribution_of = Categorical if layout[0].is_discrete else TanhGaussian
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions; nothing needs to be remembered."""
         distribution = self._distribution_of(self._forward(observations)["policy"])
         return distribution.sample(rng) if explore else distribution.mode(), {}
 
-    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+    def values(self, observations: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return None: this policy does not have a critic of states."""
         return None
 
@@ -120,7 +121,7 @@ class SoftPolicy:
         """Do nothing: the distribution itself explores."""
 
 
-def best_choices(outputs: Extras, num_choices: int) -> NDArray[Any]:
+def best_choices(outputs: Extras, num_choices: int) -> NDArray[np.intp]:
     """Return the actions with the largest values, of shape (rows,).
 
     Parameters
@@ -133,14 +134,14 @@ def best_choices(outputs: Extras, num_choices: int) -> NDArray[Any]:
     advantages = outputs["advantage"]
     num_atoms = advantages.shape[1] // num_choices
     if num_atoms == 1:  # the value of the state is the same for all actions
-        found: NDArray[Any] = advantages.argmax(-1)
+        found: NDArray[np.intp] = advantages.argmax(-1)
         return found
     logits = advantages.reshape(-1, num_choices, num_atoms)
     if "value" in outputs:
         logits = outputs["value"][:, None] + logits - logits.mean(1, keepdims=True)
     chances = np.exp(logits - logits.max(-1, keepdims=True))
     means = (chances @ np.arange(num_atoms)) / chances.sum(-1)  # atoms are in equal steps
-    best: NDArray[Any] = means.argmax(-1)
+    best: NDArray[np.intp] = means.argmax(-1)
     return best
 
 
@@ -162,8 +163,8 @@ class EpsilonGreedyPolicy:
         self._epsilon = 0.0
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions, of shape (rows,); nothing needs to be remembered."""
         actions = best_choices(self._forward(observations), self._num_choices)
         if explore and self._epsilon > 0:
@@ -172,7 +173,7 @@ class EpsilonGreedyPolicy:
             actions = np.where(is_random, drawn, actions)
         return actions, {}
 
-    def values(self, observations: NDArray[Any]) -> NDArray[Any] | None:
+    def values(self, observations: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return None: this policy does not have a critic."""
         return None
 

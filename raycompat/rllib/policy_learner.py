@@ -6,31 +6,48 @@ An algorithm has one for each policy; an algorithm of one agent has one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import (
+    AlgorithmOptions,
+    Array,
+    Metrics,
+    Observation,
+    Options,
+    Space,
+    State,
+    Tensor,
+    Values,
+)
 from raycompat.rllib.acting import PolicyPlan
-from raycompat.rllib.checkpoint_state import SavedModule
+from raycompat.rllib.checkpoint_state import SavedModule, SavedWeights
 from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.distributions import Layout, num_parameters
+from raycompat.rllib.filters import FilterMaker
+from raycompat.rllib.fixed_policies import RLModuleSpec
 from raycompat.rllib.learner import Learner
 from raycompat.rllib.memory import AttentionOptions, Memory, attention_memory, lstm_memory
 from raycompat.rllib.networks import (
     Head,
     Initializer,
     NetworkSpec,
+    TrunkMaker,
     Weights,
     default_filters,
     import_keras,
 )
 from raycompat.rllib.policies import StochasticPolicy, best_choices
 from raycompat.rllib.spaces import ActionDecoder, ObservationEncoder, check_has_deviations
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass
@@ -51,12 +68,12 @@ class PolicySetup:
         When a space cannot be handled.
     """
 
-    config: Any
-    observation_space: Any
-    action_space: Any
-    observation_filter: Any = "NoFilter"
+    config: AlgorithmOptions
+    observation_space: Space
+    action_space: Space
+    observation_filter: str | FilterMaker = "NoFilter"
     #: The specs of modules that learn with the policy's, and by which no agent acts.
-    learner_only: Mapping[str, Any] = field(default_factory=dict)
+    learner_only: Mapping[str, RLModuleSpec] = field(default_factory=dict)
     encode: ObservationEncoder = field(init=False)
     decode: ActionDecoder = field(init=False)
 
@@ -80,7 +97,7 @@ class PolicySetup:
             config.clip_actions,
         )
 
-    def body_options(self) -> dict[str, Any]:
+    def body_options(self) -> Options:
         """Return the settings of the layers below the heads, from the model's options."""
         model, shape = self.config.model, self.encode.shape
         trunk = None
@@ -104,28 +121,29 @@ class PolicySetup:
             "bias_initializer": Initializer.of(model, "fcnet_bias_initializer"),
         }
 
-    def _registered_trunk(self) -> Any:
+    def _registered_trunk(self) -> TrunkMaker | None:
         from raycompat.rllib.models.catalog import custom_trunk
 
         model = self.config.model
         return custom_trunk(model["custom_model"], model["custom_model_config"])
 
-    def _features_of_class(self) -> Any:
+    def _features_of_class(self) -> TrunkMaker | None:
         """Return the features below an algorithm's heads; None without a network as a class."""
         cls = self.custom_class()
         return None if cls is None else _FirstOutput(self._source_of_features(cls))
 
-    def _source_of_features(self, cls: Any) -> Any:
+    def _source_of_features(self, cls: Callable[..., object]) -> Any:
         count = int((self.config.model["fcnet_hiddens"] or [256])[-1])
         return upper("_old.rllib.models.layers").ModelSource(
             cls, self.observation_space, self.action_space, count, self.config.model, False
         )
 
-    def _states_of(self, cls: Any) -> Any:
+    def _states_of(self, cls: Callable[..., object]) -> Sequence[Array]:
         """Return the states of a network of a class; () without a memory."""
-        return self._source_of_features(cls).past(self.encode.shape)[0]
+        found: Sequence[Array] = self._source_of_features(cls).past(self.encode.shape)[0]
+        return found
 
-    def custom_class(self) -> Any:
+    def custom_class(self) -> Callable[..., object] | None:
         """Return the network that the user registered as a class; None without one."""
         if self.config.model["custom_model"] is None:
             return None
@@ -134,7 +152,7 @@ class PolicySetup:
         found = registered_model(self.config.model["custom_model"])
         return found if upper("_old.rllib.models.layers").is_class(found) else None
 
-    def network_of_class(self, cls: Any, heads: tuple[Head, ...]) -> NetworkSpec:
+    def network_of_class(self, cls: Callable[..., object], heads: tuple[Head, ...]) -> NetworkSpec:
         """Return the network of a class, with the outputs of the heads: one, or also the critic's."""
         spaces = self.observation_space, self.action_space
         gives_value = len(heads) > 1
@@ -267,22 +285,22 @@ class PolicySetup:
 class _FirstOutput:
     """Makes a Keras model of the first output of a layer."""
 
-    source: Any
+    source: TrunkMaker
 
-    def __call__(self, shape: tuple[int, ...]) -> Any:
+    def __call__(self, shape: tuple[int, ...]) -> keras.Model:
         keras = import_keras()
         inputs = keras.Input(shape)
         return keras.Model(inputs, self.source(shape)(inputs)[0])
 
 
 def forward_of_module(
-    network: Any,
+    network: Callable[[Array], dict[str, Tensor]],
     encode: ObservationEncoder,
     memory: Memory | None,
     layout: Layout,
-    batch: Mapping[str, Any],
-    **kwargs: Any,
-) -> dict[str, Any]:
+    batch: Mapping[str, Values],
+    **kwargs: object,
+) -> dict[str, Values]:
     """Return a network's outputs by the names that modules give them.
 
     Parameters
@@ -308,7 +326,7 @@ def forward_of_module(
         return _forward_with_memory(network, encode, memory, batch)
     observations = rows_of(batch["obs"])
     outputs = {name: each.numpy() for name, each in network(encode(observations)).items()}
-    found: dict[str, Any] = {}
+    found: dict[str, Array] = {}
     if "policy" in outputs:
         found["action_dist_inputs"] = outputs["policy"]
     if "value" in outputs and "policy" in outputs:
@@ -322,15 +340,18 @@ def forward_of_module(
     return {name: torch.as_tensor(each) for name, each in found.items()}
 
 
-def states_by_name(memory: Memory, states: Sequence[Any]) -> dict[Any, Any]:
+def states_by_name(memory: Memory, states: Sequence[Array]) -> dict[str | int, Array]:
     """Return the states of a network by the names that modules give them."""
     names = ("h", "c") if isinstance(memory.layer, int) else range(len(states))
     return dict(zip(names, states, strict=True))
 
 
 def _forward_with_memory(
-    network: Any, encode: ObservationEncoder, memory: Memory, batch: Mapping[str, Any]
-) -> dict[str, Any]:
+    network: Callable[[Array], dict[str, Tensor]],
+    encode: ObservationEncoder,
+    memory: Memory,
+    batch: Mapping[str, Values],
+) -> dict[str, Values]:
     """Return a network's outputs for sequences.
 
     Parameters
@@ -371,7 +392,7 @@ def _forward_with_memory(
     }
 
 
-def rows_of(values: Any) -> list[Any]:
+def rows_of(values: Values) -> list[Observation]:
     """Return several observations one by one; of a dict of arrays, dicts."""
     if isinstance(values, Mapping):
         parts = {name: rows_of(each) for name, each in values.items()}
@@ -430,11 +451,11 @@ class PolicyLearner(ABC):
         """Replace the weights of the policy."""
 
     @abstractmethod
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return what learns, the weights under the key ``weights`` among it."""
 
     @abstractmethod
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
 
     @property
@@ -446,7 +467,7 @@ class PolicyLearner(ABC):
         """Return what the network of a program says beside the losses; nothing by default."""
         return {}
 
-    def statistics_of_others(self) -> dict[str, dict[str, Any]]:
+    def statistics_of_others(self) -> dict[str, Metrics]:
         """Return what modules have to say that learn with the policy's; nothing by default."""
         return {}
 
@@ -454,7 +475,7 @@ class PolicyLearner(ABC):
         """Return the weights that a checkpoint stores in the folder of the network."""
         return SavedModule(None, self.get_weights())
 
-    def take_saved(self, state: Any) -> None:
+    def take_saved(self, state: SavedWeights) -> None:
         """Take the weights of `SavedModule.state`.
 
         Raises
@@ -492,7 +513,7 @@ class KerasLearner(PolicyLearner):
         if memory is not None:
             self.model.get_initial_state = lambda: states_by_name(memory, memory.initial)
 
-    def _adam(self) -> dict[str, Any]:
+    def _adam(self) -> dict[str, float]:
         """Return more options of the optimizer."""
         return {}
 
@@ -511,15 +532,15 @@ class KerasLearner(PolicyLearner):
         """Replace the weights of the network."""
         self.learner.network.set_weights(weights)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights and the optimizer."""
         return self.learner.get_state()
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         self.learner.set_state(state)
 
     @property
-    def model(self) -> Any:
+    def model(self) -> keras.Model:
         """The network as a Keras model."""
         return self.learner.network.model

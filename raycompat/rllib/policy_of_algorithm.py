@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from raycompat._storage import Folder
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Action, AlgorithmOptions, Observation, State, Values
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.checkpoint_state import POLICY_FILE
 from raycompat.rllib.networks import Weights
@@ -45,20 +46,21 @@ class PolicyOfAlgorithm:
         return None if learner is None else learner.model
 
     @property
-    def config(self) -> Any:
+    def config(self) -> AlgorithmOptions:
         """The options of the algorithm."""
-        return self._algorithm.config
+        found: AlgorithmOptions = self._algorithm.config
+        return found
 
     def compute_single_action(
         self,
-        obs: Any,
-        state: Any = None,
-        prev_action: Any = None,
-        prev_reward: Any = None,
+        obs: Observation,
+        state: Sequence[Values] | None = None,
+        prev_action: Action | None = None,
+        prev_reward: float | None = None,
         *,
         explore: bool | None = None,
-        **kwargs: Any,
-    ) -> tuple[Any, list[Any], dict[str, Any]]:
+        **kwargs: object,
+    ) -> tuple[Action, list[Values], dict[str, Values]]:
         """Return the action for one observation, the next states, and what the policy remembers.
 
         Parameters
@@ -90,14 +92,14 @@ class PolicyOfAlgorithm:
 
     def compute_actions(
         self,
-        obs_batch: Sequence[Any],
-        state_batches: Sequence[Any] | None = None,
-        prev_action_batch: Sequence[Any] | None = None,
-        prev_reward_batch: Sequence[Any] | None = None,
-        *args: Any,
+        obs_batch: Sequence[Observation],
+        state_batches: Sequence[Values] | None = None,
+        prev_action_batch: Sequence[Action] | None = None,
+        prev_reward_batch: Sequence[float] | None = None,
+        *args: object,
         explore: bool | None = None,
-        **kwargs: Any,
-    ) -> tuple[list[Any], list[Any], dict[str, Any]]:
+        **kwargs: object,
+    ) -> tuple[list[Action], list[Values], dict[str, Values]]:
         """Return the actions for several observations, the next states, and an empty dict.
 
         Parameters
@@ -128,7 +130,9 @@ class PolicyOfAlgorithm:
             for n, each in enumerate(obs_batch)
         ]
         # The states of a rule may be anything.
-        joined: Any = list if self._plan.network is None else np.stack
+        joined: Callable[[Sequence[Values]], Values] = (
+            list if self._plan.network is None else np.stack
+        )
         nexts = [joined(each) for each in zip(*(states for _, states, _ in found), strict=True)]
         return [action for action, _, _ in found], nexts, {}
 
@@ -141,17 +145,17 @@ class PolicyOfAlgorithm:
         """Replace the weights by what `get_weights` returned."""
         self._algorithm.set_weights({self._name: weights})
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the weights, and all else that learns."""
-        found: dict[str, Any] = self._algorithm.learners[self._name].get_state()
+        found: State = self._algorithm.learners[self._name].get_state()
         return found
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         self._algorithm.learners[self._name].set_state(state)
         self._algorithm.weights_changed()
 
-    def get_initial_state(self) -> list[Any]:
+    def get_initial_state(self) -> list[Values]:
         """Return the states at the beginning of an episode; none for a network without a memory."""
         network = self._plan.network
         if network is None:

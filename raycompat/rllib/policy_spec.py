@@ -5,10 +5,11 @@ A policy has its spaces from its spec, or else from the agents of the environmen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from raycompat.rllib._types import AgentID, AlgorithmOptions, Env, Space
 from raycompat.rllib.env.multi_agent_env import agents_of, call_mapping, is_multi_agent, space_of
 from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
 from raycompat.rllib.env.runner import POLICY_ID
@@ -35,13 +36,13 @@ class PolicySpec:
     a policy of another algorithm.
     """
 
-    policy_class: Any = None
-    observation_space: Any = None
-    action_space: Any = None
+    policy_class: type[object] | None = None
+    observation_space: Space | None = None
+    action_space: Space | None = None
     config: Any = field(default=None)
 
 
-def specs_of(policies: Any) -> dict[str, PolicySpec]:
+def specs_of(policies: Mapping[str, object] | Iterable[str] | None) -> dict[str, PolicySpec]:
     """Return the policies of an algorithm in today's form.
 
     Parameters
@@ -66,7 +67,7 @@ def specs_of(policies: Any) -> dict[str, PolicySpec]:
     return {str(name): _spec_of(name, spec) for name, spec in policies.items()}
 
 
-def _spec_of(name: Any, spec: Any) -> PolicySpec:
+def _spec_of(name: object, spec: object) -> PolicySpec:
     if spec is None:
         return PolicySpec()
     if isinstance(spec, PolicySpec):
@@ -81,7 +82,7 @@ def _spec_of(name: Any, spec: Any) -> PolicySpec:
     )
 
 
-def default_mapping(agent_id: Any, episode: Any, **kwargs: Any) -> str:
+def default_mapping(agent_id: AgentID, episode: object, **kwargs: object) -> str:
     """Return the policy of all agents, where an algorithm has one."""
     return POLICY_ID
 
@@ -97,10 +98,10 @@ class AgentSpaces:
         Returns the policy of an agent.
     """
 
-    env: Any
+    env: Env
     mapping: Callable[..., str]
 
-    def of_policy(self, name: str, spec: PolicySpec) -> tuple[Any, Any]:
+    def of_policy(self, name: str, spec: PolicySpec) -> tuple[Space, Space]:
         """Return the observation space and the action space of a policy.
 
         Raises
@@ -125,7 +126,7 @@ class AgentSpaces:
             found[0] = convert(*found)  # a spec has the space before the connectors
         return found[0], found[1]
 
-    def of_agents(self, name: str, kind: str) -> Any:
+    def of_agents(self, name: str, kind: str) -> Space | None:
         """Return a space of the agents of a policy; None where the environment does not say.
 
         Parameters
@@ -139,9 +140,12 @@ class AgentSpaces:
             When agents of the policy have different ones.
         """
         spaces = {agent: space_of(self.env, agent, kind) for agent in agents_of(self.env)}
-        known = {agent: space for agent, space in spaces.items() if space is not None}
+        known: dict[AgentID, Space] = {
+            agent: space for agent, space in spaces.items() if space is not None
+        }
         if not known:
-            return getattr(self.env, kind, None)
+            of_all: Space | None = getattr(self.env, kind, None)
+            return of_all
         first = next(iter(known.values()))
         # A mapping may draw, or wait for agents of later: all agents may have the same space.
         if all(space == first for space in known.values()):
@@ -174,9 +178,9 @@ class KnownSpaces:
         Its spaces are those of an algorithm without an environment.
     """
 
-    by_name: Mapping[str, tuple[Any, Any]]
-    env: Any
-    config: Any
+    by_name: Mapping[str, tuple[Space, Space]]
+    env: object
+    config: AlgorithmOptions
 
     def completed(self, name: str, spec: PolicySpec) -> PolicySpec:
         """Return a policy with its spaces; what the spec has goes before all else.
@@ -192,10 +196,10 @@ class KnownSpaces:
                 setattr(found, kind, self._of(name, kind, place))
         return found
 
-    def _of(self, name: str, kind: str, place: int) -> Any:
-        env = getattr(self.env, "unwrapped", self.env)
+    def _of(self, name: str, kind: str, place: int) -> Space:
+        env: Any = getattr(self.env, "unwrapped", self.env)
         if name in self.by_name:
-            space = self.by_name[name][place]
+            space: Space | None = self.by_name[name][place]
         elif is_multi_agent(env):
             mapping = check_mapping(self.config.policy_mapping_fn)
             space = AgentSpaces(env, mapping).of_agents(name, kind)
@@ -213,7 +217,7 @@ class KnownSpaces:
         return space
 
 
-def check_mapping(mapping: Any) -> Callable[..., str]:
+def check_mapping(mapping: object) -> Callable[..., str]:
     """Return the function that maps agents to policies.
 
     Raises
@@ -229,10 +233,12 @@ def check_mapping(mapping: Any) -> Callable[..., str]:
             f"policy_mapping_fn={mapping!r}: expected a function of agent and episode that returns the "
             "name of a policy."
         )
-    return function  # type: ignore[no-any-return]
+    return function
 
 
-def trained_policies(policies_to_train: Any, names: list[str]) -> set[str]:
+def trained_policies(
+    policies_to_train: Iterable[str] | Callable[..., object] | None, names: list[str]
+) -> set[str]:
     """Return the names of the policies that learn.
 
     Parameters
@@ -261,7 +267,7 @@ def trained_policies(policies_to_train: Any, names: list[str]) -> set[str]:
     return wanted
 
 
-def _trains(function: Callable[..., Any], name: str) -> bool:
+def _trains(function: Callable[..., object], name: str) -> bool:
     import inspect
 
     try:

@@ -8,16 +8,20 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from raycompat._storage import Folder
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import AlgorithmOptions, Array, Observation, Values
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.env.runner import Columns
+
+if TYPE_CHECKING:
+    import fsspec
 
 #: Names of columns, by those that files of all times have.
 _OBSERVATIONS, _ACTIONS, _REWARDS = ("obs",), ("actions",), ("rewards",)
@@ -28,10 +32,11 @@ _TERMINATEDS, _TRUNCATEDS = ("terminateds", "dones"), ("truncateds",)
 _PACKED = (*_OBSERVATIONS, *_NEXT_OBSERVATIONS, *_ACTIONS)
 _ENDINGS = (".parquet", ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 
-Batch = Mapping[str, Any]
+#: Columns of steps by name.
+Batch = Mapping[str, Values]
 
 
-def read_steps(config: Any) -> list[Batch]:
+def read_steps(config: AlgorithmOptions) -> list[Batch]:
     """Return the batches of the files that ``input_`` names, in their order.
 
     Parameters
@@ -65,14 +70,14 @@ def read_steps(config: Any) -> list[Batch]:
     return batches
 
 
-def _without_steps(path: Any) -> ValueError:
+def _without_steps(path: object) -> ValueError:
     return ValueError(
         f"input_={path!r}: there are no recorded steps. Expected a path or pattern of files that end "
         f"with {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}, or a folder with such files."
     )
 
 
-def _files(path: str) -> list[tuple[Any, str]]:
+def _files(path: str) -> list[tuple[fsspec.AbstractFileSystem, str]]:
     """Return the files below a path or of a pattern, each with its file system."""
     folder = Folder(path.removeprefix("local://"))
     system, inner = folder.filesystem, folder.path
@@ -86,7 +91,7 @@ def _files(path: str) -> list[tuple[Any, str]]:
     return [(system, each) for each in files]
 
 
-def _read(filesystem: Any, path: str) -> Iterator[Batch]:
+def _read(filesystem: fsspec.AbstractFileSystem, path: str) -> Iterator[Batch]:
     if path.endswith(".parquet"):
         import pyarrow.parquet
 
@@ -112,7 +117,7 @@ def _read(filesystem: Any, path: str) -> Iterator[Batch]:
             yield from batches
 
 
-def _columns_of_line(found: dict[str, Any], path: str) -> tuple[bool, Batch]:
+def _columns_of_line(found: dict[str, Values], path: str) -> tuple[bool, Batch]:
     """Return whether a line has one step, and its columns, or the values of the step."""
     if found.pop("type", "SampleBatch") == "MultiAgentBatch":
         policies = found["policy_batches"]
@@ -130,7 +135,7 @@ def _columns_of_line(found: dict[str, Any], path: str) -> tuple[bool, Batch]:
     }
 
 
-def _unpacked(text: str) -> Any:
+def _unpacked(text: str) -> Values:
     """Return a column, or a cell of one, that Ray has compressed.
 
     Raises
@@ -147,7 +152,7 @@ def _unpacked(text: str) -> Any:
     return pickle.loads(lz4.frame.decompress(base64.b64decode(text)))
 
 
-def reader_of(config: Any) -> Callable[[], Batch] | None:
+def reader_of(config: AlgorithmOptions) -> Callable[[], Batch] | None:
     """Return what gives the next batch, where a program has a reader; None for files.
 
     Parameters
@@ -213,7 +218,7 @@ def columns_of(batches: Iterable[Batch], acting: ActingPolicy, is_normalized: bo
     }
 
 
-def _column(batch: Batch, names: tuple[str, ...]) -> Any:
+def _column(batch: Batch, names: tuple[str, ...]) -> Values:
     for name in names:
         if name in batch:
             return batch[name]
@@ -226,11 +231,11 @@ def _has(parts: list[Batch], names: tuple[str, ...]) -> bool:
     return all(any(name in batch for name in names) for batch in parts)
 
 
-def _joined(parts: list[Batch], names: tuple[str, ...], dtype: Any) -> NDArray[Any]:
+def _joined(parts: list[Batch], names: tuple[str, ...], dtype: DTypeLike) -> Array:
     return np.concatenate([np.asarray(_column(batch, names), dtype).reshape(-1) for batch in parts])
 
 
-def _ends_of(parts: list[Batch], terminateds: NDArray[Any]) -> NDArray[Any]:
+def _ends_of(parts: list[Batch], terminateds: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return after which steps no other of the same episode follows."""
     ends = terminateds.copy()
     if _has(parts, _TRUNCATEDS):
@@ -245,9 +250,9 @@ def _ends_of(parts: list[Batch], terminateds: NDArray[Any]) -> NDArray[Any]:
     return ends
 
 
-def _observed(raw: list[Any], acting: ActingPolicy, update: bool = True) -> NDArray[Any]:
+def _observed(raw: list[Observation], acting: ActingPolicy, update: bool = True) -> Array:
     try:
-        found: NDArray[Any] = acting.observe(raw, update=update)
+        found: Array = acting.observe(raw, update=update)
     except ValueError as error:
         raise ValueError(
             f"The recorded observations are not of the space {acting.encode.space!r}: "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+
+from raycompat.rllib._types import Array, State
 
 
 class SumTree:
@@ -31,11 +31,11 @@ class SumTree:
         """The sum of all numbers."""
         return float(self._nodes[1])
 
-    def __getitem__(self, indices: NDArray[Any]) -> NDArray[Any]:
-        found: NDArray[Any] = self._nodes[np.asarray(indices) + self._num_leaves]
+    def __getitem__(self, indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self._nodes[np.asarray(indices) + self._num_leaves]
         return found
 
-    def __setitem__(self, indices: NDArray[Any], values: NDArray[Any]) -> None:
+    def __setitem__(self, indices: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Replace numbers; of an index that occurs twice, the last value counts."""
         nodes = np.asarray(indices) + self._num_leaves
         self._nodes[nodes] = values
@@ -44,7 +44,7 @@ class SumTree:
             nodes = np.unique(nodes >> 1)
             self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
 
-    def find(self, sums: NDArray[Any]) -> NDArray[Any]:
+    def find(self, sums: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return for each sum the first index up to which, inclusive, the numbers exceed it.
 
         Parameters
@@ -86,14 +86,14 @@ class ReplayBuffer:
     def __init__(self, capacity: int, rng: np.random.Generator) -> None:
         self.capacity = capacity
         self._rng = rng
-        self._columns: dict[str, NDArray[Any]] = {}
+        self._columns: dict[str, Array] = {}
         self._size = 0
         self._next = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def add(self, steps: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    def add(self, steps: dict[str, Array]) -> NDArray[np.int64]:
         """Store steps.
 
         Parameters
@@ -121,7 +121,7 @@ class ReplayBuffer:
         self._size = min(self._size + count, self.capacity)
         return places
 
-    def sample(self, count: int) -> dict[str, NDArray[Any]]:
+    def sample(self, count: int) -> dict[str, Array]:
         """Return steps that were drawn; one may come twice.
 
         Returns
@@ -131,16 +131,16 @@ class ReplayBuffer:
         """
         return self._at(self._rng.integers(self._size, size=count), np.ones(count, np.float32))
 
-    def _at(self, places: NDArray[Any], weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    def _at(self, places: NDArray[np.int64], weights: NDArray[np.float32]) -> dict[str, Array]:
         drawn = {name: column[places] for name, column in self._columns.items()}
         return {**drawn, "indices": places, "weights": weights}
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the steps, and where the next one goes."""
         columns = {name: column[: self._size] for name, column in self._columns.items()}
         return {"columns": columns, "next": self._next}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned from a buffer of the same capacity."""
         self._columns, self._size, self._next = {}, 0, 0
         if state["columns"]:
@@ -182,13 +182,13 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._tree = SumTree(capacity)
         self._largest = 1.0
 
-    def add(self, steps: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    def add(self, steps: dict[str, Array]) -> NDArray[np.int64]:
         """Store steps with the largest priority so far."""
         places = super().add(steps)
         self._tree[places] = np.full(len(places), self._largest**self._alpha)
         return places
 
-    def sample(self, count: int) -> dict[str, NDArray[Any]]:
+    def sample(self, count: int) -> dict[str, Array]:
         """Return steps drawn by their priorities, one from each of `count` equal parts of the sum."""
         total = self._tree.total
         edges = (np.arange(count) + self._rng.random(count)) * (total / count)
@@ -198,7 +198,7 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         weights = (chances / smallest) ** -self.beta
         return self._at(places, weights.astype(np.float32))
 
-    def update_priorities(self, places: NDArray[Any], errors: NDArray[Any]) -> None:
+    def update_priorities(self, places: NDArray[np.int64], errors: NDArray[np.floating]) -> None:
         """Set the priorities of steps that were learned from.
 
         Parameters
@@ -212,12 +212,12 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         self._largest = max(self._largest, float(priorities.max()))
         self._tree[places] = priorities**self._alpha
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the steps with their priorities."""
         priorities = self._tree[np.arange(self._size)]
         return {**super().get_state(), "priorities": priorities, "largest": self._largest}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned from a buffer of the same capacity."""
         super().set_state(state)
         self._largest = state["largest"]

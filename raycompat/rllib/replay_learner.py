@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Array, Options, State
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.learner import check_finite
 from raycompat.rllib.networks import NetworkSpec, Weights
@@ -27,7 +28,7 @@ BUFFERS = {
 }
 
 
-def check_buffer(buffer: dict[str, Any]) -> None:
+def check_buffer(buffer: Mapping[str, object]) -> None:
     """Raise for a ``replay_buffer_config`` that cannot be used.
 
     Raises
@@ -69,8 +70,8 @@ class ReplayLearner(KerasLearner):
 
     @abstractmethod
     def _learn_minibatches(
-        self, minibatches: dict[str, NDArray[Any]], num_steps: int
-    ) -> tuple[dict[str, float], NDArray[Any]]:
+        self, minibatches: dict[str, Array], num_steps: int
+    ) -> tuple[dict[str, float], NDArray[np.float32]]:
         """Learn from minibatches; return statistics, and the errors, by which steps are drawn again.
 
         Parameters
@@ -115,7 +116,7 @@ class ReplayLearner(KerasLearner):
         self._buffer.add({name: each[kept] for name, each in named.items()})
         return int(columns["valid"].size)
 
-    def learn(self, num_played: int, num_steps: int) -> dict[str, Any]:
+    def learn(self, num_played: int, num_steps: int) -> dict[str, float]:
         """Learn from the minibatches that are due.
 
         Parameters
@@ -128,13 +129,13 @@ class ReplayLearner(KerasLearner):
         settings = self.config
         size = settings.train_batch_size_per_learner
         self._due += num_played * (settings.training_intensity or size) / size
-        statistics: dict[str, Any] = {}
+        statistics: dict[str, float] = {}
         if len(self._buffer) and self._due >= 1:
             statistics = self.learn_minibatches(int(self._due), num_steps)
             self._due %= 1
         return {**statistics, "num_target_updates": self._num_target_updates}
 
-    def learn_minibatches(self, count: int, num_steps: int) -> dict[str, Any]:
+    def learn_minibatches(self, count: int, num_steps: int) -> dict[str, float]:
         """Learn from a number of minibatches that are drawn from the buffer.
 
         Parameters
@@ -159,7 +160,7 @@ class ReplayLearner(KerasLearner):
         self._weights = self.learner.get_weights()
         return statistics
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return the network and the optimizer, and if the config says so the buffer."""
         state = {
             **super().get_state(),
@@ -170,7 +171,7 @@ class ReplayLearner(KerasLearner):
             state["buffer"] = self._buffer.get_state()
         return state
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         super().set_state(state)
         self._num_target_updates = state["num_target_updates"]
@@ -189,7 +190,7 @@ class ReplayLearner(KerasLearner):
         self._weights = self.learner.get_weights()
 
 
-def make_buffer(config: dict[str, Any], seed: list[int]) -> ReplayBuffer:
+def make_buffer(config: Options, seed: list[int]) -> ReplayBuffer:
     """Return the buffer of ``replay_buffer_config``.
 
     Parameters

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raycompat.rllib._types import Metrics, State
+
 if TYPE_CHECKING:
     from raycompat.rllib.env.episode import EpisodeRecord
 
@@ -123,7 +125,7 @@ class EpisodeStatistics:
         """Reset the counters of new episodes to 0."""
         self.new, self.num_new_steps = [], 0
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> Metrics:
         """Return the part of a result about the episodes."""
         episodes = self.new if len(self.new) >= len(self._last) else list(self._last)
         return {
@@ -135,7 +137,7 @@ class EpisodeStatistics:
             "num_env_steps_sampled_lifetime": self.num_steps,
         }
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> State:
         """Return what `set_state` takes."""
         return {
             "last": list(self._last),
@@ -143,7 +145,7 @@ class EpisodeStatistics:
             "num_steps": self.num_steps,
         }
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: State) -> None:
         """Take what `get_state` returned."""
         self._last.clear()
         self._last.extend(state["last"])
@@ -202,7 +204,7 @@ _OF_RETURNS = {
 _OF_POLICIES = ("policy_reward_mean", "policy_reward_min", "policy_reward_max")
 
 
-def with_old_names(result: dict[str, Any]) -> dict[str, Any]:
+def with_old_names(result: Metrics) -> Metrics:
     """Return a result with the names that it had from 2017 to 2024, too."""
     runners = result["env_runners"]
     learners = result["learners"]

@@ -7,21 +7,21 @@ observation that would have come next.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from raycompat.rllib._types import AlgorithmOptions, Array
+
 
 def generalized_advantages(
-    rewards: NDArray[Any],
-    values: NDArray[Any],
-    next_values: NDArray[Any],
-    terminateds: NDArray[Any],
-    truncateds: NDArray[Any],
+    rewards: NDArray[np.floating],
+    values: NDArray[np.floating],
+    next_values: NDArray[np.floating],
+    terminateds: NDArray[np.bool_],
+    truncateds: NDArray[np.bool_],
     gamma: float,
     lambda_: float,
-) -> NDArray[Any]:
+) -> NDArray[np.float32]:
     r"""Return advantages by generalized advantage estimation.
 
     Parameters
@@ -60,7 +60,7 @@ def generalized_advantages(
     return advantages
 
 
-def discounted_sums(rewards: NDArray[Any], gamma: float) -> NDArray[Any]:
+def discounted_sums(rewards: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:
     """Return the discounted sum of the rewards from each step to the end of one episode.
 
     Parameters
@@ -81,12 +81,12 @@ def discounted_sums(rewards: NDArray[Any], gamma: float) -> NDArray[Any]:
 
 
 def n_step_transitions(
-    rewards: NDArray[Any],
-    terminateds: NDArray[Any],
-    truncateds: NDArray[Any],
+    rewards: NDArray[np.floating],
+    terminateds: NDArray[np.bool_],
+    truncateds: NDArray[np.bool_],
     gamma: float,
     n_step: int,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32]]:
     """Join each step with the up to ``n_step - 1`` that follow it in the same episode.
 
     Parameters
@@ -131,17 +131,17 @@ def n_step_transitions(
 
 
 def v_trace(
-    rewards: NDArray[Any],
-    values: NDArray[Any],
-    next_values: NDArray[Any],
-    terminateds: NDArray[Any],
-    truncateds: NDArray[Any],
-    ratios: NDArray[Any],
+    rewards: NDArray[np.floating],
+    values: NDArray[np.floating],
+    next_values: NDArray[np.floating],
+    terminateds: NDArray[np.bool_],
+    truncateds: NDArray[np.bool_],
+    ratios: NDArray[np.floating],
     gamma: float,
     lambda_: float = 1.0,
     clip: float = 1.0,
     clip_of_policy: float = 1.0,
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     r"""Return the targets of a critic, and advantages, for steps that an older policy has played.
 
     Parameters
@@ -186,7 +186,7 @@ def v_trace(
     return targets, (np.minimum(ratios, clip_of_policy) * surprise).astype(np.float32)
 
 
-def with_targets(columns: dict[str, Any], gamma: float, lambda_: float) -> dict[str, Any]:
+def with_targets(columns: dict[str, Array], gamma: float, lambda_: float) -> dict[str, Array]:
     """Return the columns of a sample, and ``advantages`` and the critic's ``targets``.
 
     Parameters
@@ -214,7 +214,7 @@ def with_targets(columns: dict[str, Any], gamma: float, lambda_: float) -> dict[
     return {**columns, "advantages": advantages, "targets": advantages + columns["values"]}
 
 
-def with_advantages(columns: dict[str, Any], settings: Any) -> dict[str, Any]:
+def with_advantages(columns: dict[str, Array], settings: AlgorithmOptions) -> dict[str, Array]:
     """Return the columns of a sample, and ``advantages`` and ``targets``; see `with_targets`.
 
     Parameters
@@ -230,9 +230,11 @@ def with_advantages(columns: dict[str, Any], settings: Any) -> dict[str, Any]:
     return with_targets({**columns, **without}, settings.gamma, lambda_)
 
 
-def normalized_advantages(advantages: NDArray[Any], mask: NDArray[Any] | None) -> NDArray[Any]:
+def normalized_advantages(
+    advantages: NDArray[np.floating], mask: NDArray[np.bool_] | None
+) -> NDArray[np.float32]:
     """Return advantages with mean 0 and deviation 1 over the steps of a mask, or over all."""
     known = advantages if mask is None else advantages[mask]
     deviation = max(1e-4, float(known.std()))
-    scaled: NDArray[Any] = (advantages - known.mean()) / deviation
+    scaled: NDArray[np.float32] = (advantages - known.mean()) / deviation
     return scaled

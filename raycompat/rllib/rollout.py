@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from raycompat._surface.modules import names_of
+from raycompat.rllib._types import Action, Env, Observation
 from raycompat.rllib.algorithms import registry
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.env.construction import check_reset, check_step, make_env
 from raycompat.rllib.env.env_context import EnvContext
+
+#: Observation, action, next observation, reward, and whether the episode has ended.
+_Step = tuple[Observation, Action, Observation, float, bool]
 
 
 class Rollout:
@@ -27,10 +30,10 @@ class Rollout:
         For each episode, its (observation, action, next observation, reward, end).
     """
 
-    def __init__(self, algorithm: Any, render: bool = False) -> None:
+    def __init__(self, algorithm: Algorithm, render: bool = False) -> None:
         self._algorithm = algorithm
         self._render = render
-        self.steps: list[list[tuple[Any, ...]]] = []
+        self.steps: list[list[_Step]] = []
 
     def episodes(self, num_steps: int, num_episodes: int | None = None) -> Iterator[float]:
         """Play, and yield the return of each episode that ends.
@@ -58,9 +61,9 @@ class Rollout:
         finally:
             env.close()
 
-    def _play(self, env: Any, name: Any, most: int) -> tuple[list[tuple[Any, ...]], bool]:
+    def _play(self, env: Env, name: object, most: int) -> tuple[list[_Step], bool]:
         observation = check_reset(env.reset(), name)
-        steps: list[tuple[Any, ...]] = []
+        steps: list[_Step] = []
         while len(steps) < most:
             action = self._algorithm.compute_single_action(observation, explore=False)
             found = env.step(action)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+#: A constant; or values at numbers of steps, between which they change linearly.
+Schedule: TypeAlias = float | Sequence[tuple[int, float]]
 
-def scheduled(value: Any, num_steps: int) -> float:
+
+def scheduled(value: Schedule, num_steps: int) -> float:
     """Return a value after some steps.
 
     Parameters
@@ -32,7 +35,7 @@ def scheduled(value: Any, num_steps: int) -> float:
     return float(np.interp(num_steps, steps, values))
 
 
-def check_schedule(name: str, value: Any) -> None:
+def check_schedule(name: str, value: object) -> None:
     """Raise for values that `scheduled` cannot use.
 
     Raises
@@ -42,9 +45,9 @@ def check_schedule(name: str, value: Any) -> None:
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return
-    is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-    if is_list and all(isinstance(p, Sequence) and len(p) == 2 for p in value):
-        steps = [point[0] for point in value]
+    points = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+    if points and all(isinstance(p, Sequence) and len(p) == 2 for p in points):
+        steps = [point[0] for point in points]
         if steps[0] == 0 and steps == sorted(set(steps)):
             return
     raise ValueError(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from raycompat.rllib._types import Action, Array, Observation, Space
 from raycompat.rllib.distributions import Layout, Part
 from raycompat.rllib.utils.error import UnsupportedSpaceException
 
@@ -35,7 +35,7 @@ class ObservationEncoder:
         When observations of the space differ in size.
     """
 
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
+    def __init__(self, space: Space) -> None:
         self.space = space
         self.is_image = _is_image(space)
         if self.is_image:
@@ -49,7 +49,7 @@ class ObservationEncoder:
             )
         self.shape = (spaces.flatdim(space),)
 
-    def __call__(self, observations: Sequence[Any]) -> NDArray[np.float32]:
+    def __call__(self, observations: Sequence[Observation]) -> NDArray[np.float32]:
         """Return observations as one array.
 
         Parameters
@@ -75,7 +75,7 @@ class ObservationEncoder:
                 f"{self.space!r}: {error}. Let reset() and step() return observations of this space."
             ) from error
 
-    def _encoded(self, observations: Sequence[Any]) -> NDArray[np.float32]:
+    def _encoded(self, observations: Sequence[Observation]) -> NDArray[np.float32]:
         if isinstance(self.space, spaces.Box):
             found = np.asarray(observations, np.float32).reshape(len(observations), *self.shape)
             return found / np.float32(255) if self.is_image else found
@@ -83,7 +83,7 @@ class ObservationEncoder:
         return np.asarray(flat, np.float32).reshape(len(observations), *self.shape)
 
 
-def _is_image(space: gymnasium.Space[Any]) -> bool:
+def _is_image(space: Space) -> bool:
     return (
         isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.dtype("uint8")
     )
@@ -112,9 +112,7 @@ class ActionDecoder:
         When the space is something else.
     """
 
-    def __init__(
-        self, space: gymnasium.Space[Any], normalize: bool = True, clip: bool = False
-    ) -> None:
+    def __init__(self, space: Space, normalize: bool = True, clip: bool = False) -> None:
         self.space = space
         self._leaves = [_leaf(each, space, normalize, clip) for each in _leaves_of(space)]
         self.layout: Layout = tuple(part for leaf in self._leaves for part in leaf.parts)
@@ -124,7 +122,7 @@ class ActionDecoder:
         """Whether an action is one of several choices."""
         return len(self.layout) == 1 and self.layout[0].is_discrete
 
-    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+    def __call__(self, actions: Array) -> list[Action]:
         """Return the environment's actions.
 
         Parameters
@@ -143,7 +141,7 @@ class ActionDecoder:
             begin += width
         return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
 
-    def learned(self, actions: Sequence[Any], is_normalized: bool = False) -> NDArray[Any]:
+    def learned(self, actions: Sequence[Action], is_normalized: bool = False) -> Array:
         """Return the environment's actions as networks learn them: the other way of a call.
 
         Parameters
@@ -169,7 +167,7 @@ class ActionDecoder:
             return np.asarray(actions, np.float32).reshape(len(actions), -1)
         return np.stack([self.encoded(each) for each in actions])
 
-    def encoded(self, action: Any) -> NDArray[Any]:
+    def encoded(self, action: Action) -> NDArray[np.float32]:
         """Return one action of the environment as numbers: choices are one-hot vectors.
 
         Parameters
@@ -189,26 +187,28 @@ class _Choice:
         self.parts = [Part(True, int(space.n))]
         self._start = int(space.start)
 
-    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+    def __call__(self, actions: Array) -> list[Action]:
         return [int(action) + self._start for action in actions.reshape(-1)]
 
-    def encoded(self, action: Any) -> NDArray[Any]:
-        found: NDArray[Any] = np.eye(self.parts[0].size)[int(action) - self._start]
+    def encoded(self, action: Action) -> NDArray[np.floating]:
+        found: NDArray[np.floating] = np.eye(self.parts[0].size)[int(action) - self._start]
         return found
 
 
 class _Choices:
     """Actions of a MultiDiscrete or MultiBinary space."""
 
-    def __init__(self, space: gymnasium.Space[Any], sizes: NDArray[Any], starts: Any) -> None:
+    def __init__(
+        self, space: Space, sizes: NDArray[np.integer], starts: NDArray[np.integer] | int
+    ) -> None:
         self.parts = [Part(True, int(size)) for size in sizes.reshape(-1)]
         self._space, self._starts = space, starts
 
-    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+    def __call__(self, actions: Array) -> list[Action]:
         shaped = actions.reshape(len(actions), *(self._space.shape or ()))
         return list((shaped.astype(np.int64) + self._starts).astype(self._space.dtype))
 
-    def encoded(self, action: Any) -> NDArray[Any]:
+    def encoded(self, action: ArrayLike) -> NDArray[np.floating]:
         chosen = (np.asarray(action) - self._starts).reshape(-1).astype(np.int64)
         pairs = zip(self.parts, chosen, strict=True)
         return np.concatenate([np.eye(part.size)[each] for part, each in pairs])
@@ -223,7 +223,7 @@ class _Numbers:
         self._normalizes = normalize and bool(space.is_bounded("both"))
         self._clips = clip or self._normalizes
 
-    def __call__(self, actions: NDArray[Any]) -> list[Any]:
+    def __call__(self, actions: Array) -> list[Action]:
         space = self._space
         shaped = np.asarray(actions).reshape(len(actions), *space.shape)
         if self._normalizes:
@@ -232,15 +232,15 @@ class _Numbers:
             shaped = np.clip(shaped, space.low, space.high)
         return list(shaped.astype(space.dtype))
 
-    def encoded(self, action: Any) -> NDArray[Any]:
+    def encoded(self, action: ArrayLike) -> NDArray[np.floating]:
         space, numbers = self._space, np.asarray(action, np.float32)
         if self._normalizes:
             numbers = 2 * (numbers - space.low) / (space.high - space.low) - 1
-        found: NDArray[Any] = numbers.reshape(-1)
+        found: NDArray[np.floating] = numbers.reshape(-1)
         return found
 
 
-def _leaf(leaf: Any, whole: Any, normalize: bool, clip: bool) -> _Choice | _Choices | _Numbers:
+def _leaf(leaf: Space, whole: Space, normalize: bool, clip: bool) -> _Choice | _Choices | _Numbers:
     if isinstance(leaf, spaces.Discrete):
         return _Choice(leaf)
     if isinstance(leaf, spaces.MultiDiscrete):
@@ -255,7 +255,7 @@ def _leaf(leaf: Any, whole: Any, normalize: bool, clip: bool) -> _Choice | _Choi
     )
 
 
-def _leaves_of(space: Any) -> list[Any]:
+def _leaves_of(space: Space) -> list[Space]:
     """Return the spaces within dicts and tuples, in their order."""
     if isinstance(space, spaces.Tuple):
         return [leaf for each in space.spaces for leaf in _leaves_of(each)]
@@ -264,7 +264,7 @@ def _leaves_of(space: Any) -> list[Any]:
     return [space]
 
 
-def _values_of(space: Any, action: Any) -> list[Any]:
+def _values_of(space: Space, action: Action) -> list[Action]:
     """Return the parts of an action, for `_leaves_of` the space."""
     if isinstance(space, spaces.Tuple):
         pairs = list(zip(space.spaces, action, strict=True))
@@ -275,7 +275,7 @@ def _values_of(space: Any, action: Any) -> list[Any]:
     return [value for each, own in pairs for value in _values_of(each, own)]
 
 
-def _nested(space: Any, values: Iterator[Any]) -> Any:
+def _nested(space: Space, values: Iterator[Action]) -> Action:
     """Return an action of a space from those of its leaves."""
     if isinstance(space, spaces.Tuple):
         return tuple(_nested(each, values) for each in space.spaces)
@@ -284,7 +284,7 @@ def _nested(space: Any, values: Iterator[Any]) -> Any:
     return next(values)
 
 
-def check_has_deviations(action_space: gymnasium.Space[Any]) -> None:
+def check_has_deviations(action_space: Space) -> None:
     """Raise unless actions are numbers of one Box; with ``free_log_std``, they must be.
 
     Raises

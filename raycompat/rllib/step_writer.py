@@ -11,6 +11,7 @@ import numpy as np
 
 from raycompat._storage import Folder
 from raycompat._surface import era
+from raycompat.rllib._types import Values
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.callbacks.callbacks import RLlibCallback
 
@@ -32,7 +33,7 @@ class StepWriter(RLlibCallback):
         super().__init__()
         self._folder = Folder(output.removeprefix("local://"))
         self._name, self._num_files = uuid.uuid4().hex[:12], 0
-        self._batches: list[dict[str, list[Any]]] = []
+        self._batches: list[dict[str, list[object]]] = []
 
     def on_episode_end(self, *, episode: Any, **kwargs: Any) -> None:
         """Keep the steps of an episode.
@@ -45,7 +46,7 @@ class StepWriter(RLlibCallback):
         """
         (acting,) = kwargs["env_runner"].policies.values()
         batch = episode.batch()
-        actions: Any = batch["actions"]
+        actions: Values = batch["actions"]
         if isinstance(acting, ActingPolicy):
             layout = acting.decode.layout
             if len(layout) == 1 and not acting.decode.is_choice:  # readers expect -1 to 1
@@ -83,7 +84,7 @@ class StepWriter(RLlibCallback):
             pyarrow.parquet.write_table(pyarrow.table(joined), file)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return an observation or an action as numbers, lists and dicts."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib._types import Options, Space, TensorBatch, TensorBatches
 from raycompat.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from raycompat.rllib.networks import Initializer
 from raycompat.rllib.spaces import ActionDecoder, check_has_deviations
@@ -37,7 +38,7 @@ _ACTIVATIONS: dict[str | None, type[nn.Module] | None] = {
 
 #: A function of ``torch.nn.init``, or its name; and its other arguments.
 _Function = Callable[..., object] | str | None
-_Arguments = dict[str, Any] | None
+_Arguments = Options | None
 
 
 def get_activation_fn(name: str | None = None, framework: str = "torch") -> type[nn.Module] | None:
@@ -64,15 +65,17 @@ class TorchModel(nn.Module):
     inputs are not checked.
     """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
 
-    def forward(self, inputs: Any, **kwargs: Any) -> Any:
+    # Inputs and outputs are Any: tensors, or dicts of them, as each class says.
+
+    def forward(self, inputs: Any, **kwargs: object) -> Any:
         """Return what ``_forward`` returns."""
         return self._forward(inputs, **kwargs)
 
-    def _forward(self, inputs: Any, **kwargs: Any) -> Any:
+    def _forward(self, inputs: Any, **kwargs: object) -> Any:
         raise NotImplementedError(f"{type(self).__name__}._forward is not written.")
 
 
@@ -100,7 +103,7 @@ class ModelConfig:
         """The shape of one output."""
         raise NotImplementedError(f"{type(self).__name__}.output_dims is not written.")
 
-    def build(self, framework: str = "torch") -> Any:
+    def build(self, framework: str = "torch") -> nn.Module:
         """Return the part."""
         raise NotImplementedError(f"{type(self).__name__}.build is not written.")
 
@@ -161,12 +164,14 @@ class _MLPConfig(ModelConfig):
 class _Head(TorchModel):
     """Dense layers, whose outputs are one tensor; some may be numbers that no input changes."""
 
+    config: _MLPConfig
+
     def __init__(self, config: _MLPConfig, num_free: int = 0) -> None:
         super().__init__(config)
         self.net = config.layers()
         self.log_std = nn.Parameter(torch.zeros(num_free)) if num_free else None
 
-    def _forward(self, inputs: Any, **kwargs: Any) -> Any:
+    def _forward(self, inputs: torch.Tensor, **kwargs: object) -> torch.Tensor:
         found = self.net(inputs)
         if self.log_std is not None:
             found = torch.cat([found, self.log_std.expand(*found.shape[:-1], -1)], -1)
@@ -199,7 +204,7 @@ class _Encoder(TorchModel, Encoder):
         super().__init__(config)
         self.net = config.layers()
 
-    def _forward(self, inputs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, inputs: TensorBatch, **kwargs: object) -> TensorBatch:
         return {ENCODER_OUT: self.net(inputs["obs"])}
 
 
@@ -233,7 +238,7 @@ class _ImageEncoder(TorchModel, Encoder):
             channels = each.channels
         self.net = nn.Sequential(*layers)
 
-    def _forward(self, inputs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, inputs: TensorBatch, **kwargs: object) -> TensorBatch:
         images = inputs["obs"].movedim(-1, -3).to(next(self.parameters()).dtype)
         return {ENCODER_OUT: self.net(images).movedim(-3, -1).flatten(-3)}
 
@@ -348,13 +353,15 @@ class _DenseEncoderConfig(MLPEncoderConfig):
 class _ActorCriticEncoder(TorchModel, Encoder):
     """The encoders below the two heads; one for both where they share."""
 
+    config: ActorCriticEncoderConfig
+
     def __init__(self, config: ActorCriticEncoderConfig) -> None:
         super().__init__(config)
         self.actor_encoder = config.base_encoder_config.build("torch")
         if not config.shared:
             self.critic_encoder = config.base_encoder_config.build("torch")
 
-    def _forward(self, inputs: Any, **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, inputs: TensorBatch, **kwargs: object) -> TensorBatches:
         actor = critic = self.actor_encoder(inputs, **kwargs)[ENCODER_OUT]
         if not self.config.shared:
             critic = self.critic_encoder(inputs, **kwargs)[ENCODER_OUT]
@@ -398,8 +405,6 @@ _NOT_OF_HEADS = (
     "log_std_clip_param",
 )
 
-_Space = gymnasium.Space[Any]
-
 
 class Catalog:
     """Makes the encoder and the distribution of a module. Subclass it to replace them.
@@ -422,11 +427,14 @@ class Catalog:
     """
 
     def __init__(
-        self, observation_space: _Space, action_space: _Space, model_config_dict: Any
+        self,
+        observation_space: Space,
+        action_space: Space,
+        model_config_dict: Mapping[str, Any] | DefaultModelConfig | None,
     ) -> None:
         given = model_config_dict or {}
         self.observation_space, self.action_space = observation_space, action_space
-        self._model_config_dict: dict[str, Any] = {
+        self._model_config_dict: Options = {
             **vars(DefaultModelConfig()),
             **(given if isinstance(given, Mapping) else vars(given)),
         }
@@ -436,13 +444,16 @@ class Catalog:
     def _determine_components_hook(self) -> None:
         model = self._model_config_dict
         self._encoder_config = self._get_encoder_config(self.observation_space, model)
-        self._action_dist_class_fn: Callable[..., Any] = self._distribution
+        self._action_dist_class_fn: Callable[..., type[TorchDistribution]] = self._distribution
         self.latent_dims = self._encoder_config.output_dims
 
     @classmethod
     def _get_encoder_config(
-        cls, observation_space: _Space, model_config_dict: dict[str, Any], action_space: Any = None
-    ) -> Any:
+        cls,
+        observation_space: Space,
+        model_config_dict: Options,
+        action_space: Space | None = None,
+    ) -> ModelConfig:
         model, shape = model_config_dict, observation_space.shape or ()
         others = [name for name in _NOT_DENSE if model.get(name)]
         if others == ["conv_filters"] and len(shape) == 3:
@@ -465,11 +476,11 @@ class Catalog:
             **_of_layers("output", model),
         )
 
-    def build_encoder(self, framework: str = "torch") -> Any:
+    def build_encoder(self, framework: str = "torch") -> nn.Module:
         """Return the encoder."""
         return self._encoder_config.build(framework=framework)
 
-    def get_action_dist_cls(self, framework: str = "torch") -> Any:
+    def get_action_dist_cls(self, framework: str = "torch") -> type[TorchDistribution]:
         """Return the class of the actions' distribution."""
         return self._action_dist_class_fn(framework=framework)
 
@@ -491,7 +502,7 @@ class Catalog:
         )
 
 
-def _of_layers(layers: str, model: Mapping[str, Any]) -> dict[str, Any]:
+def _of_layers(layers: str, model: Mapping[str, Any]) -> Options:
     """Return the options of a config for the dense layers of a model."""
     kernel, bias = model.get("fcnet_kernel_initializer"), model.get("fcnet_bias_initializer")
     orthogonal = {"gain": float(np.sqrt(2))}
@@ -516,7 +527,7 @@ class BCCatalog(Catalog):
     Ray source: ``ray.rllib.algorithms.bc.bc_catalog.BCCatalog``, 2.60.0.
     """
 
-    def build_pi_head(self, framework: str = "torch") -> Any:
+    def build_pi_head(self, framework: str = "torch") -> nn.Module:
         """Return the head that gives the parameters of the actions' distribution.
 
         Raises
@@ -550,7 +561,10 @@ class PPOCatalog(BCCatalog):
     """
 
     def __init__(
-        self, observation_space: _Space, action_space: _Space, model_config_dict: Any
+        self,
+        observation_space: Space,
+        action_space: Space,
+        model_config_dict: Mapping[str, Any] | DefaultModelConfig | None,
     ) -> None:
         super().__init__(observation_space, action_space, model_config_dict)
         shares = bool(self._model_config_dict.get("vf_share_layers"))
@@ -559,10 +573,10 @@ class PPOCatalog(BCCatalog):
         )
         self.vf_head_config = self._head(1, 1.0)
 
-    def build_actor_critic_encoder(self, framework: str = "torch") -> Any:
+    def build_actor_critic_encoder(self, framework: str = "torch") -> nn.Module:
         """Return the encoders, whose outputs are ``actor`` and ``critic``."""
         return self.actor_critic_encoder_config.build(framework=framework)
 
-    def build_vf_head(self, framework: str = "torch") -> Any:
+    def build_vf_head(self, framework: str = "torch") -> nn.Module:
         """Return the head of the critic, with one output."""
         return self.vf_head_config.build(framework=framework)

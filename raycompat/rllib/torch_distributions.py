@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, Self
 
 import torch
-from torch.distributions import Categorical, Independent, Normal, kl_divergence
+from torch.distributions import Categorical, Distribution, Independent, Normal, kl_divergence
 
+from raycompat.rllib._types import Space
 from raycompat.rllib.distributions import LOG_STD_RANGE, Layout
 from raycompat.rllib.spaces import ActionDecoder
 
@@ -22,14 +24,14 @@ class TorchDistribution:
         ``torch.distributions``.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         self._dist = self._get_torch_distribution(*args, **kwargs)
 
-    def _get_torch_distribution(self, *args: Any, **kwargs: Any) -> Any:
+    def _get_torch_distribution(self, *args: Any, **kwargs: Any) -> Distribution:
         raise NotImplementedError(f"{type(self).__name__}._get_torch_distribution is not written.")
 
     @classmethod
-    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+    def from_logits(cls, logits: torch.Tensor, **kwargs: object) -> Self:
         """Return the distribution that a network's outputs describe.
 
         Parameters
@@ -41,7 +43,7 @@ class TorchDistribution:
         raise NotImplementedError(f"{cls.__name__}.from_logits is not written.")
 
     @staticmethod
-    def required_input_dim(space: Any, model_config: Any = None, as_list: bool = False) -> Any:
+    def required_input_dim(space: Space, model_config: object = None, as_list: bool = False) -> Any:
         """Return how many numbers describe the distribution of an action.
 
         Parameters
@@ -55,19 +57,19 @@ class TorchDistribution:
         counts = [part.num_parameters for part in ActionDecoder(space).layout]
         return counts if as_list else sum(counts)
 
-    def sample(self, *, sample_shape: Any = ()) -> Any:
+    def sample(self, *, sample_shape: Sequence[int] = ()) -> torch.Tensor:
         """Return random actions."""
         return self._dist.sample(torch.Size(sample_shape))
 
-    def logp(self, value: Any, **kwargs: Any) -> Any:
+    def logp(self, value: torch.Tensor, **kwargs: object) -> torch.Tensor:
         """Return the logarithms of chances or densities of actions, of shape (rows,)."""
         return self._dist.log_prob(value)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> torch.Tensor:
         """Return the entropies, in nats, of shape (rows,)."""
         return self._dist.entropy()
 
-    def kl(self, other: TorchDistribution, **kwargs: Any) -> Any:
+    def kl(self, other: TorchDistribution, **kwargs: object) -> torch.Tensor:
         """Return how far another distribution is from this one, of shape (rows,)."""
         return kl_divergence(self._dist, other._dist)
 
@@ -85,17 +87,17 @@ class TorchDeterministic(TorchDistribution):
         The actions.
     """
 
-    def __init__(self, loc: Any) -> None:
+    def __init__(self, loc: torch.Tensor) -> None:
         self._dist = loc
         #: Of an action of several parts, those of each.
         self._flat_child_distributions: list[TorchDeterministic] = []
 
     @classmethod
-    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+    def from_logits(cls, logits: torch.Tensor, **kwargs: object) -> Self:
         """Return what gives the network's outputs as actions."""
         return cls(logits)
 
-    def sample(self, *, sample_shape: Any = ()) -> Any:
+    def sample(self, *, sample_shape: Sequence[int] = ()) -> torch.Tensor:
         """Return the actions."""
         return self._dist
 
@@ -113,11 +115,13 @@ class TorchCategorical(TorchDistribution):
         Unnormalized logarithms of chances, or the chances.
     """
 
-    def __init__(self, logits: Any = None, probs: Any = None) -> None:
+    def __init__(
+        self, logits: torch.Tensor | None = None, probs: torch.Tensor | None = None
+    ) -> None:
         self._dist = Categorical(probs, logits)
 
     @classmethod
-    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+    def from_logits(cls, logits: torch.Tensor, **kwargs: object) -> Self:
         """Return the distribution of choices with these logits."""
         return cls(logits=logits)
 
@@ -135,11 +139,11 @@ class TorchDiagGaussian(TorchDistribution):
         Means and standard deviations.
     """
 
-    def __init__(self, loc: Any, scale: Any) -> None:
+    def __init__(self, loc: torch.Tensor, scale: torch.Tensor) -> None:
         self._dist = Independent(Normal(loc, scale), 1)
 
     @classmethod
-    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+    def from_logits(cls, logits: torch.Tensor, **kwargs: object) -> Self:
         """Return the distribution of means and logarithms of deviations, one after the other."""
         mean, log_std = logits.chunk(2, -1)
         return cls(mean, log_std.clamp(*LOG_STD_RANGE).exp())
@@ -158,36 +162,40 @@ class _Parts(TorchDistribution):
         self._flat_child_distributions = parts
 
     @classmethod
-    def from_logits(cls, logits: Any, **kwargs: Any) -> Self:
+    def from_logits(cls, logits: torch.Tensor, **kwargs: object) -> Self:
         """Return the distributions of the parts, whose parameters follow one another."""
         each = logits.split([part.num_parameters for part in cls.layout], -1)
         pairs = zip(cls.layout, each, strict=True)
         return cls([class_for((part,)).from_logits(own) for part, own in pairs])
 
-    def sample(self, *, sample_shape: Any = ()) -> Any:
+    def sample(self, *, sample_shape: Sequence[int] = ()) -> torch.Tensor:
         """Return random actions, of shape (rows, columns of all parts)."""
         return _joined(
             [each.sample(sample_shape=sample_shape) for each in self._flat_child_distributions],
             self,
         )
 
-    def _columns(self, value: Any) -> list[Any]:
+    def _columns(
+        self, value: torch.Tensor | tuple[torch.Tensor, ...] | list[torch.Tensor]
+    ) -> list[torch.Tensor]:
         if isinstance(value, tuple | list):  # an action of each part
             value = torch.cat([own.reshape(len(own), -1).float() for own in value], -1)
         each = value.split([part.width for part in self.layout], -1)
         pairs = zip(self.layout, each, strict=True)
         return [own[..., 0].long() if part.is_discrete else own for part, own in pairs]
 
-    def logp(self, value: Any, **kwargs: Any) -> Any:
+    def logp(
+        self, value: torch.Tensor | tuple[torch.Tensor, ...] | list[torch.Tensor], **kwargs: object
+    ) -> torch.Tensor:
         """Return the sums of the parts' logarithms, of shape (rows,)."""
         pairs = zip(self._flat_child_distributions, self._columns(value), strict=True)
         return sum(each.logp(own) for each, own in pairs)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> torch.Tensor:
         """Return the sums of the parts' entropies, in nats, of shape (rows,)."""
         return sum(each.entropy() for each in self._flat_child_distributions)
 
-    def kl(self, other: Any, **kwargs: Any) -> Any:
+    def kl(self, other: Any, **kwargs: object) -> torch.Tensor:
         """Return the sums of how far the parts are apart, of shape (rows,)."""
         pairs = zip(self._flat_child_distributions, other._flat_child_distributions, strict=True)
         return sum(ours.kl(theirs) for ours, theirs in pairs)
@@ -200,7 +208,7 @@ class _Parts(TorchDistribution):
         return made
 
 
-def _joined(actions: list[Any], of: _Parts) -> Any:
+def _joined(actions: list[torch.Tensor], of: _Parts) -> torch.Tensor:
     """Return the actions of parts as columns of one tensor of numbers."""
     pairs = zip(of.layout, actions, strict=True)
     columns = [own.unsqueeze(-1) if part.is_discrete else own for part, own in pairs]

@@ -12,16 +12,22 @@ from typing import Any
 import numpy as np
 import torch
 
+from raycompat.rllib._types import AlgorithmOptions, Metrics, State, TensorBatch, TensorBatches
 from raycompat.rllib.connectors.pipeline import LearnerPipeline
 from raycompat.rllib.env.runner import POLICY_ID
 from raycompat.rllib.metrics_logger import MetricsLogger
 from raycompat.rllib.module_apis import SelfSupervisedLossAPI
 from raycompat.rllib.modules_by_name import Modules
-from raycompat.rllib.schedules import adapted_kl_coeff, scheduled
-from raycompat.rllib.torch_module import EMBEDDINGS, INPUTS
+from raycompat.rllib.schedules import Schedule, adapted_kl_coeff, scheduled
+from raycompat.rllib.torch_module import EMBEDDINGS, INPUTS, TorchRLModule
 
 #: Of the steps of sequences, False after the end of one: those of recurrent modules differ in length.
 LOSS_MASK = "loss_mask"
+
+#: Gradients by parameter.
+Gradients = dict[torch.nn.Parameter, torch.Tensor]
+
+# The config is Any where a class of a program overrides the method, because it may name its own class.
 
 
 class TorchLearner:
@@ -48,7 +54,7 @@ class TorchLearner:
 
     framework = "torch"
 
-    def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
+    def __init__(self, *, config: AlgorithmOptions, module: Mapping[str, TorchRLModule]) -> None:
         self.config = config
         self._configs = {name: config.get_config_for_module(name) for name in module}
         self.module = module if isinstance(module, Modules) else Modules(dict(module))
@@ -57,13 +63,15 @@ class TorchLearner:
         self.metrics = MetricsLogger()
         self._device = torch.device("cpu")
         #: The optimizers by module and name, and the parameters that each changes.
-        self._optimizers: dict[tuple[str, str], Any] = {}
-        self._rates: dict[tuple[str, str], Any] = {}
+        self._optimizers: dict[tuple[str, str], torch.optim.Optimizer] = {}
+        self._rates: dict[tuple[str, str], Schedule] = {}
         #: What changes the rates of optimizers after each iteration.
-        self._schedulers: dict[tuple[str, str], list[Any]] = {}
+        self._schedulers: dict[tuple[str, str], list[torch.optim.lr_scheduler.LRScheduler]] = {}
         scaler = getattr(config, "_torch_grad_scaler_class", None)
         #: What keeps small gradients from becoming zero, by module.
-        self._scalers: dict[str, Any] = {} if scaler is None else {m: scaler() for m in self.module}
+        self._scalers: dict[str, torch.amp.GradScaler] = (
+            {} if scaler is None else {m: scaler() for m in self.module}
+        )
         self._num_steps = 0
         #: What a program's ``build`` lets change the batches of episodes.
         self._learner_connector = LearnerPipeline()
@@ -77,7 +85,7 @@ class TorchLearner:
         for name in self.module:
             self.configure_optimizers_for_module(name, config=self._configs[name])
 
-    def rl_module_is_compatible(self, module: Any) -> bool:
+    def rl_module_is_compatible(self, module: object) -> bool:
         """Return whether a module is one of PyTorch."""
         return isinstance(module, torch.nn.Module)
 
@@ -103,9 +111,9 @@ class TorchLearner:
         *,
         module_id: str = POLICY_ID,
         optimizer_name: str = "default_optimizer",
-        optimizer: Any,
-        params: Any,
-        lr_or_lr_schedule: Any = None,
+        optimizer: torch.optim.Optimizer,
+        params: object,
+        lr_or_lr_schedule: Schedule | None = None,
     ) -> None:
         """Let an optimizer change parameters of a module.
 
@@ -126,17 +134,17 @@ class TorchLearner:
         if lr_or_lr_schedule is not None and not classes:
             self._rates[key] = lr_or_lr_schedule
 
-    def get_parameters(self, module: Any) -> list[Any]:
+    def get_parameters(self, module: torch.nn.Module) -> list[torch.nn.Parameter]:
         """Return the parameters of a module."""
         return list(module.parameters())
 
-    def get_param_ref(self, param: Any) -> Any:
+    def get_param_ref(self, param: torch.nn.Parameter) -> torch.nn.Parameter:
         """Return what stands for a parameter in dicts of gradients: itself."""
         return param
 
     def get_optimizer(
         self, module_id: str = POLICY_ID, optimizer_name: str = "default_optimizer"
-    ) -> Any:
+    ) -> torch.optim.Optimizer:
         """Return an optimizer.
 
         Raises
@@ -146,11 +154,13 @@ class TorchLearner:
         """
         return self._optimizers[module_id, optimizer_name]
 
-    def get_optimizers_for_module(self, module_id: str) -> list[tuple[str, Any]]:
+    def get_optimizers_for_module(self, module_id: str) -> list[tuple[str, torch.optim.Optimizer]]:
         """Return the names and optimizers of a module."""
         return [(name, each) for (of, name), each in self._optimizers.items() if of == module_id]
 
-    def compute_losses(self, *, fwd_out: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+    def compute_losses(
+        self, *, fwd_out: TensorBatches, batch: TensorBatches
+    ) -> dict[str, torch.Tensor]:
         """Return the losses by module.
 
         Parameters
@@ -170,8 +180,8 @@ class TorchLearner:
         return found
 
     def compute_loss_for_module(
-        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
-    ) -> Any:
+        self, *, module_id: str, config: Any, batch: TensorBatch, fwd_out: TensorBatch
+    ) -> torch.Tensor:
         """Return the loss of a module, a scalar tensor.
 
         Parameters
@@ -187,11 +197,13 @@ class TorchLearner:
         """
         raise NotImplementedError(f"{type(self).__name__}.compute_loss_for_module is not written.")
 
-    def compute_gradients(self, loss_per_module: dict[str, Any], **kwargs: Any) -> dict[Any, Any]:
+    def compute_gradients(
+        self, loss_per_module: dict[str, torch.Tensor], **kwargs: object
+    ) -> Gradients:
         """Return the gradients of the sum of losses, by parameter; scaled where there is a scaler."""
         for optimizer in self._optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        total: Any = sum(
+        total: torch.Tensor = sum(
             self._scalers[name].scale(loss) if name in self._scalers else loss
             for name, loss in loss_per_module.items()
         )
@@ -199,9 +211,9 @@ class TorchLearner:
         parameters = [each for m in self.module.values() for each in self.get_parameters(m)]
         return {each: each.grad for each in parameters if each.grad is not None}
 
-    def postprocess_gradients(self, gradients_dict: dict[Any, Any]) -> dict[Any, Any]:
+    def postprocess_gradients(self, gradients_dict: Gradients) -> Gradients:
         """Return the gradients that are applied: those of each module, clipped if the config asks."""
-        found: dict[Any, Any] = {}
+        found: Gradients = {}
         for name, module in self.module.items():
             own = {
                 each: gradients_dict[each]
@@ -214,8 +226,12 @@ class TorchLearner:
         return found
 
     def postprocess_gradients_for_module(
-        self, *, module_id: str, config: Any = None, module_gradients_dict: dict[Any, Any]
-    ) -> dict[Any, Any]:
+        self,
+        *,
+        module_id: str,
+        config: Any = None,
+        module_gradients_dict: Gradients,
+    ) -> Gradients:
         """Return the gradients of a module, scaled so that their norm is at most ``grad_clip``."""
         limit = (config or self._configs[module_id]).grad_clip
         if not limit or not module_gradients_dict:
@@ -226,7 +242,7 @@ class TorchLearner:
         scale = (limit / (norm + 1e-6)).clamp(max=1.0)
         return {each: gradient * scale for each, gradient in module_gradients_dict.items()}
 
-    def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
+    def apply_gradients(self, gradients_dict: Gradients) -> None:
         """Let the optimizers change the parameters."""
         for parameter, gradient in gradients_dict.items():
             parameter.grad = gradient
@@ -238,7 +254,7 @@ class TorchLearner:
         for scaler in self._scalers.values():
             scaler.update()
 
-    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+    def before_gradient_based_update(self, *, timesteps: dict[str, int]) -> None:
         """Do nothing; called before the minibatches of an iteration.
 
         Parameters
@@ -247,7 +263,7 @@ class TorchLearner:
             ``num_env_steps_sampled_lifetime``.
         """
 
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+    def after_gradient_based_update(self, *, timesteps: dict[str, int]) -> None:
         """Do nothing; called after the minibatches of an iteration.
 
         Parameters
@@ -256,7 +272,7 @@ class TorchLearner:
             ``num_env_steps_sampled_lifetime``.
         """
 
-    def learn(self, batches: Iterator[dict[str, Any]], num_steps: int) -> None:
+    def learn(self, batches: Iterator[TensorBatches], num_steps: int) -> None:
         """Learn from minibatches.
 
         Parameters
@@ -278,7 +294,9 @@ class TorchLearner:
             scheduler.step()
         self.after_gradient_based_update(timesteps=timesteps)
 
-    def _update(self, batch: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    def _update(
+        self, batch: TensorBatches
+    ) -> tuple[TensorBatches, dict[str, torch.Tensor], Metrics]:
         """Learn from one minibatch; programs override it, to learn in ``torch.autocast``.
 
         Returns
@@ -296,20 +314,20 @@ class TorchLearner:
         self.apply_gradients(gradients)
         return found, losses, {}
 
-    def get_optimizer_state(self) -> dict[tuple[str, str], Any]:
+    def get_optimizer_state(self) -> dict[tuple[str, str], State]:
         """Return the states of the optimizers."""
         return {key: each.state_dict() for key, each in self._optimizers.items()}
 
-    def set_optimizer_state(self, state: dict[tuple[str, str], Any]) -> None:
+    def set_optimizer_state(self, state: dict[tuple[str, str], State]) -> None:
         """Take what `get_optimizer_state` returned."""
         for key, own in state.items():
             self._optimizers[key].load_state_dict(own)
 
-    def get_scheduler_state(self) -> dict[tuple[str, str], list[Any]]:
+    def get_scheduler_state(self) -> dict[tuple[str, str], list[State]]:
         """Return the states of what changes the learning rates."""
         return {key: [each.state_dict() for each in own] for key, own in self._schedulers.items()}
 
-    def set_scheduler_state(self, state: dict[tuple[str, str], list[Any]]) -> None:
+    def set_scheduler_state(self, state: dict[tuple[str, str], list[State]]) -> None:
         """Take what `get_scheduler_state` returned."""
         for key, states in state.items():
             for scheduler, own in zip(self._schedulers[key], states, strict=True):
@@ -335,14 +353,14 @@ class PPOTorchLearner(TorchLearner):
     from Ray: see `TorchLearner`.
     """
 
-    def __init__(self, *, config: Any, module: Mapping[str, Any]) -> None:
+    def __init__(self, *, config: AlgorithmOptions, module: Mapping[str, TorchRLModule]) -> None:
         super().__init__(config=config, module=module)
         start = config.kl_coeff if config.use_kl_loss else 0.0
         self.curr_kl_coeffs_per_module = dict.fromkeys(module, start)
 
     def compute_loss_for_module(
-        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
-    ) -> Any:
+        self, *, module_id: str, config: Any, batch: TensorBatch, fwd_out: TensorBatch
+    ) -> torch.Tensor:
         """Return the clipped objective, with the losses of critic, entropy and divergence.
 
         Parameters
@@ -397,8 +415,8 @@ class MARWILTorchLearner(TorchLearner):
     """
 
     def compute_loss_for_module(
-        self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Any]
-    ) -> Any:
+        self, *, module_id: str, config: Any, batch: TensorBatch, fwd_out: TensorBatch
+    ) -> torch.Tensor:
         """Return the mean of how unlikely the recorded actions are, as a logarithm.
 
         Parameters
@@ -416,6 +434,6 @@ class MARWILTorchLearner(TorchLearner):
         return policy_loss
 
 
-def _mean(values: Any, batch: dict[str, Any]) -> Any:
+def _mean(values: torch.Tensor, batch: TensorBatch) -> torch.Tensor:
     """Return the mean over the steps of a batch; those after the end of a sequence do not count."""
     return (values[batch[LOSS_MASK]] if LOSS_MASK in batch else values).mean()

@@ -8,8 +8,9 @@ their space. `TorchLearner` of `raycompat.rllib.torch_learner` changes it.
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,9 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from raycompat.rllib.checkpoint_state import SavedModule, read_only_module, write_module
+from raycompat.rllib._types import Array, Observation, Space, TensorBatch, Values
+from raycompat.rllib.checkpoint_state import (
+    SavedModule,
+    SavedWeights,
+    read_only_module,
+    write_module,
+)
 from raycompat.rllib.distributions import Layout, distribution_of
-from raycompat.rllib.fixed_policies import RLModule, RLModuleSpec, model_config_of
+from raycompat.rllib.fixed_policies import RLModule, RLModuleConfig, RLModuleSpec, model_config_of
 from raycompat.rllib.memory import Memory
 from raycompat.rllib.module_apis import ValueFunctionAPI
 from raycompat.rllib.networks import Weights
@@ -36,7 +43,7 @@ from raycompat.rllib.torch_catalog import (
     PPOCatalog,
     has_dense_layers,
 )
-from raycompat.rllib.torch_distributions import class_for
+from raycompat.rllib.torch_distributions import TorchDistribution, class_for
 
 #: The names of columns that modules give and see.
 OBS, ACTIONS, INPUTS, EMBEDDINGS = "obs", "actions", "action_dist_inputs", "embeddings"
@@ -67,15 +74,15 @@ class TorchRLModule(nn.Module, RLModule):
 
     def __init__(
         self,
-        observation_space: Any = None,
-        action_space: Any = None,
+        observation_space: Space | RLModuleConfig | None = None,
+        action_space: Space | None = None,
         *,
         inference_only: bool = False,
         learner_only: bool = False,
-        model_config: Any = None,
-        catalog_class: Any = None,
-        config: Any = None,
-        **kwargs: Any,
+        model_config: object = None,
+        catalog_class: Callable[..., Any] | None = None,
+        config: RLModuleConfig | None = None,
+        **kwargs: object,
     ) -> None:
         nn.Module.__init__(self)
         RLModule.__init__(
@@ -90,18 +97,18 @@ class TorchRLModule(nn.Module, RLModule):
             **kwargs,
         )
 
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_inference(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         with torch.no_grad():
             return self._forward(batch, **kwargs)
 
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_exploration(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         with torch.no_grad():
             return self._forward(batch, **kwargs)
 
-    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward_train(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         return self._forward(batch, **kwargs)
 
-    def forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_inference(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         """Return the module's outputs for acting without exploring.
 
         Parameters
@@ -114,19 +121,19 @@ class TorchRLModule(nn.Module, RLModule):
         """
         return self._forward_inference(batch, **kwargs)
 
-    def forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_exploration(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         """Return the module's outputs for acting with exploring; see `forward_inference`."""
         return self._forward_exploration(batch, **kwargs)
 
-    def forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward_train(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         """Return the module's outputs for learning; see `forward_inference`."""
         return self._forward_train(batch, **kwargs)
 
-    def forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         """Return the same as `forward_train`."""
         return self.forward_train(batch, **kwargs)
 
-    def unwrapped(self) -> Any:
+    def unwrapped(self) -> Self:
         """Return the module itself."""
         return self
 
@@ -138,11 +145,11 @@ class TorchRLModule(nn.Module, RLModule):
         """Return the states at the beginning of an episode: a dict of arrays; none by default."""
         return {}
 
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Array]:
         """Return all weights by name, arrays."""
         return {name: each.detach().cpu().numpy() for name, each in self.state_dict().items()}
 
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: SavedWeights) -> None:
         """Take what `get_state` returned, or a list in its order; other layers stay as they are.
 
         Raises
@@ -161,10 +168,10 @@ class TorchRLModule(nn.Module, RLModule):
         tensors = {name: torch.as_tensor(each) for name, each in state.items()}
         self.load_state_dict(tensors, strict=False)
 
-    def _named(self, weights: Weights) -> dict[str, Any]:
+    def _named(self, weights: Weights) -> dict[str, Array]:
         return dict(zip(self.state_dict(), weights, strict=True))
 
-    def save_to_path(self, path: Any = None) -> str:
+    def save_to_path(self, path: str | os.PathLike[str] | None = None) -> str:
         """Save the module as a folder, by default a new temporary one; return its path."""
         folder = Path(tempfile.mkdtemp(prefix="module-") if path is None else path)
         write_module(folder, self.saved())
@@ -179,7 +186,7 @@ class TorchRLModule(nn.Module, RLModule):
         )
         return SavedModule(spec, self.get_state())
 
-    def restore_from_path(self, path: Any, **kwargs: Any) -> None:
+    def restore_from_path(self, path: str | os.PathLike[str], **kwargs: object) -> None:
         """Take the weights of a folder; those of other layers stay as they are.
 
         Parameters
@@ -208,10 +215,11 @@ class TorchRLModule(nn.Module, RLModule):
                 "model_config with which they were saved."
             ) from error
 
-    def get_train_action_dist_cls(self) -> Any:
+    def get_train_action_dist_cls(self) -> type[TorchDistribution]:
         """Return the class of the actions' distribution."""
         if self.catalog is not None:
-            return self.catalog.get_action_dist_cls(framework="torch")
+            found: type[TorchDistribution] = self.catalog.get_action_dist_cls(framework="torch")
+            return found
         return class_for(ActionDecoder(self.action_space).layout)
 
     get_inference_action_dist_cls = get_exploration_action_dist_cls = get_train_action_dist_cls
@@ -247,14 +255,14 @@ class DefaultBCTorchRLModule(TorchRLModule):
         made: nn.Module = self.catalog.build_encoder(framework="torch")
         return made
 
-    def _encoded(self, batch: dict[str, Any]) -> Any:
+    def _encoded(self, batch: TensorBatch) -> torch.Tensor | TensorBatch:
         """Return what the encoder gives; only encoders of programs see images in their shape."""
         seen, shape = batch[OBS], getattr(self._seen_space, "shape", None) or ()
         if len(shape) != 3 or has_dense_layers(self.encoder):
             seen = as_weights_are(self, flattened(self._seen_space, seen))
         return self.encoder({**batch, OBS: seen})[ENCODER_OUT]
 
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         return {INPUTS: self.pi(self._encoded(batch))}
 
 
@@ -281,11 +289,11 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         made: nn.Module = self.catalog.build_actor_critic_encoder(framework="torch")
         return made
 
-    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def _forward(self, batch: TensorBatch, **kwargs: object) -> TensorBatch:
         encoded = self._encoded(batch)
         return {INPUTS: self.pi(encoded[ACTOR]), EMBEDDINGS: encoded[CRITIC]}
 
-    def _named(self, weights: Weights) -> dict[str, Any]:
+    def _named(self, weights: Weights) -> dict[str, Array]:
         """Return weights by the names of these layers; they may be those of a network of Keras."""
         shapes = [tuple(each.shape) for each in self.state_dict().values()]
         if shapes == [each.shape for each in weights]:
@@ -294,7 +302,9 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         pairs = zip(names, weights, strict=True)
         return {name: np.asarray(each).T for name, each in pairs}
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Any:
+    def compute_values(
+        self, batch: TensorBatch, embeddings: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return the critic's values, a tensor of shape (rows,).
 
         Parameters
@@ -307,7 +317,7 @@ class DefaultPPOTorchRLModule(DefaultBCTorchRLModule, ValueFunctionAPI):
         return self.vf(embeddings).squeeze(-1)
 
 
-def unflattened(space: Any, rows: Any) -> Any:
+def unflattened(space: Space, rows: torch.Tensor) -> Observation:
     """Return encoded observations as a module sees them: in the structure of their space.
 
     Parameters
@@ -333,7 +343,7 @@ def unflattened(space: Any, rows: Any) -> Any:
     return rows
 
 
-def flattened(space: Any, observations: Any) -> Any:
+def flattened(space: Space, observations: Observation) -> torch.Tensor:
     """Return observations of a module as vectors: the other way of `unflattened`."""
     spaces = gymnasium.spaces
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -344,7 +354,7 @@ def flattened(space: Any, observations: Any) -> Any:
     return observations.reshape(len(observations), -1).float()
 
 
-def as_weights_are(module: nn.Module, rows: Any) -> Any:
+def as_weights_are(module: nn.Module, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of float32 in the dtype of a module's weights: a program may make these shorter."""
     first = next(module.parameters(), None)
     return rows if first is None else rows.to(first.dtype)
@@ -361,7 +371,7 @@ def at_most_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _flat(structure: Any, nested: Any) -> list[Any]:
+def _flat(structure: Values, nested: Values) -> list[Values]:
     """Return the values in dicts and tuples, in the order of a structure like them."""
     if isinstance(structure, dict):
         return [v for name, each in structure.items() for v in _flat(each, nested[name])]
@@ -401,14 +411,15 @@ class ModuleNetwork:
         length = (model_config_of(self.spec.model_config) or {}).get("max_seq_len", 20)
         return replace(self, memory=Memory(initial, length), initial_state=state)
 
-    def build(self, seed: int | None = None) -> Any:
+    def build(self, seed: int | None = None) -> TorchRLModule:
         """Return the module."""
         with torch.random.fork_rng(devices=[]), at_most_threads(1):
             if seed is not None:
                 torch.manual_seed(seed)
-            return self.spec.build()
+            made: TorchRLModule = self.spec.build()
+            return made
 
-    def batch(self, rows: Any) -> dict[str, Any]:
+    def batch(self, rows: torch.Tensor) -> TensorBatch:
         """Return the columns that the module sees.
 
         Parameters
@@ -440,10 +451,10 @@ class ModuleNetwork:
             SEQ_LENS: torch.full((num,), length),
         }
 
-    def states(self, found: Any) -> NDArray[Any]:
+    def states(self, found: Values) -> NDArray[np.float32]:
         """Return the states that a module gives, of shape (rows, numbers)."""
         flat = _flat(self.initial_state, found)
-        joined: NDArray[Any] = torch.cat([each.flatten(1) for each in flat], -1).numpy()
+        joined: NDArray[np.float32] = torch.cat([each.flatten(1) for each in flat], -1).numpy()
         return joined
 
 
@@ -464,13 +475,13 @@ class ModulePolicy:
         self._decode = ActionDecoder(network.spec.action_space)
         self._has_critic = isinstance(self.module, ValueFunctionAPI)
 
-    def _batch(self, observations: NDArray[Any]) -> dict[str, Any]:
+    def _batch(self, observations: NDArray[np.float32]) -> TensorBatch:
         rows = torch.from_numpy(np.ascontiguousarray(observations, np.float32))
         return self._network.batch(as_weights_are(self.module, rows))
 
     def act(
-        self, observations: NDArray[Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions; remember the parameters of their distributions, and the values."""
         module, memory = self.module, self._network.memory
         with torch.no_grad(), torch.random.fork_rng(devices=[]), at_most_threads(1):
@@ -492,8 +503,8 @@ class ModulePolicy:
         return actions, extras
 
     def _chosen(
-        self, found: dict[str, Any], rng: np.random.Generator, explore: bool
-    ) -> tuple[NDArray[Any], Extras]:
+        self, found: TensorBatch, rng: np.random.Generator, explore: bool
+    ) -> tuple[Array, Extras]:
         """Return actions for outputs of the module, and what to remember of their distributions."""
         if INPUTS not in found:
             return self._given(found[ACTIONS]), {}
@@ -510,9 +521,7 @@ class ModulePolicy:
         logs = distribution.log_probability(actions)
         return actions, {"parameters": parameters, "log_probabilities": logs}
 
-    def _drawn(
-        self, found: dict[str, Any], rng: np.random.Generator, explore: bool
-    ) -> dict[str, Any]:
+    def _drawn(self, found: TensorBatch, rng: np.random.Generator, explore: bool) -> TensorBatch:
         """Return outputs with actions and their chances, where a program has its own distribution."""
         module = self.module
         classes = module.get_inference_action_dist_cls, module.get_exploration_action_dist_cls
@@ -527,14 +536,16 @@ class ModulePolicy:
                 drawn = (distribution if explore else distribution.to_deterministic()).sample()
             return {LOG_PROBABILITIES: distribution.logp(drawn), **found, ACTIONS: drawn}
 
-    def _given(self, actions: Any) -> NDArray[Any]:
+    def _given(self, actions: torch.Tensor | tuple[torch.Tensor, ...]) -> Array:
         """Return the actions that a module has chosen; of several parts, it gives a tuple."""
         if not isinstance(actions, tuple):
             return self._decode.learned(list(np.asarray(actions)), is_normalized=True)
         parts = [np.asarray(each).reshape(len(each), -1) for each in actions]
         return np.concatenate(parts, -1).astype(np.float32)
 
-    def values(self, observations: NDArray[Any], embeddings: Any = None) -> NDArray[Any] | None:
+    def values(
+        self, observations: NDArray[np.float32], embeddings: torch.Tensor | None = None
+    ) -> NDArray[np.float32] | None:
         """Return the critic's values, of shape (rows,); None without a critic."""
         if not self._has_critic:
             return None
@@ -543,7 +554,7 @@ class ModulePolicy:
             own = type(self.module).compute_values is DefaultPPOTorchRLModule.compute_values
             given = {"embeddings": embeddings} if own else {}
             batch = self._batch(observations)
-            found: NDArray[Any] = self.module.compute_values(batch, **given).float().numpy()
+            found: NDArray[np.float32] = self.module.compute_values(batch, **given).float().numpy()
         return found.reshape(len(observations))
 
     def set_weights(self, weights: Weights) -> None:
@@ -554,12 +565,12 @@ class ModulePolicy:
         """Do nothing: the distribution itself explores."""
 
 
-def get_weights(module: Any) -> Weights:
+def get_weights(module: nn.Module) -> Weights:
     """Return copies of a module's weights."""
     return [each.detach().cpu().numpy().copy() for each in module.state_dict().values()]
 
 
-def set_weights(module: Any, weights: Weights) -> None:
+def set_weights(module: nn.Module, weights: Weights) -> None:
     """Replace a module's weights by what `get_weights` returned.
 
     Raises

@@ -67,6 +67,8 @@ class APPOLearner(PPOLearner):
     seed : int
     """
 
+    config: APPOConfig
+
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._replayed = Replayed(network, self.layout)

@@ -233,6 +233,7 @@ class DQNLearner(ReplayLearner):
     seed : int
     """
 
+    config: DQNConfig
     policy_class: ClassVar[Any] = EpsilonGreedyPolicy
 
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:

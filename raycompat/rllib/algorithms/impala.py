@@ -140,6 +140,8 @@ class IMPALALearner(ActorCriticLearner):
     seed : int
     """
 
+    config: IMPALAConfig
+
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self._replayed = Replayed(network, self.layout)

@@ -19,7 +19,7 @@ import numpy as np
 
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
-from raycompat.rllib._types import Metrics, State, Tensor
+from raycompat.rllib._types import AlgorithmOptions, Metrics, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
 from raycompat.rllib.distributions import tf_terms
@@ -307,7 +307,9 @@ class PPO(Algorithm):
         return self.learn_from(samples, self._rng)
 
 
-def ppo_batch(parts: list[Columns], settings: PPOConfig, memory: Memory | None = None) -> Columns:
+def ppo_batch(
+    parts: list[Columns], settings: AlgorithmOptions, memory: Memory | None = None
+) -> Columns:
     """Return the valid steps of all samples in one, with advantages of mean 0 and deviation 1.
 
     Parameters
