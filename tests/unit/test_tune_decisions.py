@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ from raycompat.tune.execution.placement_groups import (
 from raycompat.tune.execution.restore import resume_config_of
 from raycompat.tune.logger.files import cut_torn_line
 from raycompat.tune.schedulers.async_hyperband import Bracket, percentile
+from raycompat.tune.schedulers import hyperband
 from raycompat.tune.schedulers.hyperband import bracket_sizes, halvings
-from raycompat.tune.schedulers.median_stopping_rule import Curve
+from raycompat.tune.schedulers.median_stopping_rule import Curve, MedianStoppingRule
 from raycompat.tune.schedulers.pbt import quantile_sizes
 from raycompat.tune.trainable.nested import flatten_dict, merge_dicts, unflatten_dict
 from raycompat.tune.trainable.session import FunctionSession, report
@@ -86,6 +89,27 @@ def test_running_means(points, time):
     within = [score for at, score in points if 2 <= at <= time]
     found = curve.running_mean(time)
     assert np.isnan(found) if not within else found == pytest.approx(np.mean(within), abs=1e-6)
+
+
+def test_scores_that_are_no_numbers_are_not_in_the_median():
+    rule = MedianStoppingRule("step", "score", "max", grace_period=1, min_samples_required=1)
+    nobody_waits = SimpleNamespace(get_live_trials=list)
+    scores = {"first": math.nan, "second": 5.0, "third": math.nan, "fourth": 6.0, "fifth": 4.0}
+    decisions = {
+        trial: rule.on_trial_result(nobody_waits, trial, {"step": 1, "score": score})
+        for trial, score in scores.items()
+    }
+    assert [trial for trial, decision in decisions.items() if decision == "STOP"] == ["third", "fifth"]
+
+
+@given(st.permutations([math.nan, math.nan, 1.0, 2.0, 3.0]))
+@settings(max_examples=25, deadline=None)
+def test_trials_without_a_number_leave_a_bracket_first(scores):
+    race = hyperband.Bracket("step", [(5, 1), (2, 2)], stop_last_trials=True)
+    race.results = {index: {"step": 1, "score": score} for index, score in enumerate(scores)}
+    stay, stop = race.halve(lambda result: result["score"])
+    assert sorted(scores[index] for index in stay) == [2.0, 3.0]
+    assert len(stop) == 3
 
 
 names = st.text("abc", min_size=1, max_size=3)
