@@ -164,6 +164,7 @@ lint: setup  ## check style, types, layers and spelling
 	$(RUN) mypy tests/unit/test_typed_handles.py tests/simulation/simulate.py
 	.venv/bin/lint-imports
 	.venv/bin/codespell
+	.venv/bin/python -W ignore docs/_tools/parameters.py
 
 format: setup  ## put the code into shape
 	$(RUN) ruff format .

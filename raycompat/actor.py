@@ -229,7 +229,7 @@ class ActorClass(Kept, Generic[T]):
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorProxy[T]:
-        """Start to create an actor, and return its handle.
+        """Start to create an actor with `args` and `kwargs` for ``__init__``, and return its handle.
 
         With a name, this waits until the scheduler has reserved the name.
 
@@ -252,7 +252,7 @@ class ActorClass(Kept, Generic[T]):
         return self._create(args, kwargs, self._options)
 
     def options(self, **options: Any) -> _BoundActorClass[T]:
-        """Return the class with other options. They apply to the actors that the result creates.
+        """Return the class with other `options`. They apply to the actors that the result creates.
 
         Examples
         --------
@@ -364,7 +364,7 @@ class ActorClass(Kept, Generic[T]):
         return f"ActorClass({self._name})"
 
     def bind(self, *args: Any, **kwargs: Any) -> ClassNode:
-        """Return the node of an actor's creation in a graph of calls; see `raycompat.dag`.
+        """Return the node of `remote` with `args` and `kwargs` in a graph of calls (`raycompat.dag`).
 
         Examples
         --------
@@ -465,7 +465,7 @@ class ActorMethod:
         return self._method.signature or inspect.signature(_anything)
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the method.
+        """Call the method with `args` and `kwargs`.
 
         Calls of one caller start in their order, unless the actor is asynchronous, has threads or
         concurrency groups, or allows another order (``allow_out_of_order_execution``).
@@ -500,7 +500,7 @@ class ActorMethod:
         return outputs(node, self._options.num_returns)
 
     def options(self, **options: Any) -> ActorMethod:
-        """Return the method with other options.
+        """Return the method with other `options`.
 
         Examples
         --------

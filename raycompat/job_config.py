@@ -87,7 +87,7 @@ class JobConfig:
         self.set_default_actor_lifetime(default_actor_lifetime)
 
     def set_metadata(self, key: str, value: str) -> None:
-        """Set one entry of the metadata.
+        """Set the entry `key` of the metadata to `value`.
 
         Examples
         --------
@@ -142,7 +142,7 @@ class JobConfig:
     def ensure_logging_config(
         self, logging_config: dict[str, Any] | LoggingConfig | None = None
     ) -> None:
-        """Set how the job logs, unless it is set.
+        """Set how the job logs to `logging_config`, unless it is set.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class JobConfig:
         self.set_py_logging_config(logging_config)
 
     def set_ray_namespace(self, ray_namespace: str) -> None:
-        """Set where names of actors are looked up.
+        """Set `ray_namespace`, where names of actors are looked up.
 
         Examples
         --------
@@ -181,7 +181,7 @@ class JobConfig:
         self.ray_namespace = ray_namespace
 
     def set_default_actor_lifetime(self, default_actor_lifetime: str) -> None:
-        """Set the lifetime of actors that are created without one.
+        """Set `default_actor_lifetime`, the lifetime of actors that are created without one.
 
         Examples
         --------
@@ -201,7 +201,7 @@ class JobConfig:
 
     @classmethod
     def from_json(cls, job_config_json: Mapping[str, Any]) -> JobConfig:
-        """Return the configuration with these values, as a parsed JSON object has them.
+        """Return the configuration with the values of `job_config_json`, a parsed JSON object.
 
         The keys are the parameters' names, without a leading underscore. `default_actor_lifetime` and
         other keys have no effect, as in Ray.

@@ -116,7 +116,7 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
     @overload
     def options(self, **options: Any) -> _BoundFunction[P, Returned_co]: ...
     def options(self, **options: Any) -> _BoundFunction[P, Any]:
-        """Return the function with other options. They apply to the calls of the result.
+        """Return the function with other `options`. They apply to the calls of the result.
 
         Examples
         --------
@@ -179,7 +179,7 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
         return session.exports.id_of(self._exports, self._function, what)
 
     def bind(self, *args: Any, **kwargs: Any) -> FunctionNode:
-        """Return the node of a call in a graph of calls (`raycompat.dag`).
+        """Return the node of `remote` with `args` and `kwargs` in a graph of calls (`raycompat.dag`).
 
         Examples
         --------

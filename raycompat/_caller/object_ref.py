@@ -70,7 +70,7 @@ class ObjectRef(Generic[T_co]):
 
     @classmethod
     def from_binary(cls, id_bytes: bytes) -> ObjectRef[Any]:
-        """Return the reference with this id of 28 bytes.
+        """Return the reference whose id has the 28 bytes `id_bytes`.
 
         It refers to an object only if this process has a reference to that object already.
 
@@ -84,7 +84,7 @@ class ObjectRef(Generic[T_co]):
 
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef[Any]:
-        """Return the reference with this id of 56 hexadecimal digits; see `from_binary`.
+        """Return the reference whose id has the 56 hexadecimal digits `hex_id`; see `from_binary`.
 
         Examples
         --------

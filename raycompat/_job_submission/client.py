@@ -230,7 +230,9 @@ class JobSubmissionClient:
         return bool(self._ask("POST", f"{_path(job_id)}/stop")["stopped"])
 
     def delete_job(self, job_id: str) -> bool:
-        """Remove the record of a job that has ended; its output stays in the file on its node.
+        """Remove the record of the job `job_id`, which has ended.
+
+        Its output stays in the file on its node.
 
         Raises
         ------
@@ -254,7 +256,7 @@ class JobSubmissionClient:
         return [JobDetails(**job) for job in self._ask("GET", "/api/jobs/")]
 
     def get_job_status(self, job_id: str) -> JobStatus:
-        """Return the state of a job.
+        """Return the state of the job `job_id`.
 
         Raises
         ------
@@ -264,7 +266,7 @@ class JobSubmissionClient:
         return self.get_job_info(job_id).status
 
     def get_job_logs(self, job_id: str) -> str:
-        """Return all that the command of a job has printed so far.
+        """Return all that the command of the job `job_id` has printed so far.
 
         Raises
         ------
@@ -282,7 +284,7 @@ class JobSubmissionClient:
         return "".join(pieces)
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
-        """Iterate over the output of a job as it is printed, to the end of the job.
+        """Iterate over the output of the job `job_id` as it is printed, to the end of the job.
 
         Yields
         ------

@@ -210,6 +210,10 @@ def init(
         Where names of actors are looked up. By default, each driver has a new one.
     runtime_env : dict or RuntimeEnv, optional
         Variables, files and packages for the tasks and actors of this driver; see `RuntimeEnv`.
+    enable_resource_isolation, cgroup_path, system_reserved_cpu, system_reserved_memory
+        Not supported.
+    proxy_server_url
+        Not supported.
     _redis_password : str, optional
         The password of the cluster; connections without it are refused. By default, the value of the
         environment variable ``RAYCOMPAT_PASSWORD``, or the content of the file that

@@ -42,7 +42,7 @@ class Combination(Generic[DatasetT]):
     schema: Callable[..., Schema | None]
 
     def union(self, *other: DatasetT) -> DatasetT:
-        """Put the rows of other data sets behind those of this one.
+        """Put the rows of the data sets `other` behind those of this one.
 
         Examples
         --------
@@ -216,6 +216,8 @@ class Combination(Generic[DatasetT]):
             For ``hash``.
         seed : int, optional
             For ``random``. Default: drawn now.
+        **ray_remote_kwargs
+            Not supported.
 
         Examples
         --------

@@ -61,6 +61,8 @@ class ActorPoolStrategy:
         Number of actors at the start. Default: `min_size`.
     max_tasks_in_flight_per_actor : int, optional
         Maximum number of calls at one actor, including those that wait. Default: 2.
+    max_concurrent_calls_per_actor, enable_true_multi_threading
+        Not supported.
 
     Raises
     ------

@@ -121,7 +121,7 @@ class Consumption:
         raise ValueError("take_batch: the data set has no rows.")
 
     def show(self, limit: int = 20) -> None:
-        """Print the first rows.
+        """Print the first `limit` rows.
 
         Examples
         --------
@@ -546,7 +546,7 @@ class Consumption:
         )
 
     def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
-        """Return a reference to a dictionary of arrays, or to one column's array, for each block.
+        """Return a reference to a dictionary of arrays for each block, or to the array of `column`.
 
         Examples
         --------

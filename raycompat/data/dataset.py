@@ -146,7 +146,7 @@ class Dataset(
         return self._name
 
     def set_name(self, name: str | None) -> None:
-        """Give the data set a name, which data sets derived from it have too.
+        """Give the data set the name `name`, which data sets derived from it have too.
 
         Examples
         --------
@@ -172,7 +172,7 @@ class Dataset(
 
     @staticmethod
     def copy(ds: Dataset, _deep_copy: bool = False, _as: object = None) -> Dataset:
-        """Return a data set with the same plan.
+        """Return a data set with the same plan as `ds`.
 
         Examples
         --------
@@ -416,6 +416,8 @@ class Dataset(
             Seed of the random numbers. With the same seed and blocks the order is the same.
         num_blocks : int, optional
             Blocks to make. Default: the present number.
+        **ray_remote_args
+            Not supported.
 
         Examples
         --------
@@ -616,7 +618,7 @@ class Dataset(
     # Parts.
 
     def limit(self, limit: int) -> Dataset:
-        """Keep the first rows; the rows after them are not read.
+        """Keep the first `limit` rows; the rows after them are not read.
 
         Examples
         --------

@@ -121,8 +121,12 @@ def read_csv(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
     **arrow_csv_args
         Arguments of ``pyarrow.csv.open_csv``.
 
@@ -201,8 +205,12 @@ def read_json(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
     **arrow_json_args
         Arguments of ``pyarrow.json.read_json``, not with ``lines=True``.
 
@@ -293,8 +301,12 @@ def read_text(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -365,8 +377,12 @@ def read_binary_files(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -421,6 +437,8 @@ def read_numpy(
         whether to read it.
     partitioning : Partitioning, optional
         Hive's (``year=2024/``) by default: names of folders are columns. None: they are not.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     include_paths : bool, default False
         Add a column ``path``.
     ignore_missing_paths : bool, default False
@@ -516,8 +534,12 @@ def read_images(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_file_args : dict, optional
+        Arguments of the file system's ``open_input_file``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -591,8 +613,12 @@ def read_tfrecords(
         Maximum number of concurrent tasks.
     override_num_blocks, parallelism : int, optional
         Approximate number of tasks. Default: from the number and size of the files.
+    arrow_open_stream_args : dict, optional
+        Arguments of the file system's ``open_input_stream``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -690,6 +716,8 @@ def read_webdataset(
         Add a column for each item of the dictionaries of the column ``json``.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -778,6 +806,8 @@ def read_orc(
         Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
 
     Raises
     ------
@@ -862,6 +892,8 @@ def read_parquet(
         Approximate number of tasks. Default: from the number and size of the files.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
     **arrow_parquet_args
         Arguments of ``pyarrow.parquet.ParquetFile.iter_batches``; ``filter``, an Arrow expression; and
         ``schema``, the columns and types of the rows. A column that a file lacks has no values.

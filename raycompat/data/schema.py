@@ -22,6 +22,8 @@ class Schema:
     ----------
     base_schema : pyarrow.Schema
         Arrow's schema of them.
+    data_context
+        Without effect.
 
     Examples
     --------

@@ -255,6 +255,10 @@ def read_datasource(
         Number of tasks to request from the data source.
     num_cpus, num_gpus, memory, label_selector, max_calls, resources, accelerator_type, runtime_env
         Options of each task, as in `raycompat.remote`; others in `ray_remote_args`.
+    fallback_strategy
+        Not supported.
+    **read_args
+        Arguments of ``create_reader`` or ``prepare_read`` of a source that has them, as in older Rays.
 
     Examples
     --------
@@ -465,7 +469,7 @@ def from_numpy(ndarrays: np.ndarray | Sequence[np.ndarray]) -> MaterializedDatas
 
 
 def from_blocks(blocks: Sequence[pa.Table | pd.DataFrame]) -> MaterializedDataset:
-    """Return a data set of tables or DataFrames.
+    """Return a data set of `blocks`, which are tables or DataFrames.
 
     Examples
     --------
@@ -495,7 +499,7 @@ def _as_table(column: str | None, value: object) -> Block:
 def from_pandas_refs(
     dfs: ObjectRef[pd.DataFrame] | Sequence[ObjectRef[pd.DataFrame]],
 ) -> MaterializedDataset:
-    """Return a data set of DataFrames in the object store, by their references.
+    """Return a data set of DataFrames in the object store; `dfs` are references to them.
 
     Examples
     --------
@@ -509,7 +513,7 @@ def from_pandas_refs(
 def from_arrow_refs(
     tables: ObjectRef[pa.Table] | Sequence[ObjectRef[pa.Table]],
 ) -> MaterializedDataset:
-    """Return a data set of Arrow tables in the object store, by their references.
+    """Return a data set of Arrow tables in the object store; `tables` are references to them.
 
     Examples
     --------
@@ -523,7 +527,7 @@ def from_arrow_refs(
 def from_numpy_refs(
     ndarrays: ObjectRef[np.ndarray] | Sequence[ObjectRef[np.ndarray]],
 ) -> MaterializedDataset:
-    """Return a data set of the rows of arrays in the object store, by their references.
+    """Return a data set of the rows of arrays in the object store; `ndarrays` are references to them.
 
     Examples
     --------
@@ -588,6 +592,8 @@ def from_huggingface(
         In memory, or memory-mapped.
     override_num_blocks : int, optional
         Number of blocks for the rows.
+    parallelism, concurrency : int, optional
+        Without effect, since the rows are in memory.
 
     Examples
     --------

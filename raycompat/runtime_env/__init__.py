@@ -73,6 +73,8 @@ class RuntimeEnv(dict[str, Any]):
         tasks and actors can name an import path.
     config : dict or RuntimeEnvConfig, optional
         Settings of the set-up.
+    py_executable, conda, container, nsight, rocprof_sys, image_uri, uv
+        Not supported.
 
     Raises
     ------

@@ -83,7 +83,7 @@ class Checkpoint(OldForms):
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Return the checkpoint that a local folder is. Nothing is copied.
+        """Return the checkpoint that the local folder `path` is. Nothing is copied.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class Checkpoint(OldForms):
         return found
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Replace the metadata.
+        """Replace the metadata by `metadata`.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class Checkpoint(OldForms):
         self._folder.write(_METADATA, json.dumps(metadata).encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add to the metadata; keys that are there already get new values.
+        """Add the entries of `metadata`; keys that are there already get new values.
 
         Examples
         --------

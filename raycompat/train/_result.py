@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from raycompat import _storage
+from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import lookup
 from raycompat.train._run_state import RunState
@@ -46,6 +48,12 @@ class TrialResult:
     def config(self) -> dict[str, Any] | None:
         """The hyperparameters of the trial; None without metrics."""
         return self.metrics.get("config") if self.metrics else None
+
+    @property
+    def log_dir(self) -> Path | None:
+        """`path`, as in Ray 2.0 to 2.6."""
+        forms.used("ray.train.Result.log_dir")
+        return None if self.path is None else Path(self.path)
 
     @property
     def filesystem(self) -> Any:

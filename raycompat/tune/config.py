@@ -8,7 +8,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from raycompat._surface import forms
 from raycompat.tune.experiment.trial import Trial
+
+#: Ray's default of an option that has gone.
+DEPRECATED = "DEPRECATED"
 
 
 @dataclass
@@ -34,6 +38,9 @@ class TuneConfig:
         Run several trials in one process, one after the other.
     trial_name_creator, trial_dirname_creator : callable, optional
         Functions of a trial that return its name, and its folder's.
+    chdir_to_trial_dir : bool, default True
+        Whether each trial works in its folder. An old form of the environment variable
+        ``RAY_CHDIR_TO_TRIAL_DIR`` (1 or 0).
 
     Examples
     --------
@@ -57,7 +64,20 @@ class TuneConfig:
     reuse_actors: bool = False
     trial_name_creator: Callable[[Trial], str] | None = None
     trial_dirname_creator: Callable[[Trial], str] | None = None
-    chdir_to_trial_dir: Any = "DEPRECATED"
+    chdir_to_trial_dir: bool | str = DEPRECATED
+
+    def __post_init__(self) -> None:
+        works_in_folder(self.chdir_to_trial_dir, "ray.tune.TuneConfig")
+
+
+def works_in_folder(chdir_to_trial_dir: bool | str, of: str) -> bool:
+    """Return whether trials work in their folders, by the old option of a name of Ray."""
+    if chdir_to_trial_dir == DEPRECATED:
+        return True
+    if not isinstance(chdir_to_trial_dir, bool):
+        raise TypeError(f"{of}(chdir_to_trial_dir={chdir_to_trial_dir!r}): expected True or False.")
+    forms.option(of, "chdir_to_trial_dir", refusal=DeprecationWarning)
+    return chdir_to_trial_dir
 
 
 @dataclass

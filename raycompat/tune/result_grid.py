@@ -204,7 +204,9 @@ class ResultGrid:
     def get_dataframe(
         self, filter_metric: str | None = None, filter_mode: str | None = None
     ) -> Any:
-        """Return a table with a row for each trial: its last result, or its best by the metric.
+        """Return a table with a row for each trial: its last result, or its best.
+
+        The best is by `filter_metric` and `filter_mode`, "min" or "max".
 
         Examples
         --------

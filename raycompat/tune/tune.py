@@ -8,7 +8,7 @@ from typing import Any
 
 from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
-from raycompat.tune.config import ResumeConfig
+from raycompat.tune.config import DEPRECATED, ResumeConfig, works_in_folder
 from raycompat.tune.execution.restore import resume_config_of
 from raycompat.tune.execution.run import RunSettings, run_experiments_to_end
 from raycompat.tune.experiment.experiment import Experiment, convert_to_experiment_list
@@ -54,7 +54,7 @@ def run(
     checkpoint_score_attr: str | None = None,
     checkpoint_freq: int = 0,
     checkpoint_at_end: bool = False,
-    chdir_to_trial_dir: Any = "DEPRECATED",
+    chdir_to_trial_dir: bool | str = DEPRECATED,
     local_dir: str | None = None,
 ) -> ExperimentAnalysis:
     """Run an experiment to its end.
@@ -94,6 +94,10 @@ def run(
         As in `Experiment`; so are `storage_path`, `storage_filesystem`, `checkpoint_config`,
         `log_to_file`, `trial_name_creator`, `trial_dirname_creator`, `max_failures`, `restore` and
         `local_dir`, an old name of `storage_path`.
+    chdir_to_trial_dir : bool, default True
+        As in `TuneConfig`.
+    sync_config : SyncConfig, optional
+        Has no effect: files are written to `storage_path` at once.
 
     Raises
     ------
@@ -175,6 +179,7 @@ def run(
             raise_on_failed_trial=raise_on_failed_trial,
             callbacks=list(callbacks or []),
             max_concurrent_trials=max_concurrent_trials,
+            works_in_folder=works_in_folder(chdir_to_trial_dir, "ray.tune.run"),
         ),
     )
 

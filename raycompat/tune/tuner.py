@@ -203,7 +203,7 @@ class Tuner:
 
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Return whether `path` is the folder of a Tuner that has started."""
+        """Return whether `path` of `storage_filesystem` is the folder of a Tuner that has started."""
         return Folder(path, storage_filesystem).exists(TUNER)
 
     def fit(self) -> ResultGrid:
@@ -267,6 +267,7 @@ class Tuner:
                 raise_on_failed_trial=False,
                 callbacks=list(run_config.callbacks or []),
                 max_concurrent_trials=tuned.max_concurrent_trials,
+                works_in_folder=tuned.chdir_to_trial_dir is not False,
             ),
         )
         self._results = ResultGrid(analysis)

@@ -102,7 +102,7 @@ class ActorPool:
     def map_unordered(
         self, fn: Callable[[ActorHandle[Any], V], ObjectRef[R]], values: Iterable[V]
     ) -> Iterator[R]:
-        """Submit a call for each value, and return an iterator over the results as they arrive.
+        """Call `fn` with an actor and each of `values`, and yield the results as they arrive.
 
         Unfetched results of earlier calls are waited for and dropped first. Otherwise it works like
         `map`.
@@ -314,7 +314,7 @@ class ActorPool:
         return self._idle_actors.pop() if self.has_free() else None
 
     def push(self, actor: ActorHandle[Any]) -> None:
-        """Add an actor to the pool; the first waiting call starts on it.
+        """Add `actor` to the pool; the first waiting call starts on it.
 
         Examples
         --------

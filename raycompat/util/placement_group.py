@@ -209,6 +209,8 @@ def placement_group(
     bundle_label_selector : list of dict of str to str, optional
         For each bundle, the labels that its node must have, as in the option `label_selector`; an empty
         dict admits every node. The group waits while no node has the labels.
+    topology_strategy
+        Not supported.
 
     Returns
     -------
@@ -389,7 +391,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """Return the group with that name in this driver's namespace.
+    """Return the group `placement_group_name` in this driver's namespace.
 
     Examples
     --------
@@ -423,7 +425,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """Return the state of a group, or that of all groups by their ids.
+    """Return the state of `placement_group`, or that of all groups by their ids.
 
     Returns
     -------

@@ -186,7 +186,7 @@ class Queue(Generic[T]):
     async def put_async(
         self, item: T | ObjectRef[T], block: bool = True, timeout: float | None = None
     ) -> None:
-        """Add an item at the end, as `put` does, without blocking the event loop.
+        """Add an item at the end without blocking the event loop. Parameters as in `put`.
 
         Examples
         --------
@@ -244,7 +244,7 @@ class Queue(Generic[T]):
         return item
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> T:
-        """Remove the first item and return it, as `get` does, without blocking the event loop.
+        """Remove the first item and return it without blocking the event loop. Parameters as in `get`.
 
         Examples
         --------
@@ -267,7 +267,7 @@ class Queue(Generic[T]):
         return call
 
     def put_nowait(self, item: T | ObjectRef[T]) -> None:
-        """Add an item at the end if there is room, as ``put(item, block=False)`` does.
+        """Add `item` at the end if there is room, as ``put(item, block=False)`` does.
 
         Examples
         --------

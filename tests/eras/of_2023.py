@@ -23,18 +23,20 @@ def objective(config):
         start = session.get_checkpoint().to_dict()["step"] + 1
     for step in range(start, 3):
         checkpoint = Checkpoint.from_dict({"step": step})
-        session.report({"score": config["x"] * (step + 1), "step": step}, checkpoint=checkpoint)
+        result = {"score": config["x"] * (step + 1), "step": step, "folder": os.getcwd()}
+        session.report(result, checkpoint=checkpoint)
 
 
 def search():
     tuner = Tuner(
         objective,
         param_space={"x": tune.grid_search([1, 2])},
-        tune_config=TuneConfig(metric="score", mode="max"),
+        tune_config=TuneConfig(metric="score", mode="max", chdir_to_trial_dir=False),
         run_config=air.RunConfig(local_dir=RESULTS, stop={"step": 1}, verbose=0),
     )
     best = tuner.fit().get_best_result()
     print("Best:", best.config, best.metrics["score"], best.checkpoint.to_dict())
+    print("Worked in the trial's folder:", best.metrics["folder"] == str(best.log_dir))
     print("Checkpoints:", len(best.best_checkpoints))
     print("At a URI:", Checkpoint.from_uri(best.checkpoint.uri).to_dict())
 

@@ -286,6 +286,7 @@ EXPECTED = {
         """,
     "of_2023": """
         Best: {'x': 2} 4 {'step': 1}
+        Worked in the trial's folder: False
         Checkpoints: 2
         At a URI: {'step': 1}
         Widths: [1, 10] 0

@@ -20,8 +20,8 @@ from raycompat.tune.execution.placement_groups import (
 )
 from raycompat.tune.execution.restore import resume_config_of
 from raycompat.tune.logger.files import cut_torn_line
-from raycompat.tune.schedulers.async_hyperband import Bracket, percentile
 from raycompat.tune.schedulers import hyperband
+from raycompat.tune.schedulers.async_hyperband import Bracket, percentile
 from raycompat.tune.schedulers.hyperband import bracket_sizes, halvings
 from raycompat.tune.schedulers.median_stopping_rule import Curve, MedianStoppingRule
 from raycompat.tune.schedulers.pbt import quantile_sizes
@@ -99,7 +99,10 @@ def test_scores_that_are_no_numbers_are_not_in_the_median():
         trial: rule.on_trial_result(nobody_waits, trial, {"step": 1, "score": score})
         for trial, score in scores.items()
     }
-    assert [trial for trial, decision in decisions.items() if decision == "STOP"] == ["third", "fifth"]
+    assert [trial for trial, decision in decisions.items() if decision == "STOP"] == [
+        "third",
+        "fifth",
+    ]
 
 
 @given(st.permutations([math.nan, math.nan, 1.0, 2.0, 3.0]))

@@ -56,6 +56,8 @@ class Agent(Algorithm):
         In place of the config's.
     logger_creator, registry : optional
         They have no effect.
+    storage : optional
+        The place of the trial in an experiment; Tune gives it.
 
     Notes
     -----
@@ -109,7 +111,7 @@ def agent_class(
     """
     body = {
         "__module__": module,
-        "__doc__": f"{algorithm.__name__} in the form of its time; see `Agent`.",
+        "__doc__": f"{algorithm.__name__} in the form of its time; see `raycompat.rllib.agent.Agent`.",
         "default_options": dict(defaults or {}),
     }
     return type(name, (Agent, algorithm), body)

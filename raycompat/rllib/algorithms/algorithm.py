@@ -102,8 +102,10 @@ class Algorithm(SavedAlgorithm):
         The options; a dict may have old names.
     env : str, class or callable, optional
         In place of the config's.
-    logger_creator : optional
-        Has no effect: Tune writes the logs.
+    logger_creator, registry : optional
+        Have no effect: Tune writes the logs.
+    storage : optional
+        The place of the trial in an experiment; Tune gives it.
 
     Attributes
     ----------

@@ -13,6 +13,8 @@ __all__ = ["LightGBMCheckpoint"]
 class LightGBMCheckpoint(ModelCheckpoint):
     """A checkpoint that is a model of LightGBM.
 
+    Parameters as in `raycompat.train.Checkpoint`.
+
     Examples
     --------
     In a program with LightGBM::

@@ -18,7 +18,8 @@ class RayTrainReportCallback(Joined):
     """Report the metrics of Lightning after each epoch of training, with a checkpoint.
 
     The metrics are those of ``trainer.callback_metrics``, with ``epoch`` and ``step``. The checkpoint
-    has one file, ``checkpoint.ckpt``, which ``Trainer.fit(ckpt_path=...)`` takes.
+    has one file, ``checkpoint.ckpt``, which ``Trainer.fit(ckpt_path=...)`` takes. `args` and `kwargs`
+    are those of Lightning's ``Callback``.
 
     Examples
     --------

@@ -114,6 +114,8 @@ class RayDeepSpeedStrategy(_OfWorkers):
 class RayLightningEnvironment(Joined):
     """Lightning's environment of the processes: the workers of a run, with their ranks.
 
+    `args` and `kwargs` are those of Lightning's ``LightningEnvironment``.
+
     Examples
     --------
     In the function of a worker::

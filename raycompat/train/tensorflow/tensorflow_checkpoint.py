@@ -15,6 +15,8 @@ __all__ = ["TensorflowCheckpoint"]
 class TensorflowCheckpoint(FrameworkCheckpoint):
     """A checkpoint that is a model of Keras.
 
+    Parameters as in `raycompat.train.Checkpoint`.
+
     Examples
     --------
     >>> import keras

@@ -19,6 +19,8 @@ _PREFIX = "module."
 class TorchCheckpoint(FrameworkCheckpoint):
     """A checkpoint that is a model of PyTorch, or the state of one.
 
+    Parameters as in `raycompat.train.Checkpoint`.
+
     Examples
     --------
     In a program with PyTorch::

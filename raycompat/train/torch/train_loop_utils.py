@@ -296,7 +296,7 @@ def accelerate(amp: bool = False) -> None:
 
 
 def prepare_optimizer(optimizer: Any) -> Any:
-    """Return the optimizer itself, as in Ray 1.12 to 2.48 without mixed precision.
+    """Return `optimizer` itself, as in Ray 1.12 to 2.48 without mixed precision.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def prepare_optimizer(optimizer: Any) -> Any:
 
 
 def backward(tensor: Any) -> None:
-    """Compute the gradients, as in Ray 1.12 to 2.48: the same as ``tensor.backward()``.
+    """Compute the gradients of `tensor`, as in Ray 1.12 to 2.48: the same as ``tensor.backward()``.
 
     Examples
     --------

@@ -13,6 +13,8 @@ __all__ = ["XGBoostCheckpoint"]
 class XGBoostCheckpoint(ModelCheckpoint):
     """A checkpoint that is a model of XGBoost.
 
+    Parameters as in `raycompat.train.Checkpoint`.
+
     Examples
     --------
     In a program with XGBoost::

@@ -19,6 +19,8 @@ class PlacementGroupFactory:
         the trial itself nothing.
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}, default "PACK"
         Where the bundles are placed.
+    *args, **kwargs
+        Further parameters of `raycompat.util.placement_group`.
 
     Raises
     ------

@@ -53,6 +53,7 @@ class RunSettings:
     raise_on_failed_trial: bool = True
     callbacks: list[Any] = field(default_factory=list)
     max_concurrent_trials: int | None = None
+    works_in_folder: bool = True
 
 
 def run_experiments_to_end(
@@ -79,6 +80,7 @@ def run_experiments_to_end(
         trials=trials,
         fail_fast=settings.fail_fast,
         reuse_actors=settings.reuse_actors,
+        works_in_folder=settings.works_in_folder,
     )
     if trials is not None:
         restore_search(folder, search_alg, runner.callbacks, experiments, trials)

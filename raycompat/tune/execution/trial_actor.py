@@ -61,7 +61,7 @@ class TrialActor:
 
     def _enter(self, place: TrialPlace) -> None:
         """Go to the trial's folder, and print into its files where that was asked for."""
-        if os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
+        if place.works_in_folder and os.environ.get("RAY_CHDIR_TO_TRIAL_DIR", "1") != "0":
             os.chdir(place.logdir)
         if self._output is not None:
             self._output.close()

@@ -18,6 +18,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import raycompat as ray
@@ -39,6 +40,7 @@ from raycompat.tune.result import (
 )
 from raycompat.tune.schedulers.trial_scheduler import TrialScheduler
 from raycompat.tune.search.basic_variant import BasicVariantGenerator
+from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import TrainingResult
 
 logger = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class TrialRunner:
         End, or raise, at the first trial that has failed.
     reuse_actors : bool
         Run several trials in one process.
+    works_in_folder : bool
+        Let each trial work in its folder.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class TrialRunner:
         trials: list[Trial] | None = None,
         fail_fast: bool | str = False,
         reuse_actors: bool = False,
+        works_in_folder: bool = True,
     ) -> None:
         self.search_alg = search_alg
         self.scheduler_alg = scheduler_alg
@@ -95,6 +100,7 @@ class TrialRunner:
         self._metric = metric
         self._fail_fast = fail_fast
         self._reuse_actors = reuse_actors
+        self._works_in_folder = works_in_folder
         self._ledger = Ledger(ray.cluster_resources)
         self._trials = list(trials or [])
         #: The names of trials' folders, by the experiment's folder.
@@ -253,7 +259,7 @@ class TrialRunner:
         trial.start_time = trial.start_time or time.time()
         point = trial.starting_point()
         reference = process.actor.begin.remote(
-            self._trainable(trial.trainable_name), trial.config, trial.place(), point
+            self._trainable(trial.trainable_name), trial.config, self._place(trial), point
         )
         self._expect(reference, self._on_begun, trial)
 
@@ -261,8 +267,12 @@ class TrialRunner:
         self._processes[trial] = process
         self._set_status(trial, Trial.RUNNING)
         trial.start_time = trial.start_time or time.time()
-        reference = process.actor.become.remote(trial.config, trial.place(), trial.starting_point())
+        point = trial.starting_point()
+        reference = process.actor.become.remote(trial.config, self._place(trial), point)
         self._expect(reference, self._on_become, trial)
+
+    def _place(self, trial: Trial) -> TrialPlace:
+        return replace(trial.place(), works_in_folder=self._works_in_folder)
 
     def _trainable(self, name: str) -> Any:
         """Return the reference of a trainable, which is stored once."""

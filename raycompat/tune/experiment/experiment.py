@@ -77,6 +77,8 @@ class Experiment:
         Where the folder is. By default ``~/ray_results``.
     storage_filesystem : optional
         The file system of `storage_path`.
+    sync_config : SyncConfig, optional
+        Has no effect: files are written to `storage_path` at once.
     checkpoint_config : CheckpointConfig or dict, optional
     trial_name_creator, trial_dirname_creator : callable, optional
         Functions of a trial that return its name, and its folder's.

@@ -390,7 +390,7 @@ def sample_from(func: Callable[..., Any]) -> Function:
 
 
 def uniform(lower: float, upper: float) -> Float:
-    """Draw a float between the bounds, all equally likely.
+    """Draw a float between `lower` and `upper`, all equally likely.
 
     Examples
     --------
@@ -402,7 +402,7 @@ def uniform(lower: float, upper: float) -> Float:
 
 
 def quniform(lower: float, upper: float, q: float) -> Float:
-    """Draw a multiple of `q` between the bounds, both included, all equally likely.
+    """Draw a multiple of `q` from `lower` to `upper`, both included, all equally likely.
 
     Examples
     --------
@@ -455,7 +455,7 @@ def qloguniform(lower: float, upper: float, q: float, base: object = None) -> Fl
 
 
 def choice(categories: Sequence[Any]) -> Categorical:
-    """Draw one of the values, all equally likely; a value can be a search space again.
+    """Draw one of `categories`, all equally likely; a value can be a search space again.
 
     Raises
     ------
@@ -511,7 +511,7 @@ def lograndint(lower: int, upper: int, base: object = None) -> Integer:
 
 
 def qrandint(lower: int, upper: int, q: int = 1) -> Integer:
-    """Draw a multiple of `q` between the bounds; the upper one is included unless `q` is 1.
+    """Draw a multiple of `q` from `lower` to `upper`, which is included unless `q` is 1.
 
     Examples
     --------
@@ -566,7 +566,7 @@ def randn(mean: float = 0.0, sd: float = 1.0) -> Float:
 
 
 def qrandn(mean: float, sd: float, q: float) -> Float:
-    """Draw a normally distributed float, rounded to a multiple of `q`.
+    """Draw a float of the normal distribution of `mean` and `sd`, rounded to a multiple of `q`.
 
     Examples
     --------

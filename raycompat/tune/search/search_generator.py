@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SearchGenerator(SearchAlgorithm):
-    """The search algorithm of an experiment that has a `Searcher`.
+    """The search algorithm of an experiment that has the `Searcher` `searcher`.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class Stopper(abc.ABC):
 
 
 class CombinedStopper(Stopper):
-    """Stop when one of several stoppers does.
+    """Stop when one of `stoppers` does.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class NoopStopper(Stopper):
 
 
 class FunctionStopper(NoopStopper):
-    """Stop a trial when a function of its id and result says so.
+    """Stop a trial when `function` says so: it takes the id of a trial and its result.
 
     Examples
     --------

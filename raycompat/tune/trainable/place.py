@@ -26,6 +26,8 @@ class TrialPlace:
         The resources of the trial.
     next_checkpoint : int
         The number of the next checkpoint's folder.
+    works_in_folder : bool
+        Whether the trial's process goes to the folder.
     """
 
     trial_id: str
@@ -35,6 +37,7 @@ class TrialPlace:
     resources: Any
     next_checkpoint: int = 0
     log_to_file: tuple[str | None, str | None] = (None, None)
+    works_in_folder: bool = True
     _logdir: str | None = field(default=None, repr=False)
 
     @property

@@ -51,6 +51,8 @@ class Trainable:
     ----------
     config : dict, optional
         The hyperparameters, in ``self.config``.
+    storage : optional
+        The place of the trial in an experiment; Tune gives it.
 
     Attributes
     ----------
@@ -139,7 +141,7 @@ class Trainable:
     # What subclasses write.
 
     def setup(self, config: dict[str, Any]) -> None:
-        """Prepare training; called once, before the first step."""
+        """Prepare training with the hyperparameters `config`; called once, before the first step."""
         if hasattr(self, "_setup"):
             self._setup(config)
 
@@ -166,7 +168,7 @@ class Trainable:
         raise NotImplementedError(f"{type(self).__name__} has no method step().")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
-        """Write the state into the folder, or return it as a dict."""
+        """Write the state into the folder `checkpoint_dir`, or return it as a dict."""
         if hasattr(self, "_save"):
             saved: dict[str, Any] | str | None = self._save(checkpoint_dir)
             return saved
@@ -176,13 +178,13 @@ class Trainable:
         )
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Take the state from the dict, or from the folder."""
+        """Take the state from `checkpoint`: the dict, or the folder."""
         if not hasattr(self, "_restore"):
             raise NotImplementedError(f"{type(self).__name__} has no method load_checkpoint().")
         self._restore(checkpoint)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Become another trial, with other hyperparameters; False when that cannot be done.
+        """Become another trial, with the hyperparameters `new_config`; False when that cannot be done.
 
         Examples
         --------
@@ -214,11 +216,11 @@ class Trainable:
             self._stop()
 
     def log_result(self, result: dict[str, Any]) -> None:
-        """Inspect each result before it is reported."""
+        """Inspect each `result` before it is reported."""
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
-        """Return the resources of a trial with this config; None is one CPU.
+        """Return the resources of a trial with the hyperparameters `config`; None is one CPU.
 
         Examples
         --------
@@ -233,7 +235,7 @@ class Trainable:
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:
-        """Return a hint on the resources, for errors."""
+        """Return a hint on the resources of a trial with `config`, for errors."""
         return ""
 
     # Methods that the runner calls; users may call them too.
@@ -349,7 +351,10 @@ class Trainable:
         return self._place.node_ip if self._place else "127.0.0.1", os.getpid()
 
     def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Any]:
-        """Make steps for a time, or until training is done, and return their results."""
+        """Make steps for `buffer_time_s` seconds, and return their results.
+
+        It ends earlier after `max_buffer_length` results, or when training is done.
+        """
         results: list[dict[str, Any]] = []
         end = time.monotonic() + buffer_time_s
         while not results or time.monotonic() < end:
@@ -480,7 +485,10 @@ class Trainable:
         }
 
     def reset(self, new_config: dict[str, Any], storage: Any = None) -> bool:
-        """Become another trial in the same process; False when `reset_config` says so."""
+        """Become the trial with `new_config` and `storage` in the same process.
+
+        Return False when `reset_config` does.
+        """
         if storage is not None:
             self._place, self._logdir = storage, storage.logdir
         has_changed = self.reset_config(new_config)
@@ -495,7 +503,10 @@ class Trainable:
         self.cleanup()
 
     def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
-        """Write the model in formats; subclasses write ``_export_model(formats, folder)``."""
+        """Write the model to `export_dir` in `export_formats`.
+
+        Subclasses write ``_export_model(formats, folder)``.
+        """
         formats = [export_formats] if isinstance(export_formats, str) else list(export_formats)
         return self._export_model(formats, export_dir or self.logdir)
 

@@ -70,7 +70,7 @@ def is_backend_available(backend: str) -> bool:
 
 
 def is_group_initialized(group_name: str) -> bool:
-    """Return whether this process is a member of a group of this name.
+    """Return whether this process is a member of the group `group_name`.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def create_collective_group(
 
 
 def destroy_collective_group(group_name: str = "default") -> None:
-    """Leave a group; operations that the other members call afterwards fail.
+    """Leave the group `group_name`; operations that the other members call afterwards fail.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def get_rank(group_name: str = "default") -> int:
-    """Return the rank of this process in a group; -1 if it is not (yet) a member.
+    """Return the rank of this process in the group `group_name`; -1 if it is not (yet) a member.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def get_rank(group_name: str = "default") -> int:
 
 
 def get_collective_group_size(group_name: str = "default") -> int:
-    """Return the number of members of a group; -1 if this process is not (yet) one.
+    """Return the number of members of the group `group_name`; -1 if this process is not (yet) one.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def get_collective_group_size(group_name: str = "default") -> int:
 
 
 def get_group_handle(group_name: str = "default") -> BaseGroup:
-    """Return this process's membership in a group; join it first if it was declared.
+    """Return this process's membership in `group_name`; join it first if it was declared.
 
     Raises
     ------
@@ -368,7 +368,7 @@ def allreduce(
 
 
 def barrier(group_name: str = "default") -> None:
-    """Wait until all members of a group have called this.
+    """Wait until all members of the group `group_name` have called this.
 
     Raises
     ------

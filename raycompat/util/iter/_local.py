@@ -157,7 +157,7 @@ class LocalIterator(Generic[T]):
         )
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[U]]) -> LocalIterator[U]:
-        """Return the iterator that a function makes from this one.
+        """Return the iterator that `fn` makes from this one.
 
         The function should pass ``_NextValueNotReady`` items on.
 
@@ -206,7 +206,7 @@ class LocalIterator(Generic[T]):
         return self._then(step, ".for_each()")
 
     def filter(self, fn: Callable[[T], bool]) -> LocalIterator[T]:
-        """Keep the items for which a function returns true.
+        """Keep the items for which `fn` returns true.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class LocalIterator(Generic[T]):
         return self._then(partial(_shuffled, shuffle_buffer_size, random.Random(seed)), name)
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
-        """Apply a function that makes several items of one.
+        """Apply `fn`, which makes several items of one.
 
         Examples
         --------

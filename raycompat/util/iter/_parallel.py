@@ -203,7 +203,7 @@ class ParallelIterator(Generic[T]):
     # --- operators that run in the actors -------------------------------------------------------
 
     def transform(self, fn: Callable[[Iterable[T]], Iterable[U]]) -> ParallelIterator[U]:
-        """Return the iterator that a function makes from that of each shard.
+        """Return the iterator that `fn` makes from that of each shard.
 
         The function is called once for each shard.
 
@@ -244,7 +244,7 @@ class ParallelIterator(Generic[T]):
         return self._then(methodcaller("for_each", fn, max_concurrency, resources), ".for_each()")
 
     def filter(self, fn: Callable[[T], bool]) -> ParallelIterator[T]:
-        """Keep the items for which a function returns true.
+        """Keep the items for which `fn` returns true.
 
         Examples
         --------
@@ -274,7 +274,7 @@ class ParallelIterator(Generic[T]):
         return self._then(methodcaller("flatten"), ".flatten()")
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> ParallelIterator[U]:
-        """Apply a function that makes several items of one.
+        """Apply `fn`, which makes several items of one.
 
         Examples
         --------
@@ -330,7 +330,7 @@ class ParallelIterator(Generic[T]):
         return self._made(made.actor_sets, name, [self])
 
     def union(self, other: ParallelIterator[T]) -> ParallelIterator[T]:
-        """Return an iterator over the shards of this and another.
+        """Return an iterator over the shards of this iterator and of `other`.
 
         Examples
         --------
@@ -351,7 +351,7 @@ class ParallelIterator(Generic[T]):
         )
 
     def select_shards(self, shards_to_keep: list[int]) -> ParallelIterator[T]:
-        """Return an iterator over some of the shards, by index.
+        """Return an iterator over the shards with the indices `shards_to_keep`.
 
         Raises
         ------

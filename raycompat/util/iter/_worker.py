@@ -81,7 +81,7 @@ class ParallelIteratorWorker:
     def par_iter_init(
         self, transforms: Sequence[Callable[[LocalIterator[Any]], LocalIterator[Any]]]
     ) -> None:
-        """Begin to iterate, with these operators."""
+        """Begin to iterate, with the operators `transforms`."""
         shard: LocalIterator[Any] = LocalIterator(
             lambda timeout: self.item_generator, SharedMetrics()
         )
@@ -112,7 +112,10 @@ class ParallelIteratorWorker:
         return mine.popleft()
 
     def par_iter_slice_batch(self, step: int, start: int, batch_ms: int) -> list[Any]:
-        """Return the items of `par_iter_slice` of the next `batch_ms` milliseconds; one with 0."""
+        """Return the items of `par_iter_slice` of the next `batch_ms` milliseconds; one with 0.
+
+        Parameters as in `par_iter_slice`.
+        """
         return _batch(lambda: self.par_iter_slice(step, start), batch_ms)
 
 

@@ -41,10 +41,14 @@ class DefaultModelConfig:
         Default: orthogonal matrices, and 0.
     fcnet_kernel_initializer_kwargs, fcnet_bias_initializer_kwargs : dict, optional
         Arguments of them.
-    conv_kernel_initializer, and others : optional
-        None, and for biases of convolutional layers ``"zeros_"``. All other values are
-        refused, also of ``conv_``, ``head_fcnet_`` and ``lstm_``, and of their ``_kwargs``:
-        biases begin as 0, and kernels of convolutions as He's normal numbers.
+    conv_kernel_initializer, head_fcnet_kernel_initializer, lstm_kernel_initializer : optional
+        Only None: kernels of convolutions begin as He's normal numbers.
+    conv_bias_initializer, head_fcnet_bias_initializer, lstm_bias_initializer : optional
+        Only None, and for convolutions ``"zeros_"``: biases begin as 0.
+    conv_kernel_initializer_kwargs, conv_bias_initializer_kwargs : dict, optional
+        Not supported, as all others that follow.
+    head_fcnet_kernel_initializer_kwargs, head_fcnet_bias_initializer_kwargs : dict, optional
+    lstm_kernel_initializer_kwargs, lstm_bias_initializer_kwargs : dict, optional
 
     Notes
     -----
