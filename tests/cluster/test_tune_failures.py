@@ -205,9 +205,13 @@ def test_fail_fast(cluster, tmp_path):
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_restore_after_fail_fast_runs_the_rest(cluster, tmp_path, at_once):
+    restored = tmp_path / "restored"
+
     def fail_first(config):
         if config["a"] == 0:
             raise ValueError("bad")
+        while not restored.exists():  # so that the failure comes first
+            tune.report({"a": config["a"]})
         tune.report({"a": config["a"]})
 
     config = tune.RunConfig(
@@ -224,6 +228,7 @@ def test_restore_after_fail_fast_runs_the_rest(cluster, tmp_path, at_once):
     ).fit()
     assert grid.num_errors == 1
     assert len(grid) < 4
+    restored.touch()
     grid = tune.Tuner.restore(str(tmp_path / "run"), trainable=fail_first).fit()
     assert grid.num_errors == 1
     assert sorted(result.metrics["a"] for result in grid if not result.error) == [1, 2, 3]
