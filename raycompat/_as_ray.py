@@ -65,6 +65,7 @@ def install_as_ray() -> None:
             f"{getattr(there, '__file__', None)}. Call it before anything imports ray."
         )
     sys.meta_path.insert(0, _Finder())
+    sys.meta_path.append(_MissingFinder())
     gym_finder.install()
     old_python.install()
     vars(sys.modules[_OURS])["__version__"] = era.shown()
@@ -122,6 +123,23 @@ class _Finder:
             return None
         is_package = found.submodule_search_locations is not None
         return ModuleSpec(fullname, cast("Loader", _Alias(ours)), is_package=is_package)
+
+
+class _MissingFinder:
+    """Finds a part of Ray that raycompat lacks for ``from ray import serve``.
+
+    Python asks for ``raycompat.serve`` then, because ``ray`` is raycompat. It comes last, so that it
+    finds nothing that exists.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of the missing module, under Ray's name."""
+        top, _, below = fullname.partition(".")
+        if top == _OURS and "." not in below and missing.is_rays(below):
+            return missing.spec(f"{_THEIRS}.{below}")
+        return None
 
 
 class _Alias:

@@ -25,6 +25,8 @@ Upper: TypeAlias = Literal[
     "rllib.rollout",
     # The device of the worker of Train in which a data set is read.
     "train.torch",
+    # The methods of a data set, which a worker's part of it had.
+    "data.dataset",
     # The former names of errors.
     "_surface.modules",
     # What only programs of older Rays come to.

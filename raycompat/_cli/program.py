@@ -169,7 +169,8 @@ def _of_spec(spec: ModuleSpec, main: ModuleType) -> CodeType:
 def _end_with(error: BaseException, within: TracebackType | None) -> None:
     """End the process with an error of the program, and show it as Python does."""
     error = error.with_traceback(within)
-    if advice := packages.advice(error) or advice_on_command(error):
+    advice = packages.advice(error) or advice_on_command(error)
+    if advice and advice not in str(error):  # a remote error may have it
         error.add_note(advice)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, within
     if sys.version_info >= (3, 12):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from raycompat import exceptions
+from raycompat import _as_ray, exceptions
 from raycompat._caller import resolve, tensors, tracing
 from raycompat._caller.generator import DynamicObjectRefGenerator
 from raycompat._caller.object_ref import ObjectRef
@@ -567,13 +567,30 @@ def _describe(
     executor: CallRunner, call: RunningCall, error: BaseException
 ) -> exceptions.RayTaskError:
     instance = executor.actor.instance if executor.actor is not None else None
-    return exceptions.RayTaskError.from_exception(
-        error,
-        call.name,
-        ip=executor.ip,
-        actor_repr=_safe_repr(instance) if instance is not None else None,
-        actor_id=call.actor.rpartition("-")[2] if call.actor else None,
-    )
+    with _advised(error):
+        return exceptions.RayTaskError.from_exception(
+            error,
+            call.name,
+            ip=executor.ip,
+            actor_repr=_safe_repr(instance) if instance is not None else None,
+            actor_id=call.actor.rpartition("-")[2] if call.actor else None,
+        )
+
+
+@contextlib.contextmanager
+def _advised(error: BaseException) -> Iterator[None]:
+    """Give an error a note while it is described: what an unchanged program of Ray can do about it."""
+    if not (_as_ray.is_installed() and isinstance(error, TypeError | ImportError | AttributeError)):
+        yield
+        return
+    from raycompat._old_forms import packages  # the import takes time, and few calls fail
+
+    advice = packages.advice(error)
+    if advice:
+        error.add_note(advice)
+    yield
+    if advice:
+        error.__notes__.remove(advice)  # Python would show it behind the text, too
 
 
 def _safe_repr(instance: object) -> str:

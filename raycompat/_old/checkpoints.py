@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from raycompat import _storage
-from raycompat._old_forms.checkpoints import DICT_FILE, PREPROCESSOR_FILE, PREPROCESSOR_KEY
+from raycompat._old_forms.checkpoints import DICT_FILE, PREPROCESSOR_KEY
 from raycompat.train._callback import UserCallback
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.tune.trainable import session
@@ -62,6 +62,34 @@ class InMemory(Checkpoint):
         return f"Checkpoint({sorted(map(str, self._data))})"
 
 
+def of_torch_model(model: Any, preprocessor: Any = None) -> Checkpoint:
+    """Return a checkpoint of a model: ``ray.train.torch.to_air_checkpoint`` of 1.13 to 2.0."""
+    from raycompat.train.torch import TorchCheckpoint
+
+    return TorchCheckpoint.from_model(model, preprocessor=preprocessor)
+
+
+def of_keras_model(model: Any, preprocessor: Any = None) -> Checkpoint:
+    """Return a checkpoint of a model: ``ray.train.tensorflow.to_air_checkpoint`` of 1.13 to 2.0."""
+    from raycompat.train.tensorflow import TensorflowCheckpoint
+
+    return TensorflowCheckpoint.from_model(model, preprocessor=preprocessor)
+
+
+def of_xgboost_model(path: str, booster: Any, preprocessor: Any = None) -> Checkpoint:
+    """Return a checkpoint of a model: ``ray.train.xgboost.to_air_checkpoint`` of 1.13."""
+    from raycompat.train.xgboost import XGBoostCheckpoint
+
+    return XGBoostCheckpoint.from_model(booster, preprocessor=preprocessor, path=path)
+
+
+def of_lightgbm_model(path: str, booster: Any, preprocessor: Any = None) -> Checkpoint:
+    """Return a checkpoint of a model: ``ray.train.lightgbm.to_air_checkpoint`` of 1.13."""
+    from raycompat.train.lightgbm import LightGBMCheckpoint
+
+    return LightGBMCheckpoint.from_model(booster, preprocessor=preprocessor, path=path)
+
+
 class KeepsPreprocessor(UserCallback):
     """Writes the preprocessor of a trainer into each checkpoint.
 
@@ -81,7 +109,7 @@ class KeepsPreprocessor(UserCallback):
         checkpoint: Checkpoint | None,
     ) -> None:
         if checkpoint is not None:
-            checkpoint._folder.write(PREPROCESSOR_FILE, self._pickled)
+            checkpoint._folder.write(PREPROCESSOR_KEY, self._pickled)
 
 
 InMemory.__name__ = InMemory.__qualname__ = "Checkpoint"

@@ -15,8 +15,8 @@ from raycompat._upper import upper
 
 #: The file of a checkpoint that was made of a dict.
 DICT_FILE = "dict_checkpoint.pkl"
-#: The key of a preprocessor in a dict, and its file in a folder.
-PREPROCESSOR_KEY, PREPROCESSOR_FILE = "_preprocessor", "preprocessor.pkl"
+#: The key of a preprocessor in a dict, and the name of its file in a folder.
+PREPROCESSOR_KEY = "_preprocessor"
 
 _IN_MEMORY = "ray.train.Checkpoint of a dict"
 _AS_PATH = "ray.train.Checkpoint as a path"
@@ -130,6 +130,18 @@ class OldForms:
         forms.used(_IN_MEMORY, refusal=AttributeError)
         return other
 
+    def to_air_checkpoint(self) -> Self:
+        """Return the checkpoint itself; Ray Tune had a class of its own for those of a trial.
+
+        Examples
+        --------
+        >>> from raycompat.train import Checkpoint
+        >>> Checkpoint.from_dict({"epoch": 3}).to_air_checkpoint().to_dict()
+        {'epoch': 3}
+        """
+        forms.used("ray.train.Checkpoint.to_air_checkpoint", refusal=AttributeError)
+        return self
+
     @classmethod
     def from_uri(cls, uri: str) -> Self:
         """Return the checkpoint in a folder of a storage.
@@ -215,7 +227,7 @@ class OldForms:
         """
         forms.used(_PREPROCESSOR, refusal=AttributeError)
         with self.as_directory() as folder:
-            file = Path(folder, PREPROCESSOR_FILE)
+            file = Path(folder, PREPROCESSOR_KEY)
             if file.exists():
                 return pickle.loads(file.read_bytes())
             if Path(folder, DICT_FILE).exists():
@@ -236,5 +248,5 @@ class OldForms:
         """
         forms.used(_PREPROCESSOR, refusal=AttributeError)
         self._folder.write(  # type: ignore[attr-defined]
-            PREPROCESSOR_FILE, cloudpickle.dumps(preprocessor)
+            PREPROCESSOR_KEY, cloudpickle.dumps(preprocessor)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -9,7 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 from urllib.error import URLError
 
@@ -121,9 +122,9 @@ def advice(error: BaseException) -> str:
         if package == lacking:
             return f"The program needs {package}: pip install {_INSTALLED_AS[package] or package}"
         if isinstance(error, AttributeError):
-            return _not_imported(lacking)
+            return _not_imported(lacking) or _gone_attribute(error, lacking)
         return _other_version(package, lacking)
-    return _no_network(error)
+    return _unknown_option(error) or _no_network(error)
 
 
 def _lacking(error: BaseException) -> str:
@@ -151,8 +152,46 @@ def _not_imported(lacking: str) -> str:
     )
 
 
+def _gone_attribute(error: AttributeError, lacking: str) -> str:
+    """Return that a package has no such name; "" for one that is spelled almost like another name."""
+    package, _, name = lacking.rpartition(".")
+    if difflib.get_close_matches(name, dir(error.obj), cutoff=0.85):
+        return ""
+    return _other_version(package.partition(".")[0], lacking)
+
+
+def _unknown_option(error: BaseException) -> str:
+    """Return that an installed package's function has no such option; "" for other errors."""
+    found = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    within = error.__traceback__
+    if not isinstance(error, TypeError) or found is None or within is None:
+        return ""
+    while within.tb_next is not None:
+        within = within.tb_next
+    package = _owner(found[1].partition(".")[0], within.tb_frame)
+    if package not in _INSTALLED_AS:
+        return ""
+    return _other_version(package, f"option {found[2]!r} of {found[1]}()")
+
+
+def _owner(name: str, caller: FrameType) -> str:
+    """Return the package of the function or class with a name that a frame uses; "" for none."""
+    there = {**caller.f_globals, **caller.f_locals}
+    code = caller.f_code
+    names = (*code.co_names, *code.co_varnames, *code.co_freevars)
+    used = [there[each] for each in names if each in there]
+    of_modules = [
+        vars(each).get(part) for each in used if isinstance(each, ModuleType) for part in names
+    ]
+    for value in (*used, *of_modules):
+        for each in (value, type(value)):
+            if getattr(each, "__name__", "") == name:
+                return str(each.__module__).partition(".")[0]
+    return ""
+
+
 def _other_version(package: str, lacking: str) -> str:
-    """Return that an installed package has no such name; "" where the module is not the package's."""
+    """Return that an installed package lacks something; "" where the module is not the package's."""
     file = getattr(sys.modules.get(package), "__file__", None) or ""
     for name in importlib.metadata.packages_distributions().get(package, ()):
         distribution = importlib.metadata.distribution(name)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from raycompat._old_forms.data import plain_rows
+from raycompat._old_forms.data.named_rows import NamesRows
 from raycompat._surface.modules import names_of
 from raycompat.data import frames, tensor
 from raycompat.data.storable import (
@@ -374,7 +375,7 @@ class NoColumnError(ValueError, KeyError):
     __str__ = Exception.__str__  # that of KeyError shows the repr of the text
 
 
-class BlockAccessor:
+class BlockAccessor(NamesRows):
     """The operations on a block. `for_block` makes it.
 
     Examples

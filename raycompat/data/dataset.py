@@ -16,6 +16,7 @@ import pyarrow as pa
 import raycompat as ray
 from raycompat._old_forms.data import keys
 from raycompat._old_forms.data.methods import OldMethods
+from raycompat._old_forms.data.named_rows import NamesRows
 from raycompat._surface.modules import lacks, names_of
 from raycompat.data import exchange, grouping, plan, preview, seeds
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows
@@ -68,6 +69,7 @@ _PATIENCE_S = 2.0
     "write_turbopuffer",
 )
 class Dataset(
+    NamesRows,
     Maps["Dataset"],
     Columns["Dataset"],
     Combination["Dataset"],

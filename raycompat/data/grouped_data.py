@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from raycompat._old_forms.data import keys
+from raycompat._old_forms.data.named_rows import NamesRows
 from raycompat._surface.modules import names_of
 from raycompat.data import aggregate, batch, columns, expressions, frames, grouping
 from raycompat.data.aggregation import Aggregation
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from raycompat.data.expressions import Expr
 
 
-class GroupedData:
+class GroupedData(NamesRows):
     """The groups of a data set. `Dataset.groupby` makes it.
 
     Examples

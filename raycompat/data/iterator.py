@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
-from raycompat._old_forms.data import plain_rows, tf
+from raycompat._old_forms.data import plain_rows, tf, whole_shard
 from raycompat._surface.modules import lacks
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
@@ -106,6 +106,10 @@ class DataIterator(abc.ABC):
         >>> "ReadRange" in iterator.stats()
         True
         """
+
+    def __getattr__(self, name: str) -> Any:
+        """Find the methods that a worker's part of a data set had while it was a data set itself."""
+        return whole_shard.method_of(self, name)
 
     @abc.abstractmethod
     def get_context(self) -> DataContext:

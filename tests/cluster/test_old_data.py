@@ -184,6 +184,48 @@ def test_tables_of_all_shards_come_in_turn():
     assert found == [[0, 2], [1, 3], [4], [5]]
 
 
+def test_tables_are_rows_of_tensorflow():
+    tf = pytest.importorskip("tensorflow")
+    frame = pd.DataFrame({"a": [0, 2], "b": [1, 3], "c": [0, -1]})
+    asked = []
+
+    class Data(ml_dataset.MLDataset):
+        def __init__(self):
+            """Without actors: TensorFlow keeps the rows for as long as the process lives."""
+
+        def num_shards(self):
+            return 2
+
+        def repartition(self, num_partitions):
+            asked.append(num_partitions)
+            return self
+
+        def get_repeatable_shard(self, index, *order):
+            asked.append((index, *order))
+            return [frame]
+
+    data = Data().to_tf(["a", "b"], label_column="c")
+    data.set_num_shards(2)
+    data.set_num_shards(1)
+    rows = list(data.get_shard(0, 5).as_numpy_iterator())
+    assert rows == [((0.0, 1.0), 0.0), ((2.0, 3.0), -1.0)]
+    assert asked == [1, (0, 5)]
+    one = Data().to_tf("a", None, [tf.int64], label_column="c")
+    assert next(iter(one.get_shard(-1)))[0].dtype == tf.int64
+
+
+def test_annotations_name_the_type_of_rows():
+    classes = (ray.data.Dataset, ray.data.Datasource, ray.data.grouped_data.GroupedData)
+    assert [of[int].__args__ for of in classes] == [(int,)] * 3
+
+
+def test_a_part_of_a_data_set_is_one_itself():
+    part, _ = ray.data.range(4).streaming_split(2)
+    assert not hasattr(part, "nothing")
+    whole = ray.data.range(4).iterator()
+    assert (whole.count(), whole.sum("id"), len(whole.to_pandas())) == (4, 6, 4)
+
+
 def test_parquet_files_are_read_by_row_groups(tmp_path):
     for part in range(2):
         folder = tmp_path / f"part={part}"

@@ -73,10 +73,11 @@ def failing():
 
 
 def train_loop(config):
+    frame = session.get_dataset_shard("train").to_pandas()
     for epoch in range(10):
         factor = session.get_world_size() * config["factor"]
         session.report(
-            {"epoch": epoch, "rank": session.get_world_rank()},
+            {"epoch": epoch, "rank": session.get_world_rank(), "rows": len(frame)},
             checkpoint=Checkpoint.from_dict({"factor": factor}),
         )
 
@@ -101,9 +102,13 @@ def trainer():
         train_loop,
         train_loop_config={"factor": 3},
         scaling_config=ray.train.ScalingConfig(num_workers=2),
+        datasets={"train": air.train_test_split(ray.data.range(6), 2)[0]},
         run_config=RunConfig(local_dir=RESULTS, stop={"epoch": 2}, callbacks=[Count()]),
     ).fit()
     print("Stopped at:", result.metrics["epoch"], "Results:", Count.results)
+    print(
+        "Rows:", result.metrics["rows"], "Factor:", result.checkpoint.to_air_checkpoint().to_dict()
+    )
     predictor = BatchPredictor.from_checkpoint(result.checkpoint, Multiplier)
     predicted = predictor.predict(ray.data.from_items([{"x": 1}, {"x": 2}]))
     print("Predicted:", sorted(row["x"] for row in predicted.take_all()))

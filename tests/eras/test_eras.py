@@ -292,6 +292,7 @@ EXPECTED = {
         Widths: [1, 10] 0
         All failed: True True
         Stopped at: 2 Results: 3
+        Rows: 2 Factor: {'factor': 6}
         Predicted: [6, 12]
         No preprocessor: None
         Subclass: True 2

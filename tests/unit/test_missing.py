@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import raycompat
-from raycompat import exceptions, util
+from raycompat import _as_ray, exceptions, util
 from raycompat._private import services
 from raycompat._surface import missing
 
@@ -21,6 +21,13 @@ def test_a_missing_name_is_pickled_by_its_name():
     assert repr(there) == repr(missing.MissingName("ray.serve.deployment"))
     with pytest.raises(exceptions.UnsupportedRayFeatureError, match=r"ray\.serve\.deployment"):
         there()
+
+
+def test_a_missing_part_is_found_under_ray_s_name_and_nothing_else_is():
+    finder = _as_ray._MissingFinder()
+    assert finder.find_spec("raycompat.serve", None).name == "ray.serve"
+    for other in ("raycompat.nothing", "raycompat.data.nothing", "numpy.serve"):
+        assert finder.find_spec(other, None) is None
 
 
 def test_names_that_packages_import():

@@ -25,12 +25,19 @@ from raycompat._old.tune.automl import (
     SearchSpace,
 )
 from raycompat._old.tune.callbacks_of_tests import FailureInjectorCallback
-from raycompat._old.tune.logger import DEFAULT_LOGGERS, LegacyLoggerCallback, Logger, as_callbacks
+from raycompat._old.tune.logger import (
+    DEFAULT_LOGGERS,
+    LegacyLoggerCallback,
+    Logger,
+    MLFLowLogger,
+    as_callbacks,
+)
 from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._surface import era
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import Checkpoint
 from raycompat.tune.error import TuneError
+from raycompat.tune.execution.trial_actor import TrialActor
 from raycompat.tune.experiment.trial import ExportFormat
 from raycompat.tune.schedulers import (
     AsyncHyperBandScheduler,
@@ -39,6 +46,7 @@ from raycompat.tune.schedulers import (
 )
 from raycompat.tune.schedulers.pb2 import PB2, BanditModel, best_point
 from raycompat.tune.search.library import LibrarySearcher
+from raycompat.tune.trainable.trainable import TrainingResult
 
 pytestmark = pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
 
@@ -111,6 +119,56 @@ def test_a_run_of_wandb_shows_the_whole_config(monkeypatch):
     trial = SimpleNamespace(trial_id="a", experiment_dir_name="own", config=config)
     WandbLoggerCallback(project="mine").log_trial_start(trial)
     assert runs.options["config"] == {"lr": 0.5, "wandb": True}
+
+
+class Client:
+    """In place of MLflow's client."""
+
+    def __init__(self):
+        self.logged = []
+
+    def create_run(self, experiment):
+        return SimpleNamespace(info=SimpleNamespace(run_id=f"run of {experiment}"))
+
+    def log_param(self, *logged):
+        self.logged.append(logged)
+
+    def log_metric(self, *logged, step):
+        self.logged.append((*logged, step))
+
+    def set_terminated(self, run):
+        self.logged.append(run)
+
+
+def test_a_logger_of_mlflow_writes_a_run_into_the_experiment_of_the_config(monkeypatch):
+    client = Client()
+    tracking = SimpleNamespace(MlflowClient=lambda: client)
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(tracking=tracking))
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", tracking)
+    logger = MLFLowLogger({"mlflow_experiment_id": "7"}, "")
+    logger.on_result({"training_iteration": 1, "loss": 0.5})
+    logger.close()
+    run = "run of 7"
+    assert client.logged == [(run, "mlflow_experiment_id", "7"), (run, "loss", 0.5, 1), run]
+
+
+def test_a_checkpoint_is_made_of_a_model():
+    torch = pytest.importorskip("torch")
+    from raycompat.train.torch import to_air_checkpoint
+
+    checkpoint = to_air_checkpoint(torch.nn.Linear(2, 1), "a preprocessor")
+    assert checkpoint.get_model().in_features == 2
+    assert checkpoint.get_preprocessor() == "a preprocessor"
+
+
+def test_a_trainable_hears_of_its_resources_before_it_is_restored():
+    heard = []
+    actor = TrialActor()
+    actor._trainable = SimpleNamespace(
+        trial_resources="two", update_resources=heard.append, restore=heard.append
+    )
+    actor._restore(TrainingResult("checkpoint", {}))
+    assert heard == ["two", "checkpoint"]
 
 
 # Schedulers.

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from raycompat._cli import program
+from raycompat._executor import run_call
 from raycompat._old import utils
 from raycompat._old_forms import packages
 from raycompat._surface import forms, missing
@@ -118,8 +119,36 @@ def test_a_module_that_was_not_imported_is_said_and_other_attributes_may_be_miss
 
     said = "dask.bag is a module: add the line `import dask.bag` to the program."
     assert advice_on(dask, "bag") == said
-    assert advice_on(dask, "nothing") == ""
     assert advice_on(dask.base, "tokenise") == ""
+    assert f"dask {dask.__version__}, which is installed, has no dask.gfile" in advice_on(
+        dask, "gfile"
+    )
+
+
+def test_an_option_that_the_installed_version_lacks_is_said():
+    import dask
+    from dask.callbacks import Callback
+
+    def advice_on(call):
+        with pytest.raises(TypeError) as caught:
+            call()
+        return packages.advice(caught.value)
+
+    said = f"dask {dask.__version__}, which is installed, has no option 'trees' of"
+    assert advice_on(lambda: dask.is_dask_collection(trees=3)).startswith(f"{said} is_dask_coll")
+    assert advice_on(lambda: Callback(trees=3)).startswith(f"{said} Callback.__init__()")
+    assert advice_on(lambda: Callback().register(trees=3)).startswith(f"{said} Callback.register()")
+    assert advice_on(lambda: advice_on(trees=3)) == ""
+    assert packages.advice(TypeError("f() got an unexpected keyword argument 'x'")) == ""
+
+
+def test_an_error_of_a_call_has_the_advice_while_it_is_described(monkeypatch):
+    error = ModuleNotFoundError("No module named 'timm'", name="timm")
+    for installed, notes in ((False, []), (True, ["The program needs timm: pip install timm"])):
+        monkeypatch.setattr(run_call._as_ray, "is_installed", lambda given=installed: given)
+        with run_call._advised(error):
+            assert getattr(error, "__notes__", []) == notes
+    assert error.__notes__ == []
 
 
 def test_the_command_ray_finds_its_interpreter_with_nothing_but_path(monkeypatch, tmp_path):

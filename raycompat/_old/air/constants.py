@@ -1,6 +1,7 @@
 """Names of ``ray.air.constants``: keys and files of results."""
 
 from raycompat.train._functions import TRAIN_DATASET_KEY
+from raycompat.train.constants import MODEL_KEY, PREPROCESSOR_KEY
 from raycompat.tune.result import (
     EXPR_ERROR_FILE,
     EXPR_ERROR_PICKLE_FILE,
@@ -24,6 +25,8 @@ __all__ = [
     "EXPR_PARAM_PICKLE_FILE",
     "EXPR_PROGRESS_FILE",
     "EXPR_RESULT_FILE",
+    "MODEL_KEY",
+    "PREPROCESSOR_KEY",
     "TIMESTAMP",
     "TIME_THIS_ITER_S",
     "TRAINING_ITERATION",

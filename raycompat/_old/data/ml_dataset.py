@@ -17,6 +17,7 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util.iter import LocalIterator, ParallelIterator, from_iterators
 
 if TYPE_CHECKING:
+    from raycompat._old.sgd.tf_dataset import TFMLDataset
     from raycompat._old.sgd.torch_dataset import TorchMLDataset
 
 
@@ -154,7 +155,7 @@ class MLDataset(ParallelIterator[pd.DataFrame]):
     Notes
     -----
     Ray source: ``ray.util.data.MLDataset``, 1.12.1. Differs from Ray: ``from_modin`` and
-    ``ray.util.data.interface`` are left out, and `to_tf`, `flatten` and `combine` raise.
+    ``ray.util.data.interface`` are left out, and `flatten` and `combine` raise.
     """
 
     def __init__(
@@ -267,11 +268,20 @@ class MLDataset(ParallelIterator[pd.DataFrame]):
         features = (feature_columns, feature_shapes, feature_types)
         return TorchMLDataset(self, *features, label_column, label_shape, label_type)
 
-    def to_tf(self, *args: object, **options: object) -> Never:
-        """Refuse; `raycompat.data.Dataset` has such a method."""
-        raise UnsupportedRayFeatureError(
-            "MLDataset.to_tf", "Ray has replaced its MLDataset", "use ray.data.Dataset.to_tf"
-        )
+    def to_tf(
+        self,
+        feature_columns: Any = None,
+        feature_shapes: Any = None,
+        feature_types: Any = None,
+        label_column: Any = None,
+        label_shape: Any = None,
+        label_type: Any = None,
+    ) -> TFMLDataset:
+        """Return the columns as data sets of TensorFlow; for the parameters see `TFMLDataset`."""
+        from raycompat._old.sgd.tf_dataset import TFMLDataset
+
+        features = (feature_columns, feature_shapes, feature_types)
+        return TFMLDataset(self, *features, label_column, label_shape, label_type)
 
 
 def _no_tables(method: str) -> UnsupportedRayFeatureError:

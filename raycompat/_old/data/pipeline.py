@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from raycompat._old.data import pipeline_split
+from raycompat._old_forms.data.named_rows import NamesRows
 from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -41,7 +42,7 @@ _WRITERS = ("write_csv", "write_datasource", "write_json", "write_numpy", "write
 _NUM_SHOWN = 20
 
 
-class DatasetPipeline:
+class DatasetPipeline(NamesRows):
     """Windows of data sets, one after the other, in one or more epochs.
 
     `Dataset.window` and `Dataset.repeat` make one. It has the methods of a data set that change rows,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from raycompat._old_forms.packages import require
 from raycompat._recordable import as_json_text
 from raycompat.tune.logger import (
     CSVLoggerCallback,
@@ -15,6 +16,7 @@ from raycompat.tune.logger import (
     LoggerCallback,
     TBXLoggerCallback,
 )
+from raycompat.tune.result import TRAINING_ITERATION
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
@@ -71,6 +73,34 @@ class CSVLogger(NoopLogger):
 
 class TBXLogger(NoopLogger):
     """Stands for `TBXLoggerCallback`, which every experiment has where tensorboardX is installed."""
+
+
+class MLFLowLogger(Logger):
+    """Logs a trial as a run of MLflow, in the experiment of ``config["mlflow_experiment_id"]``.
+
+    Notes
+    -----
+    Ray source: ``ray.tune.logger.MLFLowLogger``, 0.8.7. Differs from Ray: without that key, the
+    experiment is MLflow's default.
+    """
+
+    def _init(self) -> None:
+        self._client = require("mlflow.tracking", "MLFLowLogger").MlflowClient()
+        run = self._client.create_run(self.config.get("mlflow_experiment_id", "0"))
+        self._run_id = run.info.run_id
+        for name, value in self.config.items():
+            self._client.log_param(self._run_id, name, value)
+
+    def on_result(self, result: dict[str, Any]) -> None:
+        """Log the numbers with a fraction, as Ray did."""
+        for name, value in result.items():
+            if isinstance(value, float):
+                step = result.get(TRAINING_ITERATION)
+                self._client.log_metric(self._run_id, name, value, step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self._client.set_terminated(self._run_id)
 
 
 #: The loggers that every experiment has.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from raycompat._old_forms.data.named_rows import NamesRows
 from raycompat._surface.modules import names_of
 from raycompat.data.block import Block, BlockMetadata, to_table
 
@@ -95,7 +96,7 @@ class ReadTask:
                 return
 
 
-class Datasource:
+class Datasource(NamesRows):
     """Something that data sets are read from. Subclass it, and give it to `read_datasource`.
 
     Examples

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from raycompat._surface import forms
 from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import Trainable, TrainingResult
 
@@ -56,6 +57,10 @@ class TrialActor:
     def _restore(self, checkpoint: TrainingResult) -> None:
         from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
+        # A trial gets other resources by a restart.
+        if hasattr(self._trainable, "update_resources"):
+            forms.used("ray.tune.Trainable.update_resources")
+            self._trainable.update_resources(self._trainable.trial_resources)
         is_function = isinstance(self._trainable, FunctionTrainable)
         self._trainable.restore(checkpoint if is_function else checkpoint.checkpoint)
 
