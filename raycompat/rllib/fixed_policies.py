@@ -122,6 +122,7 @@ class RLModuleConfig:
     catalog_class : subclass of Catalog, optional
     """
 
+    # Spaces are Any and not optional: modules use them without a check.
     observation_space: Any = None
     action_space: Any = None
     model_config_dict: Options | None = None
@@ -294,6 +295,7 @@ class RLModuleSpec:
     """
 
     module_class: Any = None
+    # Spaces are Any and not optional: `build` raises for None, and all others use them without a check.
     observation_space: Any = None
     action_space: Any = None
     inference_only: bool = False

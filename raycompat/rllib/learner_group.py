@@ -31,6 +31,8 @@ _WHY_NOT = {
     "num_total_minibatches": ("Each epoch learns from all steps", "give num_epochs"),
 }
 
+# Algorithms are Any below: their module imports this one.
+
 
 class _Networks(Mapping[str, Any]):
     """The networks of all policies that learn, by name."""

@@ -56,6 +56,7 @@ class SelfSupervisedLossAPI:
     Ray source: ``ray.rllib.core.rl_module.apis.SelfSupervisedLossAPI``, 2.60.0. No known difference.
     """
 
+    # The learner and the config are Any, because a class of a program may name its own classes.
     def compute_self_supervised_loss(
         self,
         *,

@@ -15,6 +15,8 @@ from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.checkpoint_state import POLICY_FILE
 from raycompat.rllib.networks import Weights
 
+# The algorithm is Any below: its module imports this one.
+
 
 class PolicyOfAlgorithm:
     """One policy of an algorithm.
