@@ -37,10 +37,10 @@ def defaults_of_trainers(config: AlgorithmConfig) -> dict[str, Any]:
 class _OfClass:
     """A value that a class computes when it is read."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Callable[[Any], object]) -> None:
         self._function = function
 
-    def __get__(self, instance: Any, owner: Any) -> Any:
+    def __get__(self, instance: object, owner: object) -> Any:
         return self._function(owner)
 
 
@@ -65,7 +65,7 @@ class Agent(Algorithm):
     """
 
     @classmethod
-    def with_updates(cls, **overrides: Any) -> type[Any]:
+    def with_updates(cls, **overrides: object) -> type[Agent]:
         """Return a subclass with other defaults: the form of 2019 to 2022.
 
         Parameters
@@ -75,7 +75,7 @@ class Agent(Algorithm):
             ``before_init``, ``after_init`` and ``mixins``, as of Ray's ``build_trainer``.
         """
         builders = upper("_old.rllib.builders")
-        made: type[Any] = builders.trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
+        made: type[Agent] = builders.trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
         return made
 
     @_OfClass
@@ -97,7 +97,7 @@ class Agent(Algorithm):
 
 
 def agent_class(
-    algorithm: type[Algorithm], name: str, module: str, defaults: Mapping[str, Any] | None = None
+    algorithm: type[Algorithm], name: str, module: str, defaults: Mapping[str, object] | None = None
 ) -> type[Any]:
     """Return an algorithm in its old form.
 

@@ -136,16 +136,16 @@ class Algorithm(SavedAlgorithm):
     runner_class: ClassVar[type[Runner]] = EnvRunner
     multi_agent_runner_class: ClassVar[type[Runner]] = MultiAgentEnvRunner
     #: Options in place of those of `config_class`; for classes of earlier Rays.
-    default_options: ClassVar[Mapping[str, Any]] = {}
+    default_options: ClassVar[Mapping[str, object]] = {}
 
     def __init__(
         self,
-        config: AlgorithmConfig | Mapping[str, Any] | str | None = None,
+        config: AlgorithmConfig | Mapping[str, object] | str | None = None,
         env: Any = None,
-        logger_creator: Any = None,
+        logger_creator: object = None,
         *,
-        registry: Any = None,
-        storage: Any = None,
+        registry: object = None,
+        storage: object = None,
     ) -> None:
         if isinstance(config, str):  # the form of Ray 0.2: name and config
             config, env = env, config
@@ -157,7 +157,7 @@ class Algorithm(SavedAlgorithm):
         return cls.config_class(cls).update_from_dict(cls.default_options)
 
     @classmethod
-    def _config_of(cls, given: Any, env: GivenEnv | None = None) -> AlgorithmConfig:
+    def _config_of(cls, given: object, env: GivenEnv | None = None) -> AlgorithmConfig:
         if isinstance(given, AlgorithmConfig):
             config = given.copy(copy_frozen=False)
         elif given is None or isinstance(given, Mapping):
@@ -458,7 +458,7 @@ class Algorithm(SavedAlgorithm):
 
     def _runner_class(self) -> Callable[..., Any]:
         if self.config.plays_elsewhere:
-            found: Callable[..., Any] = self.config.env_runner_cls
+            found: Callable[..., object] = self.config.env_runner_cls
             return found
         return self.multi_agent_runner_class if self.is_multi_agent else self.runner_class
 
@@ -720,7 +720,7 @@ class Algorithm(SavedAlgorithm):
     def _timed(self, name: str) -> _Timer:
         return _Timer(self._timers, name)
 
-    def call_hooks(self, name: str, **given: Any) -> None:
+    def call_hooks(self, name: str, **given: object) -> None:
         """Call the callbacks, with the names of today and of their time."""
         of_its_time = {"trainer": self, "metrics_logger": self.metrics, "agent": self}
         for hook in self._hooks:
@@ -734,7 +734,7 @@ class Algorithm(SavedAlgorithm):
         state: Any = None,
         *,
         prev_action: Action = None,
-        prev_reward: Any = None,
+        prev_reward: float | None = None,
         policy_id: str = POLICY_ID,
         explore: bool | None = None,
         full_fetch: bool = False,
@@ -936,7 +936,7 @@ def _batch_of(parts: list[Columns], acting: ActingPolicy | ActingRule) -> Any:
     return made
 
 
-def _flat(learners: Mapping[str, Mapping[str, Any]]) -> Metrics:
+def _flat(learners: Mapping[str, Mapping[str, object]]) -> Metrics:
     """Return figures of learning, with the policy's name before each where there are several."""
     if len(learners) == 1:
         (found,) = learners.values()
@@ -944,7 +944,7 @@ def _flat(learners: Mapping[str, Mapping[str, Any]]) -> Metrics:
     return {f"{name}/{key}": v for name, each in learners.items() for key, v in each.items()}
 
 
-def _filter_of(env: Env, chosen: Any) -> Any:
+def _filter_of(env: Env, chosen: object) -> Any:
     """Return the filter of observations: that among the environment's connectors, or the option."""
     connector = getattr(env, "observation_filter", None)
     if isinstance(connector, MeanStdFilterConnector):

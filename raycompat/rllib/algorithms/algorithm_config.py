@@ -7,7 +7,7 @@ import difflib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
@@ -65,6 +65,15 @@ if TYPE_CHECKING:
     from raycompat.rllib.policy_spec import PolicySpec
 
 logger = logging.getLogger(__name__)
+
+
+#: Callbacks as programs give them: a class or several; until 2020 functions by the names of methods.
+GivenCallbacks: TypeAlias = (
+    Callable[[], RLlibCallback]
+    | list[Callable[[], RLlibCallback]]
+    | tuple[Callable[[], RLlibCallback], ...]
+    | Mapping[str, Callable[..., object]]
+)
 
 
 class _NotProvided:
@@ -147,7 +156,7 @@ class AlgorithmConfig(OptionsByName):
 
     # The groups.
 
-    def environment(self, env: GivenEnv | None = None, **options: Any) -> Self:
+    def environment(self, env: GivenEnv | None = None, **options: object) -> Self:
         """Set where the algorithm plays.
 
         Parameters
@@ -169,7 +178,7 @@ class AlgorithmConfig(OptionsByName):
             options["env"] = env
         return self._set("environment", options)
 
-    def env_runners(self, **options: Any) -> Self:
+    def env_runners(self, **options: object) -> Self:
         """Set the processes that play.
 
         Parameters
@@ -195,7 +204,7 @@ class AlgorithmConfig(OptionsByName):
     #: The name until 2024.
     rollouts = env_runners
 
-    def exploration(self, **options: Any) -> Self:
+    def exploration(self, **options: object) -> Self:
         """Set ``explore`` (bool) and ``exploration_config`` (dict): the form until 2024.
 
         Notes
@@ -230,7 +239,7 @@ class AlgorithmConfig(OptionsByName):
                 raise TypeError(f"api_stack({name}={value!r}): expected True or False.")
         return self
 
-    def training(self, **options: Any) -> Self:
+    def training(self, **options: object) -> Self:
         """Set how the algorithm learns; the class of each algorithm lists its own options.
 
         Parameters
@@ -255,7 +264,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("training", options)
 
-    def evaluation(self, **options: Any) -> Self:
+    def evaluation(self, **options: object) -> Self:
         """Set how the policy is tried without exploring.
 
         Parameters
@@ -271,7 +280,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("evaluation", options)
 
-    def reporting(self, **options: Any) -> Self:
+    def reporting(self, **options: object) -> Self:
         """Set what an iteration is.
 
         Parameters
@@ -284,7 +293,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("reporting", options)
 
-    def debugging(self, **options: Any) -> Self:
+    def debugging(self, **options: object) -> Self:
         """Set the seed, and what loggers of a program read.
 
         Parameters
@@ -295,7 +304,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("debugging", options)
 
-    def fault_tolerance(self, **options: Any) -> Self:
+    def fault_tolerance(self, **options: object) -> Self:
         """Set what happens when processes and environments fail.
 
         Parameters
@@ -310,7 +319,9 @@ class AlgorithmConfig(OptionsByName):
         return self._set("fault_tolerance", options)
 
     def callbacks(
-        self, callbacks_class: Any = None, **hooks: Callable[..., Any] | list[Callable[..., Any]]
+        self,
+        callbacks_class: GivenCallbacks | None = None,
+        **hooks: Callable[..., object] | list[Callable[..., object]],
     ) -> Self:
         """Set the callbacks of training.
 
@@ -343,7 +354,7 @@ class AlgorithmConfig(OptionsByName):
         return bool(self.output) or any(overridden(hook, RUNNER_HOOKS) for hook in self.hooks())
 
     def rl_module(
-        self, model_config: Any = None, rl_module_spec: Any = None, **options: Any
+        self, model_config: object = None, rl_module_spec: object = None, **options: object
     ) -> Self:
         """Set the network: ``model_config`` is what ``training(model=...)`` is.
 
@@ -445,7 +456,7 @@ class AlgorithmConfig(OptionsByName):
             or is_torch_module(self.rl_module_spec)
         )
 
-    def learners(self, **options: Any) -> Self:
+    def learners(self, **options: object) -> Self:
         """Set what learns.
 
         Parameters
@@ -456,7 +467,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("learners", options)
 
-    def resources(self, **options: Any) -> Self:
+    def resources(self, **options: object) -> Self:
         """Set what Tune asks for.
 
         Parameters
@@ -468,7 +479,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("resources", options)
 
-    def framework(self, framework: str | None = None, **options: Any) -> Self:
+    def framework(self, framework: str | None = None, **options: object) -> Self:
         """Set what algorithms learn in, which is TensorFlow.
 
         Parameters
@@ -482,7 +493,7 @@ class AlgorithmConfig(OptionsByName):
             options["framework_str"] = framework
         return self._set("framework", options)
 
-    def multi_agent(self, **options: Any) -> Self:
+    def multi_agent(self, **options: object) -> Self:
         """Set which policies there are, and which agents act by them.
 
         Parameters
@@ -553,7 +564,7 @@ class AlgorithmConfig(OptionsByName):
         options = overrides if isinstance(overrides, Mapping) else overrides.to_dict()
         return self.copy(copy_frozen=False).update_from_dict(options)
 
-    def _known_of_policy(self, policy: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _known_of_policy(self, policy: str, options: Mapping[str, object]) -> Mapping[str, Any]:
         """Return the options of a policy; Ray 0 and 1 left those out that are unknown."""
         if not era.is_within("1.13"):
             return options
@@ -563,7 +574,7 @@ class AlgorithmConfig(OptionsByName):
             logger.warning("The policy %r has options without effect: %s.", policy, unknown)
         return {each: value for each, value in renamed.items() if each not in unknown}
 
-    def _of_class(self, policy_class: Any) -> AlgorithmConfig:
+    def _of_class(self, policy_class: object) -> AlgorithmConfig:
         """Return the config of the algorithm that a policy's class names; this one for its own."""
         name = getattr(policy_class, "algorithm", "")
         if not name:
@@ -577,7 +588,7 @@ class AlgorithmConfig(OptionsByName):
         config.observation_filter = self.observation_filter
         return config
 
-    def offline_data(self, **options: Any) -> Self:
+    def offline_data(self, **options: object) -> Self:
         """Set the recorded steps from which BC, CQL and MARWIL learn, or where others record theirs.
 
         Parameters
@@ -599,7 +610,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("offline_data", options)
 
-    def checkpointing(self, **options: Any) -> Self:
+    def checkpointing(self, **options: object) -> Self:
         """Take options of checkpoints, which have no effect: they have the weights and all else.
 
         Parameters
@@ -609,7 +620,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("checkpointing", options)
 
-    def experimental(self, **options: Any) -> Self:
+    def experimental(self, **options: object) -> Self:
         """Set what changes learning in PyTorch; other switches of Ray's implementation have no effect.
 
         Parameters
@@ -623,7 +634,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("experimental", options)
 
-    def python_environment(self, **options: Any) -> Self:
+    def python_environment(self, **options: object) -> Self:
         """Refuse environment variables: they belong to ``init(runtime_env=...)``.
 
         Parameters
@@ -633,7 +644,7 @@ class AlgorithmConfig(OptionsByName):
         """
         return self._set("python_environment", options)
 
-    def _set(self, group: str, options: dict[str, Any]) -> Self:
+    def _set(self, group: str, options: dict[str, object]) -> Self:
         options = {name: each for name, each in options.items() if each is not NotProvided}
         groups = (group, *ALSO.get(group, ()))
         known = [name for each in groups for name in GROUPS[each]]
@@ -689,12 +700,12 @@ class AlgorithmConfig(OptionsByName):
         return self
 
     @classmethod
-    def from_dict(cls, config_dict: Mapping[str, Any]) -> Self:
+    def from_dict(cls, config_dict: Mapping[str, object]) -> Self:
         """Return a config with these options."""
         return cls().update_from_dict(config_dict)
 
     @classmethod
-    def overrides(cls, **options: Any) -> dict[str, Any]:
+    def overrides(cls, **options: object) -> dict[str, Any]:
         """Return options for ``evaluation_config``, by their names of today.
 
         The name of a method, such as ``exploration``, has no effect, as in Ray.
@@ -739,7 +750,7 @@ class AlgorithmConfig(OptionsByName):
         """Refuse changes from now on: an algorithm has read its options when it was built."""
         self.__dict__["_is_frozen"] = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self.__dict__.get("_is_frozen"):
             raise AttributeError(
                 f"{name}={value!r} has no effect: the config is frozen, because an algorithm was built "
@@ -757,7 +768,7 @@ class AlgorithmConfig(OptionsByName):
         return (lambda: found) if era.is_within("2.40") else found
 
     def build_learner_connector(
-        self, input_observation_space: Space, input_action_space: Space, device: Any = None
+        self, input_observation_space: Space, input_action_space: Space, device: object = None
     ) -> Any:
         """Return the pipeline of a learner, with the connectors of ``learner_connector``.
 
@@ -895,10 +906,10 @@ class AlgorithmConfig(OptionsByName):
     def get_multi_agent_setup(
         self,
         *,
-        policies: Any = None,
+        policies: Mapping[str, PolicySpec] | None = None,
         env: Env | None = None,
         spaces: Mapping[str, tuple[Space, Space]] | None = None,
-        default_policy_class: Any = None,
+        default_policy_class: type | None = None,
     ) -> tuple[dict[str, PolicySpec], Callable[..., bool] | None]:
         """Return the policies with their spaces, and a function that says which of them learn.
 
@@ -939,13 +950,13 @@ class AlgorithmConfig(OptionsByName):
             return found, self.policies_to_train
         trained = set(self.policies_to_train)
 
-        def is_policy_to_train(policy_id: str, batch: Any = None) -> bool:
+        def is_policy_to_train(policy_id: str, batch: object = None) -> bool:
             return policy_id in trained
 
         return found, is_policy_to_train
 
     def build_algo(
-        self: _OptionsOf[_AlgorithmT_co], env: GivenEnv | None = None, logger_creator: Any = None
+        self: _OptionsOf[_AlgorithmT_co], env: GivenEnv | None = None, logger_creator: object = None
     ) -> _AlgorithmT_co:
         """Return the algorithm, ready to train.
 
@@ -971,7 +982,7 @@ class AlgorithmConfig(OptionsByName):
     build = build_algo
 
 
-def _is_of_program(defined: Any) -> bool:
+def _is_of_program(defined: object) -> bool:
     """Return whether a class or a method is a program's; those of Ray's examples are, too."""
     module = defined.__module__
     return not module.startswith("raycompat.rllib.") or module.startswith(
@@ -979,7 +990,7 @@ def _is_of_program(defined: Any) -> bool:
     )
 
 
-def _as_dict(given: Any) -> dict[str, Any]:
+def _as_dict(given: object) -> dict[str, Any]:
     if isinstance(given, Mapping):
         return dict(given)
     return {name: value for name, value in vars(given).items() if value is not None}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib._types import Metrics
+from raycompat.rllib._types import Metrics, Options
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms.old_keys import with_new_names
 from raycompat.rllib.env.construction import make_env
@@ -125,7 +125,7 @@ class Evaluation:
         described = describe_records(records, self._config.keep_per_episode_custom_metrics)
         return {**logged.described(), **described}
 
-    def _make_group(self, changes: dict[str, Any]) -> RunnerGroup:
+    def _make_group(self, changes: Options) -> RunnerGroup:
         changes = with_new_names(changes)
         if changes.get("input_") not in (None, "sampler"):
             raise UnsupportedRayFeatureError(
@@ -171,7 +171,9 @@ class Evaluation:
         make = partial(MultiAgentEnvRunner if has_agents else EnvRunner, spec)
         return RunnerGroup(make, count, GroupOptions(num_cpus=self._cpus_of_evaluation(count)))
 
-    def _policies_in(self, spaces: AgentSpaces, given: Any) -> dict[str, PolicyPlan]:
+    def _policies_in(
+        self, spaces: AgentSpaces, given: Mapping[str, object] | Iterable[str] | None
+    ) -> dict[str, PolicyPlan]:
         """Return the policies of an evaluation: those of training, and rules of a user."""
         plans, own = self._algorithm.plans, specs_of(self._config.policies)
         if not given:

@@ -182,7 +182,7 @@ class MARWIL(OfflineAlgorithm):
     learner_class = MARWILLearner
 
 
-def _compiled_update(learner: Learner, options: dict[str, Any]) -> Callable[..., Any]:
+def _compiled_update(learner: Learner, options: dict[str, object]) -> Callable[..., Any]:
     """Return the function that learns from several minibatches in one call of TensorFlow."""
     import tensorflow as tf
 

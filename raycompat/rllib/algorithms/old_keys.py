@@ -73,7 +73,7 @@ _EXPLORATION = ("schedule_max_timesteps", "exploration_fraction", "exploration_f
 _SAID: set[str] = set()
 
 
-def with_new_names(given: Mapping[str, Any], rows: str = "") -> Options:
+def with_new_names(given: Mapping[str, object], rows: str = "") -> Options:
     """Return options by the names of today; each old name is logged once.
 
     Parameters
@@ -115,7 +115,7 @@ def with_new_names(given: Mapping[str, Any], rows: str = "") -> Options:
     return carried_out(rows, found) if rows else found
 
 
-def carried_out(of: str, given: Mapping[str, Any]) -> Options:
+def carried_out(of: str, given: Mapping[str, object]) -> Options:
     """Return options without those of Ray that have no effect here; each of these is logged once.
 
     Parameters
@@ -233,7 +233,7 @@ def _say(old: str, new: str) -> None:
 Converter = Callable[[Options, Any, Mapping[str, object]], str]
 
 
-def _prioritized(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _prioritized(found: Options, value: object, given: Mapping[str, object]) -> str:
     kind = "PrioritizedEpisodeReplayBuffer" if value else "EpisodeReplayBuffer"
     _put(found, "replay_buffer_config.type", kind)
     return "replay_buffer_config"
@@ -274,12 +274,12 @@ def _exploration_config(found: Options, value: Any, given: Mapping[str, object])
     return "epsilon"
 
 
-def _use_lstm(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _use_lstm(found: Options, value: object, given: Mapping[str, object]) -> str:
     _put(found, "model.use_lstm", bool(value))
     return "model"
 
 
-def _learning_rates(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _learning_rates(found: Options, value: object, given: Mapping[str, object]) -> str:
     if value is not None:
         found["lr"] = value
     return "lr"
@@ -293,19 +293,19 @@ def _optimization_config(found: Options, value: Any, given: Mapping[str, object]
     return "actor_lr, critic_lr and alpha_lr"
 
 
-def _entropy_coeffs(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _entropy_coeffs(found: Options, value: object, given: Mapping[str, object]) -> str:
     if value is not None:
         found["entropy_coeff"] = value
     return "entropy_coeff"
 
 
-def _shared_layers(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _shared_layers(found: Options, value: object, given: Mapping[str, object]) -> str:
     if isinstance(value, bool):
         _put(found, "model.vf_share_layers", value)
     return "model"
 
 
-def _pytorch(found: Options, value: Any, given: Mapping[str, object]) -> str:
+def _pytorch(found: Options, value: object, given: Mapping[str, object]) -> str:
     if value:
         found["framework_str"] = "torch"
     return "framework"

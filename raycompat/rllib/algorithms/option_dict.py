@@ -25,7 +25,7 @@ class OptionsByName:
     def update_from_dict(self, config: Mapping[str, Any]) -> Self:
         """Set options by name."""
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """Return an option by its name, old or new."""
         return getattr(self, RENAMED.get(key, key), default)
 
@@ -35,7 +35,7 @@ class OptionsByName:
             raise KeyError(key)
         return getattr(self, name)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         self.update_from_dict({key: value})
 
     def keys(self) -> Iterable[str]:

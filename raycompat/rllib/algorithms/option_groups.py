@@ -6,7 +6,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 #: The options that all algorithms have, by the method that sets them, with their defaults.
-GROUPS: dict[str, dict[str, Any]] = {
+GROUPS: dict[str, dict[str, object]] = {
     "environment": {
         "env": None,
         "env_config": {},
@@ -215,11 +215,11 @@ MODULES_OF_RUNNERS = (
 )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_positive_integer(value: Any) -> bool:
+def is_positive_integer(value: object) -> bool:
     """Return whether a value is an integer of 1 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 

@@ -22,7 +22,7 @@ from raycompat._upper import upper
 from raycompat.rllib._types import AlgorithmOptions, Metrics, State, Tensor
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
-from raycompat.rllib.distributions import tf_terms
+from raycompat.rllib.distributions import Terms, tf_terms
 from raycompat.rllib.env.runner import Columns
 from raycompat.rllib.fixed_policies import RLModuleSpec
 from raycompat.rllib.learner import Learner, check_finite, compiled_for_any_rows, minibatches
@@ -257,7 +257,7 @@ class PPOLearner(KerasLearner):
         outputs: dict[str, Tensor],
         batch: dict[str, Tensor],
         num_steps: int,
-        terms: Any = None,
+        terms: Callable[..., Terms] | None = None,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the loss of a minibatch after a number of steps, and its parts; see `ppo_loss`."""
         options = self._options if terms is None else {**self._options, "terms": terms}
@@ -342,7 +342,7 @@ _LEARNED = (
 )
 
 
-def _compiled_update(learner: Learner, options: dict[str, Any]) -> Callable[..., Any]:
+def _compiled_update(learner: Learner, options: dict[str, object]) -> Callable[..., Any]:
     """Return the function that learns from all minibatches in one call of TensorFlow."""
     import tensorflow as tf
 

@@ -62,7 +62,7 @@ LACKING = (
 )
 
 
-def refuse_if_lacking(name: Any) -> None:
+def refuse_if_lacking(name: object) -> None:
     """Raise for the name of an algorithm that raycompat does without.
 
     Raises

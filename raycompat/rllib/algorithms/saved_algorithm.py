@@ -52,7 +52,7 @@ class SavedAlgorithm(Trainable):
         """Take note that weights were replaced."""
 
     @abstractmethod
-    def call_hooks(self, name: str, **given: Any) -> None:
+    def call_hooks(self, name: str, **given: object) -> None:
         """Call the callbacks."""
 
     @abstractmethod
@@ -215,7 +215,7 @@ class SavedAlgorithm(Trainable):
             self.restore(local)
 
     @classmethod
-    def from_checkpoint(cls, path: Any, **options: Any) -> Self:
+    def from_checkpoint(cls, path: Any, **options: object) -> Self:
         """Return the algorithm of a checkpoint, with its config.
 
         Parameters

@@ -241,7 +241,7 @@ class ConnectedAgents(MultiAgentEnv):
         self._episode = MultiAgentEpisode()
         self._pasts: dict[AgentID, Past] = {}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> Any:
         """Begin an episode."""
         observations, infos = reset_env(self.env, seed)
         self._begin()

@@ -55,7 +55,7 @@ class ConnectorV2:
         self,
         input_observation_space: Space | None = None,
         input_action_space: Space | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         # They are Any, because an algorithm sets them before a connector of a program reads them.
         self.input_observation_space: Any = input_observation_space
@@ -123,7 +123,7 @@ class ConnectorV2:
         explore: bool | None = None,
         shared_data: dict[str, object] | None = None,
         metrics: MetricsLogger | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> Any:
         """Change the newest observations of episodes; return the batch.
 
@@ -349,7 +349,7 @@ def _items_of(batch: Batch, column: str, episode: SingleAgentEpisode | None) -> 
             f"The column {column!r} has items {'of episodes' if episode is None else 'without one'}: "
             "expected single_agent_episode in each call for a column, or in none."
         )
-    items: list[Any] = found if episode is None else found.setdefault(key_of(episode), [])
+    items: list[object] = found if episode is None else found.setdefault(key_of(episode), [])
     return items
 
 

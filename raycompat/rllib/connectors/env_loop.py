@@ -238,11 +238,11 @@ def _state_of(episode: SingleAgentEpisode, initial: Nested) -> Any:
     return episode.get_extra_model_outputs("state_out", -1)
 
 
-def _as_array(value: Any) -> Array:
+def _as_array(value: object) -> Array:
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
-def _single(value: Any) -> Any:
+def _single(value: object) -> Any:
     """Return float64 as float32, which the weights of networks have; another value as it is."""
     return np.asarray(value, np.float32) if np.asarray(value).dtype == np.float64 else value
 

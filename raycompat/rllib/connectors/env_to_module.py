@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
@@ -21,6 +21,10 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib._types import AgentID, Observation, Space
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.past import Past
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.multi_agent_episode import MultiAgentEpisode
+    from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 
 class FlattenObservations(ConnectorV2):
@@ -49,7 +53,7 @@ class FlattenObservations(ConnectorV2):
         as_learner_connector: bool = False,
         agent_ids: AgentID | Collection[AgentID] = None,
         keys_to_remove: list[str] | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self._removed = set(keys_to_remove or ())
@@ -135,7 +139,7 @@ class MeanStdFilter(ConnectorV2):
         de_std_to_one: bool = True,
         clip_by_value: float | None = 10.0,
         update_stats: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__()
         options = {
@@ -179,7 +183,7 @@ class PrevActionsPrevRewards(ConnectorV2):
         multi_agent: bool = False,
         n_prev_actions: int = 1,
         n_prev_rewards: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self._num_actions, self._num_rewards = n_prev_actions, n_prev_rewards
@@ -249,7 +253,7 @@ class FrameStackingEnvToModule(ConnectorV2):
         num_frames: int = 1,
         multi_agent: bool = False,
         as_learner_connector: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(input_observation_space, input_action_space)
         self._num_frames = num_frames
@@ -301,7 +305,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     2.60.0. No known difference.
     """
 
-    def preprocess(self, observation: Observation, episode: Any) -> Observation:
+    def preprocess(self, observation: Observation, episode: SingleAgentEpisode) -> Observation:
         """Return what stands for the observation.
 
         Parameters
@@ -328,7 +332,7 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
     """
 
     def preprocess(
-        self, observations: dict[AgentID, Observation], episode: Any
+        self, observations: dict[AgentID, Observation], episode: MultiAgentEpisode
     ) -> dict[AgentID, Observation]:
         """Return what stands for the observations.
 

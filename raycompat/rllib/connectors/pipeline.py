@@ -117,7 +117,7 @@ class ConnectorPipelineV2(ConnectorV2):
 class _Mark(ConnectorV2):
     """A place in the pipeline of a learner. It leaves batches as they are."""
 
-    def __call__(self, *, batch: Batch, **given: Any) -> Batch:
+    def __call__(self, *, batch: Batch, **given: object) -> Batch:
         """Return the batch.
 
         Parameters
@@ -150,7 +150,7 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
     Differs from Ray: observations are arrays; dicts and tuples of arrays are refused.
     """
 
-    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: object) -> Batch:
         """Return the batch with the column.
 
         Parameters
@@ -277,7 +277,7 @@ class ComputeReturnsToGo(ConnectorV2):
         super().__init__(input_observation_space, input_action_space)
         self.gamma = gamma
 
-    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: Any) -> Batch:
+    def __call__(self, *, batch: Batch, episodes: Sequence[EpisodeType], **given: object) -> Batch:
         """Return the batch with the column.
 
         Parameters

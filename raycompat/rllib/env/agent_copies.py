@@ -38,7 +38,7 @@ def make_multi_agent(env_name_or_creator: str | EnvCreator) -> type[MultiAgentEn
             super().__init__()
 
         def reset(
-            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+            self, *, seed: int | None = None, options: dict[str, object] | None = None
         ) -> tuple[MultiAgentDict, MultiAgentDict]:
             self._ended = set()
             seeds = [None if seed is None else seed + i for i in range(len(self.envs))]

@@ -39,7 +39,7 @@ class SpacesAlone(gymnasium.Env[Observation, Action]):
     def __init__(self, observation_space: Space, action_space: Space) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Never:
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> Never:
         """Raise: nothing can be played.
 
         Raises

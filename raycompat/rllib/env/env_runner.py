@@ -84,7 +84,7 @@ class EnvRunner(Runner):
         rows: list[_Row] = []
         nexts: list[Array] = []
         episodes: list[EndedEpisode] = []
-        custom_data: list[list[dict[str, Any]]] = []
+        custom_data: list[list[dict[str, object]]] = []
         for _ in range(num_steps):
             custom_data.append([] if self._watch is None else self._watch.custom_data())
             observations = self._observations
@@ -122,7 +122,7 @@ class EnvRunner(Runner):
             self._show(sample, custom_data)
         return sample
 
-    def _show(self, sample: Sample, custom_data: list[list[dict[str, Any]]]) -> None:
+    def _show(self, sample: Sample, custom_data: list[list[dict[str, object]]]) -> None:
         """Show a sample to callbacks, and add what they leave: for learner connectors, of each step."""
         assert self._watch is not None
         sample.left = self._watch.sampled(sample)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,13 @@ import raycompat as ray
 from raycompat._host import clock
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
-from raycompat.rllib._types import Array
+from raycompat.rllib._types import AlgorithmOptions, Array
 from raycompat.util._internal_actors import internal_actor
+
+if TYPE_CHECKING:
+    from raycompat.rllib.env.runner import Runner, RunnerState
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +62,7 @@ class GroupOptions:
     timeout_s: float | None = None
 
     @classmethod
-    def of(cls, config: Any) -> GroupOptions:
+    def of(cls, config: AlgorithmOptions) -> GroupOptions:
         """Return the options of runners that train, from those of an algorithm.
 
         Parameters
@@ -94,16 +99,16 @@ class RunnerGroup:
 
     def __init__(
         self,
-        make: Callable[[int, bool], Any],
+        make: Callable[[int, bool], Runner],
         num_runners: int,
         options: GroupOptions | None = None,
     ) -> None:
         self._make = make
         self._options = options or GroupOptions()
-        self.local: Any = None if num_runners else make(0, False)
-        self._spare: Any = None
+        self.local: Runner | None = None if num_runners else make(0, False)
+        self._spare: Runner | None = None
         #: Returns the state that runners play by; set by the algorithm.
-        self.state_of: Callable[[], Any] | None = None
+        self.state_of: Callable[[], RunnerState] | None = None
         #: The weights that programs find at all runners; None where these may have others.
         self._synced: dict[str, list[Array]] | None = None
         #: Whether the algorithm plays here itself. Then runners follow its weights, as in Ray after
@@ -149,7 +154,7 @@ class RunnerGroup:
         if ref is not None:
             ray.get(ref, timeout=START_TIMEOUT_S)
 
-    def call_all(self, method: str, *args: Any) -> list[Any]:
+    def call_all(self, method: str, *args: object) -> list[Any]:
         """Call a method of each runner, and return the answers in their order.
 
         A runner that dies in the meantime gives no answer, and is replaced.
@@ -171,7 +176,7 @@ class RunnerGroup:
                 self._deaths_in_a_row.pop(index, None)
         return answers or self.call_all(method, *args)
 
-    def next_answer(self, method: str, args: Callable[[], tuple[Any, ...]]) -> Any:
+    def next_answer(self, method: str, args: Callable[[], tuple[object, ...]]) -> Any:
         """Call a method of each runner that has no call in flight, and return the first answer.
 
         Parameters
@@ -201,7 +206,7 @@ class RunnerGroup:
                 self._deaths_in_a_row.pop(index, None)
                 return answer
 
-    def _call_idle(self, method: str, args: Callable[[], tuple[Any, ...]]) -> None:
+    def _call_idle(self, method: str, args: Callable[[], tuple[object, ...]]) -> None:
         busy = {index for index, _ in self._in_flight.values()}
         for index in sorted(self._actors.keys() - busy):
             with self._replacing(index):
@@ -287,7 +292,7 @@ class RunnerGroup:
         self._sync_first()
         return list(self._actors.values())
 
-    def sync_weights(self, *args: Any, **options: Any) -> None:
+    def sync_weights(self, *args: object, **options: object) -> None:
         """Let all runners play by the weights of now.
 
         Parameters
@@ -298,7 +303,7 @@ class RunnerGroup:
         if self.state_of is not None:
             self._send(self.state_of())
 
-    def _send(self, state: Any) -> None:
+    def _send(self, state: RunnerState) -> None:
         self._synced = state.weights
         self.call_all("set_state", state)
 
@@ -314,7 +319,7 @@ class RunnerGroup:
         if self._synced is None or not _are_equal(self._synced, state.weights):
             self._send(state)
 
-    def foreach_worker(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
+    def foreach_worker(self, func: Callable[[Any], _T], **options: object) -> list[_T]:
         """Call a function with each runner that plays, where it is, and return the results.
 
         Parameters
@@ -328,7 +333,7 @@ class RunnerGroup:
         self._sync_first()
         return self.call_all("apply", func, "local_env_runner" in options)
 
-    def foreach_worker_with_id(self, func: Callable[[int, Any], Any], **options: Any) -> list[Any]:
+    def foreach_worker_with_id(self, func: Callable[[int, Any], _T], **options: object) -> list[_T]:
         """Call a function with the number and the runner of each that plays; see `foreach_worker`.
 
         Parameters
@@ -339,7 +344,7 @@ class RunnerGroup:
         """
         return self.foreach_worker(lambda worker: func(worker.worker_index, worker), **options)
 
-    def foreach_env_runner(self, func: Callable[[Any], Any], **options: Any) -> list[Any]:
+    def foreach_env_runner(self, func: Callable[[Any], _T], **options: object) -> list[_T]:
         """Call a function with each runner that plays, where it is, and return the results.
 
         Parameters
@@ -352,7 +357,7 @@ class RunnerGroup:
         self._sync_first()
         return self.call_all("apply", func, True)
 
-    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+    def foreach_env(self, func: Callable[[Any], _T]) -> list[list[_T]]:
         """Call a function with each environment, where it is; return lists of the runners' results.
 
         Parameters
@@ -373,12 +378,14 @@ class RunnerGroup:
 class _RunnerActor:
     """Holds a runner; made in the first call, so that its errors arrive as the user's own."""
 
-    def __init__(self, make: Callable[[int, bool], Any], index: int, is_replacement: bool) -> None:
+    def __init__(
+        self, make: Callable[[int, bool], Runner], index: int, is_replacement: bool
+    ) -> None:
         self._make = make
         self._place = index, is_replacement
-        self._runner: Any = None
+        self._runner: Runner | None = None
 
-    def call(self, method: str, *args: Any) -> Any:
+    def call(self, method: str, *args: object) -> object:
         """Call a method of the runner."""
         if self._runner is None:
             self._runner = self._make(*self._place)
@@ -386,40 +393,40 @@ class _RunnerActor:
 
     # What programs call; see `WorkerOfProgram`.
 
-    def _for_program(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    def _for_program(self, method: str, *args: object, **kwargs: object) -> object:
         if self._runner is None:
             self._runner = self._make(*self._place)
         return getattr(self._runner.for_program(), method)(*args, **kwargs)
 
-    def sample(self, **options: Any) -> Any:
+    def sample(self, **options: object) -> object:
         """Play, and return the steps."""
         return self._for_program("sample", **options)
 
-    def get_metrics(self) -> Any:
+    def get_metrics(self) -> object:
         """Return the episodes that ended since the last call."""
         return self._for_program("get_metrics")
 
-    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def apply(self, func: Callable[..., object], *args: object, **kwargs: object) -> object:
         """Return what a function returns for the runner."""
         return self._for_program("apply", func, *args, **kwargs)
 
-    def foreach_env(self, func: Callable[[Any], Any]) -> Any:
+    def foreach_env(self, func: Callable[[Any], object]) -> object:
         """Return what a function returns for each environment."""
         return self._for_program("foreach_env", func)
 
-    def for_policy(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def for_policy(self, func: Callable[..., object], *args: object, **kwargs: object) -> object:
         """Return what a function returns for a policy."""
         return self._for_program("for_policy", func, *args, **kwargs)
 
-    def foreach_policy(self, func: Callable[..., Any], **kwargs: Any) -> Any:
+    def foreach_policy(self, func: Callable[..., object], **kwargs: object) -> object:
         """Return what a function returns for each policy."""
         return self._for_program("foreach_policy", func, **kwargs)
 
-    def set_weights(self, weights: Any, *args: Any, **kwargs: Any) -> None:
+    def set_weights(self, weights: object, *args: object, **kwargs: object) -> None:
         """Replace the weights of policies."""
         self._for_program("set_weights", weights, *args, **kwargs)
 
-    def get_weights(self, *args: Any) -> Any:
+    def get_weights(self, *args: object) -> object:
         """Return the weights of policies."""
         return self._for_program("get_weights", *args)
 

@@ -157,13 +157,13 @@ class Episode(ForCallbacks, SingleAgentEpisode):
         return self.rewards.values[-1] if self.rewards.values else 0.0
 
 
-def _column(values: list[Any]) -> Array:
+def _column(values: list[object]) -> Array:
     """Return values as one array; an array of objects where they have parts."""
     is_nested = any(isinstance(each, dict | tuple) for each in values[:1])
     return _objects(values) if is_nested else np.asarray(values)
 
 
-def _objects(values: list[Any]) -> Array:
+def _objects(values: list[object]) -> Array:
     found = np.empty(len(values), object)
     found[:] = values
     return found
@@ -317,7 +317,7 @@ def describe_records(records: list[EpisodeRecord], keeps_each: bool = False) -> 
             values.setdefault(name, []).append(value)
         for name, each in record.hist_data.items():
             histograms.setdefault(name, []).extend(each)
-    found: dict[str, Any] = {"custom_metrics": dict(values), "hist_stats": histograms}
+    found: dict[str, object] = {"custom_metrics": dict(values), "hist_stats": histograms}
     if not keeps_each:
         found["custom_metrics"] = {
             f"{name}_{kind}": REDUCTIONS[kind](each)

@@ -57,7 +57,7 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
             self._agent_ids: set[AgentID] = set()
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[MultiAgentDict, MultiAgentDict]:
         """Begin an episode.
 
@@ -163,7 +163,7 @@ class GroupedAgents(MultiAgentEnv):
         }
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
     ) -> tuple[MultiAgentDict, MultiAgentDict]:
         """Begin an episode."""
         observations, infos = reset_env(self.env, seed)
@@ -283,7 +283,7 @@ def reset_env(env: Any, seed: int | None) -> Any:
     return (found, {}) if isinstance(found, Mapping) else found
 
 
-def as_step(found: Any) -> Any:
+def as_step(found: object) -> Any:
     """Return the result of a step in today's form; four dicts are that of until 2022."""
     if isinstance(found, tuple) and len(found) == 4:
         observations, rewards, dones, infos = found

@@ -113,7 +113,7 @@ class AgentTrack:
         else:
             self.early += reward
 
-    def act(self, columns: dict[str, Any]) -> None:
+    def act(self, columns: dict[str, object]) -> None:
         """Begin a step."""
         self.open = AgentStep(columns, self.early)
         if self.acted is not None:
@@ -121,7 +121,7 @@ class AgentTrack:
         self.early, self.observation = 0.0, None
         self.length += 1
 
-    def act_by_rule(self, state: list[Any]) -> None:
+    def act_by_rule(self, state: list[object]) -> None:
         """Note that it acted; nothing is learned from it."""
         self.state, self.observation = state, None
         self.length += 1
@@ -325,7 +325,7 @@ class MultiAgentEnvRunner(Runner):
         )
         return dict(found)
 
-    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Any) -> None:
+    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
         """Learn from observations that a callback has changed in a batch; see `Runner`."""
         assert self._playing is not None, "episodes are played"
         track = self._playing[place].tracks[agent]

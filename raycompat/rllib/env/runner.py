@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from raycompat._old_forms.gym.adapters import of_its_time
 from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib._types import AgentID, Array, Env, Observation
+from raycompat.rllib._types import AgentID, AlgorithmOptions, Array, Env, Observation
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
 from raycompat.rllib.env.env_context import EnvContext
@@ -30,6 +30,8 @@ from raycompat.rllib.utils.error import EnvError
 if TYPE_CHECKING:
     from raycompat.rllib.callbacks.callbacks import RLlibCallback
     from raycompat.rllib.env.multi_agent_episode import WatchedEpisode
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +100,7 @@ class EnvRunnerSpec:
     policy_mapping_fn: Callable[..., str] | None = None
     observation_fn: Callable[..., dict[AgentID, Observation]] | None = None
     horizon: int | None = None
-    config: Any = None
+    config: AlgorithmOptions | None = None
     for_programs: dict[str, object] = field(default_factory=dict)
     shows_handles: bool = False
 
@@ -457,7 +459,7 @@ class Runner:
         clipped: Array = np.clip(rewards, -limit, limit)
         return clipped
 
-    def apply(self, function: Callable[[Any], Any], gives_episodes: bool = False) -> Any:
+    def apply(self, function: Callable[[Any], _T], gives_episodes: bool = False) -> _T:
         """Return what a function of a program makes of the runner; see `WorkerOfProgram`."""
         return function(self.for_program(gives_episodes))
 
@@ -466,7 +468,7 @@ class Runner:
         cls = upper("_old.rllib.workers").WorkerOfProgram
         return cls(self, **self.spec.for_programs, gives_episodes=gives_episodes)
 
-    def apply_to_environments(self, function: Callable[[Any], Any]) -> list[Any]:
+    def apply_to_environments(self, function: Callable[[Any], _T]) -> list[_T]:
         """Return what a function of a program makes of each environment."""
         if self.spec.shows_handles:
             return [
@@ -474,7 +476,7 @@ class Runner:
             ]
         return [function(env) for env in self._envs]
 
-    def foreach_env(self, func: Callable[[Any], Any]) -> list[Any]:
+    def foreach_env(self, func: Callable[[Any], _T]) -> list[_T]:
         """Call a function with each environment; the name for programs.
 
         Parameters

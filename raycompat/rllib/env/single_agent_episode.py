@@ -119,7 +119,7 @@ class LookbackBuffer:
             return self.joined(found)
         return _emptied(self._value(0, None, one_hot_discrete))
 
-    def joined(self, values: list[Any]) -> Values:
+    def joined(self, values: list[object]) -> Values:
         """Return several values in the form that the buffer returns them in."""
         return _stacked(values) if self.is_numpy and values else values
 

@@ -15,8 +15,8 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib._types import Env, Space
 from raycompat.rllib.policy_spec import PolicySpec
 
-_models: dict[str, Callable[..., Any]] = {}
-_action_dists: dict[str, Callable[..., Any]] = {}
+_models: dict[str, Callable[..., object]] = {}
+_action_dists: dict[str, Callable[..., object]] = {}
 #: What was registered for an option of networks.
 _REGISTERED = {"custom_model": _models, "custom_action_dist": _action_dists}
 
@@ -31,7 +31,7 @@ class ModelCatalog:
     """
 
     @staticmethod
-    def register_custom_model(model_name: str, model_class: Callable[..., Any]) -> None:
+    def register_custom_model(model_name: str, model_class: Callable[..., object]) -> None:
         """Give a network a name.
 
         Parameters
@@ -102,7 +102,7 @@ class ModelCatalog:
         _action_dists[action_dist_name] = action_dist_class
 
     @staticmethod
-    def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: Any) -> Never:
+    def register_custom_preprocessor(preprocessor_name: str, preprocessor_class: object) -> Never:
         """Refuse preprocessors: they are environments' wrappers."""
         _refuse(
             f"ModelCatalog.register_custom_preprocessor({preprocessor_name!r})",
@@ -162,12 +162,12 @@ class ModelCatalog:
         return layers.model_of_class(base, model_interface, framework == "torch", parts, given)
 
     @staticmethod
-    def get_action_dist(*args: Any, **kwargs: Any) -> Never:
+    def get_action_dist(*args: object, **kwargs: object) -> Never:
         """Refuse distributions without an algorithm."""
         _refuse("ModelCatalog.get_action_dist", _OF_ALGORITHMS, "use Policy.compute_single_action")
 
     @staticmethod
-    def get_preprocessor(env: Env, options: Any = None) -> Any:
+    def get_preprocessor(env: Env, options: object = None) -> Any:
         """Return what makes vectors of the observations of an environment.
 
         Parameters
@@ -179,7 +179,7 @@ class ModelCatalog:
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
 
     @staticmethod
-    def get_preprocessor_for_space(observation_space: Space, options: Any = None) -> Any:
+    def get_preprocessor_for_space(observation_space: Space, options: object = None) -> Any:
         """Return what makes vectors of observations.
 
         Parameters
@@ -212,7 +212,7 @@ class RegisteredModel(str):
 
     make: Callable[..., Any]
 
-    def __new__(cls, name: str, make: Callable[..., Any]) -> RegisteredModel:
+    def __new__(cls, name: str, make: Callable[..., object]) -> RegisteredModel:
         """Return the name, with the function."""
         found = super().__new__(cls, name)
         found.make = make
@@ -249,7 +249,7 @@ def bringing_models(options: Any) -> Any:
     return options
 
 
-def _bringing(name: Any, names: Mapping[str, Callable[..., Any]]) -> Any:
+def _bringing(name: Any, names: Mapping[str, Callable[..., object]]) -> Any:
     if isinstance(name, dict):
         is_grid = [*name] == ["grid_search"] and isinstance(name["grid_search"], list)
         return (
@@ -262,7 +262,7 @@ def _bringing(name: Any, names: Mapping[str, Callable[..., Any]]) -> Any:
 
 
 def custom_trunk(
-    model: str | Callable[..., Any], options: Mapping[str, Any]
+    model: str | Callable[..., object], options: Mapping[str, object]
 ) -> Callable[[tuple[int, ...]], Any]:
     """Return what makes a user's network for the shape of an observation.
 
@@ -274,7 +274,7 @@ def custom_trunk(
     return partial(_made, registered_model(model), dict(options))
 
 
-def registered_model(model: str | Callable[..., Any]) -> Callable[..., Any]:
+def registered_model(model: str | Callable[..., object]) -> Callable[..., Any]:
     """Return the function or class that was registered under a name.
 
     Raises
@@ -311,7 +311,7 @@ def _registered(given: Any, option: str, kind: str) -> Callable[..., Any]:
     return given  # type: ignore[no-any-return]
 
 
-def _made(model: Callable[..., Any], options: dict[str, Any], shape: tuple[int, ...]) -> Any:
+def _made(model: Callable[..., object], options: dict[str, object], shape: tuple[int, ...]) -> Any:
     return model(shape, options)
 
 

@@ -40,7 +40,7 @@ class RLlink(Enum):
     SET_CONFIG = "SET_CONFIG"
 
 
-def send_rllink_message(sock_: socket.socket, message: dict[str, Any]) -> None:
+def send_rllink_message(sock_: socket.socket, message: dict[str, object]) -> None:
     """Send a message, whose ``type`` is the name of an `RLlink`.
 
     Raises
