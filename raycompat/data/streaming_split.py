@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import raycompat as ray
 from raycompat.data.block import Bundle
@@ -17,9 +17,6 @@ from raycompat.data.context import DataContext
 from raycompat.data.iterator import DataIterator, Executed
 from raycompat.data.schema import Schema
 from raycompat.util._internal_actors import internal_actor
-
-if TYPE_CHECKING:
-    pass
 
 Piece = tuple[Bundle, int, int]
 

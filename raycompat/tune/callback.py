@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from raycompat.train import Checkpoint
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.stopper.stopper import Stop
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class Callback:
@@ -109,30 +112,32 @@ class Callback:
 
     def setup(
         self,
-        stop: Any = None,
+        stop: Stop | None = None,
         num_samples: int | None = None,
         total_num_samples: int | None = None,
-        **info: Any,
+        **info: object,
     ) -> None:
         """Prepare; called once, before everything else."""
 
-    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: object) -> None:
         """Take note that the runner's step begins."""
 
-    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: object) -> None:
         """Take note that the runner's step ends."""
 
     def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Handle the start of a trial, or its continuation."""
 
     def on_trial_restore(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Handle the restoring of a trial from a checkpoint."""
 
-    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+    def on_trial_save(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
+    ) -> None:
         """Take note that a trial has made a checkpoint."""
 
     def on_trial_result(
@@ -140,8 +145,8 @@ class Callback:
         iteration: int,
         trials: list[Trial],
         trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
+        result: Metrics,
+        **info: object,
     ) -> None:
         """Handle a result.
 
@@ -165,26 +170,31 @@ class Callback:
         """
 
     def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Take note that a trial has ended."""
 
     def on_trial_recover(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Take note that a trial has failed and is tried again."""
 
     def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         """Take note that a trial has failed for good."""
 
     def on_checkpoint(
-        self, iteration: int, trials: list[Trial], trial: Trial, checkpoint: Any, **info: Any
+        self,
+        iteration: int,
+        trials: list[Trial],
+        trial: Trial,
+        checkpoint: Checkpoint,
+        **info: object,
     ) -> None:
         """Handle a checkpoint."""
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         """Finish; called once, after everything else."""
 
     def get_state(self) -> dict[str, Any] | None:
@@ -203,10 +213,10 @@ class CallbackList:
     callbacks : list of Callback
     """
 
-    def __init__(self, callbacks: list[Any]) -> None:
+    def __init__(self, callbacks: list[Callback]) -> None:
         self.callbacks = callbacks
 
-    def __call__(self, method: str, **info: Any) -> None:
+    def __call__(self, method: str, **info: object) -> None:
         """Call a method of each."""
         for callback in self.callbacks:
             getattr(callback, method)(**info)

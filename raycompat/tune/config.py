@@ -6,10 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat._surface import forms
 from raycompat.tune.experiment.trial import Trial
+
+if TYPE_CHECKING:
+    from raycompat.tune.schedulers.trial_scheduler import TrialScheduler
+    from raycompat.tune.search.search_algorithm import SearchAlgorithm
+    from raycompat.tune.search.searcher import Searcher
 
 #: Ray's default of an option that has gone.
 DEPRECATED = "DEPRECATED"
@@ -56,8 +61,8 @@ class TuneConfig:
 
     mode: str | None = None
     metric: str | None = None
-    search_alg: Any = None
-    scheduler: Any = None
+    search_alg: SearchAlgorithm | Searcher | str | None = None
+    scheduler: TrialScheduler | str | None = None
     num_samples: int = 1
     max_concurrent_trials: int | None = None
     time_budget_s: float | timedelta | None = None
@@ -109,6 +114,6 @@ class ResumeConfig:
         RESTART = "restart"
         SKIP = "skip"
 
-    finished: Any = ResumeType.SKIP
-    unfinished: Any = ResumeType.RESUME
-    errored: Any = ResumeType.SKIP
+    finished: ResumeConfig.ResumeType = ResumeType.SKIP
+    unfinished: ResumeConfig.ResumeType = ResumeType.RESUME
+    errored: ResumeConfig.ResumeType = ResumeType.SKIP

@@ -86,7 +86,7 @@ class ProgressReporter:
         total_samples: int | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Store the data that are known when the experiment starts."""
 
@@ -172,7 +172,7 @@ class TuneReporterBase(ProgressReporter):
         total_samples: int | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         self._start_time = start_time or time.time()
         self._total_samples = total_samples
@@ -521,7 +521,7 @@ def _add_column(columns: dict[str, str], name: str, title: str | None) -> None:
     columns[name] = title or name
 
 
-def _cell(value: Any, max_length: int) -> str:
+def _cell(value: object, max_length: int) -> str:
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else as_text(value)

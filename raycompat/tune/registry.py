@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
@@ -12,11 +12,16 @@ from raycompat.tune.error import TuneError
 from raycompat.tune.trainable.function_trainable import wrap_function
 from raycompat.tune.trainable.trainable import Trainable
 
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config
+
 _trainables: dict[str, type[Trainable]] = {}
-_environments: dict[str, Callable[..., Any]] = {}
+_environments: dict[str, Callable[..., object]] = {}
 
 
-def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bool = True) -> None:
+def register_trainable(
+    name: str, trainable: Callable[..., object] | type, warn: bool = True
+) -> None:
     """Give a trainable a name, by which experiments can run it.
 
     Parameters
@@ -44,7 +49,7 @@ def register_trainable(name: str, trainable: Callable[..., Any] | type, warn: bo
     _trainables[name] = trainable_class(trainable, name)
 
 
-def trainable_class(trainable: Any, name: str | None = None) -> type[Trainable]:
+def trainable_class(trainable: object, name: str | None = None) -> type[Trainable]:
     """Return the class that trains: the class itself, or one around the function."""
     if isinstance(trainable, type):
         if issubclass(trainable, Trainable):
@@ -88,7 +93,7 @@ def get_trainable_cls(trainable_name: str) -> type[Trainable]:
     return _trainables[trainable_name]
 
 
-def register_env(name: str, env_creator: Callable[..., Any]) -> None:
+def register_env(name: str, env_creator: Callable[..., object]) -> None:
     """Give an environment of reinforcement learning a name.
 
     Parameters
@@ -129,19 +134,19 @@ class RegisteredEnv(str):
     create : callable
     """
 
-    create: Callable[..., Any]
+    create: Callable[..., object]
 
-    def __new__(cls, name: str, create: Callable[..., Any]) -> RegisteredEnv:
+    def __new__(cls, name: str, create: Callable[..., object]) -> RegisteredEnv:
         found = super().__new__(cls, name)
         found.create = create
         return found
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the function, too."""
         return RegisteredEnv, (str(self), self.create)
 
 
-def with_registered_names(config: dict[str, Any]) -> dict[str, Any]:
+def with_registered_names(config: Config) -> Config:
     """Return a config whose ``env``, or each of a grid, networks and input bring functions along."""
     env = config.get("env")
     if inputs := {key: config[key] for key in _INPUTS if isinstance(config.get(key), str)}:

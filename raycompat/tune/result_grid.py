@@ -10,6 +10,11 @@ from raycompat.tune.analysis.experiment_analysis import no_best
 from raycompat.tune.result import ADDED_KEYS
 
 if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+    import pyarrow.fs
+
     from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
     from raycompat.tune.experiment.trial import Trial
 
@@ -37,19 +42,19 @@ class Result(TrialResult):
     [4]
     """
 
-    _analysis: Any = None
+    _analysis: ExperimentAnalysis | None = None
     _trial: Any = None
-    _dataframe: Any = None
+    _dataframe: pd.DataFrame | None = None
 
     @property
-    def metrics_dataframe(self) -> Any:
+    def metrics_dataframe(self) -> pd.DataFrame | None:
         """All results of the trial, one a row."""
         if self._dataframe is None and self._analysis is not None:
             self._dataframe = self._analysis.dataframe_of(self._trial)
         return self._dataframe
 
     @metrics_dataframe.setter
-    def metrics_dataframe(self, value: Any) -> None:
+    def metrics_dataframe(self, value: pd.DataFrame) -> None:
         self._dataframe = value
 
     def _shown(self) -> dict[str, Any]:
@@ -59,7 +64,9 @@ class Result(TrialResult):
         return shown
 
     @classmethod
-    def from_path(cls, path: Any, storage_filesystem: Any = None) -> Result:
+    def from_path(
+        cls, path: str | os.PathLike[str], storage_filesystem: pyarrow.fs.FileSystem | None = None
+    ) -> Result:
         """Read the result of a trial from its folder.
 
         Raises
@@ -143,7 +150,7 @@ class ResultGrid:
         return self._experiment_analysis.experiment_path
 
     @property
-    def filesystem(self) -> Any:
+    def filesystem(self) -> pyarrow.fs.FileSystem:
         """The pyarrow file system of `experiment_path`."""
         from raycompat._storage import as_pyarrow
 

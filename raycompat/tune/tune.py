@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat._surface import forms
 from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
@@ -16,30 +16,45 @@ from raycompat.tune.experiment.trial import Trial
 from raycompat.tune.progress_reporter import ProgressReporter
 from raycompat.tune.run_config import CheckpointConfig, FailureConfig
 
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.train import SyncConfig
+    from raycompat.tune.callback import Callback
+    from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+    from raycompat.tune.schedulers.trial_scheduler import TrialScheduler
+    from raycompat.tune.search.search_algorithm import SearchAlgorithm
+    from raycompat.tune.search.searcher import Names, Searcher
+    from raycompat.tune.stopper.stopper import Stop
+    from raycompat.tune.trainable.nested import Config
+
 
 @forms.takes_old_options("ray.tune.run")
 def run(
-    run_or_experiment: Any,
+    run_or_experiment: str | Callable[..., object] | Experiment | list[Experiment],
     *,
     name: str | None = None,
-    metric: Any = None,
-    mode: Any = None,
-    stop: Any = None,
+    metric: Names = None,
+    mode: Names = None,
+    stop: Stop | None = None,
     time_budget_s: float | timedelta | None = None,
-    config: dict[str, Any] | None = None,
-    resources_per_trial: Any = None,
+    config: Config | None = None,
+    resources_per_trial: Mapping[str, object]
+    | PlacementGroupFactory
+    | Callable[[Config], object]
+    | None = None,
     num_samples: int = 1,
     storage_path: str | None = None,
-    storage_filesystem: Any = None,
-    search_alg: Any = None,
-    scheduler: Any = None,
+    storage_filesystem: pyarrow.fs.FileSystem | None = None,
+    search_alg: SearchAlgorithm | Searcher | str | None = None,
+    scheduler: TrialScheduler | str | None = None,
     checkpoint_config: CheckpointConfig | None = None,
     verbose: int | None = None,
     progress_reporter: ProgressReporter | None = None,
-    log_to_file: Any = False,
+    log_to_file: bool | str | Sequence[str] = False,
     trial_name_creator: Callable[[Trial], str] | None = None,
     trial_dirname_creator: Callable[[Trial], str] | None = None,
-    sync_config: Any = None,
+    sync_config: SyncConfig | None = None,
     export_formats: Sequence[str] | None = None,
     max_failures: int = 0,
     fail_fast: bool | str = False,
@@ -48,7 +63,7 @@ def run(
     resume_config: ResumeConfig | None = None,
     reuse_actors: bool = False,
     raise_on_failed_trial: bool = True,
-    callbacks: Sequence[Any] | None = None,
+    callbacks: Sequence[Callback] | None = None,
     max_concurrent_trials: int | None = None,
     keep_checkpoints_num: int | None = None,
     checkpoint_score_attr: str | None = None,
@@ -209,8 +224,8 @@ def _with_old_names(
 
 @forms.takes_old_options("ray.tune.run_experiments")
 def run_experiments(
-    experiments: Experiment | Mapping[str, Any] | Sequence[Any],
-    scheduler: Any = None,
+    experiments: Experiment | Mapping[str, object] | Sequence[object],
+    scheduler: TrialScheduler | str | None = None,
     verbose: int | None = None,
     progress_reporter: ProgressReporter | None = None,
     resume: bool | str | None = None,
@@ -218,8 +233,8 @@ def run_experiments(
     reuse_actors: bool = False,
     raise_on_failed_trial: bool = True,
     concurrent: bool = True,
-    callbacks: Sequence[Any] | None = None,
-    _search_alg: Any = None,
+    callbacks: Sequence[Callback] | None = None,
+    _search_alg: SearchAlgorithm | Searcher | str | None = None,
 ) -> list[Trial]:
     """Run several experiments to their end, and return their trials.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -27,6 +28,11 @@ from raycompat.tune.trainable.identifiers import date_str
 from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.trainable import Trainable
 from raycompat.tune.trainable.trainer import checked_space, run_config_of, trainable_of, tunes
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.tune.trainable.nested import Space
 
 
 class Tuner:
@@ -75,35 +81,35 @@ class Tuner:
 
     def __init__(
         self,
-        trainable: Any = None,
+        trainable: str | Callable[..., object] | DataParallelTrainer | None = None,
         *,
         param_space: Any = None,
         tune_config: TuneConfig | None = None,
-        run_config: Any = None,
+        run_config: RunConfig | train.RunConfig | None = None,
     ) -> None:
         if trainable is None:
             raise TuneError(
                 "Tuner(None): expected a function of the config, or a class that trains."
             )
         _check("tune_config", tune_config, TuneConfig)
-        is_trainer = isinstance(trainable, DataParallelTrainer)
         # The config of an algorithm is one: PPOConfig().environment("CartPole-v1").
         to_dict = getattr(param_space, "to_dict", None)
         self._param_space = (to_dict() if callable(to_dict) else param_space) or {}
         self._tune_config = tune_config or TuneConfig()
         if isinstance(run_config, train.RunConfig):
             run_config = tunes(run_config)
-        self._run_config = (
-            run_config_of(trainable, run_config) if is_trainer else run_config or RunConfig()
-        )
-        self._trainable = (
-            trainable_of(trainable, self._run_config.checkpoint_config) if is_trainer else trainable
-        )
+        self._trainable: str | Callable[..., object]
+        if isinstance(trainable, DataParallelTrainer):
+            self._run_config = run_config_of(trainable, run_config)
+            self._trainable = trainable_of(trainable, self._run_config.checkpoint_config)
+        else:
+            self._run_config = run_config or RunConfig()
+            self._trainable = trainable
         self._resume_config: ResumeConfig | None = None
         self._results: ResultGrid | None = None
         if not isinstance(self._param_space, dict):
             raise ValueError(f"param_space={param_space!r}: expected a dict.")
-        if is_trainer:
+        if isinstance(trainable, DataParallelTrainer):
             self._param_space = checked_space(type(trainable), self._param_space)
         register_if_needed(self._trainable)
 
@@ -111,12 +117,12 @@ class Tuner:
     def restore(
         cls,
         path: str | os.PathLike[str],
-        trainable: Any,
+        trainable: str | Callable[..., object] | DataParallelTrainer,
         resume_unfinished: bool = True,
         resume_errored: bool = False,
         restart_errored: bool = False,
-        param_space: dict[str, Any] | None = None,
-        storage_filesystem: Any = None,
+        param_space: Space | None = None,
+        storage_filesystem: pyarrow.fs.FileSystem | None = None,
         _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
         """Return a Tuner that continues an experiment that was killed or has ended.
@@ -202,7 +208,9 @@ class Tuner:
         return tuner
 
     @classmethod
-    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+    def can_restore(
+        cls, path: str | os.PathLike[str], storage_filesystem: pyarrow.fs.FileSystem | None = None
+    ) -> bool:
         """Return whether `path` of `storage_filesystem` is the folder of a Tuner that has started."""
         return Folder(path, storage_filesystem).exists(TUNER)
 
@@ -316,12 +324,12 @@ class Tuner:
         )
 
 
-def _check(name: str, value: Any, expected: type) -> None:
+def _check(name: str, value: object, expected: type) -> None:
     if value is not None and not isinstance(value, expected):
         raise TypeError(f"{name}={value!r}: expected an instance of tune.{expected.__name__}.")
 
 
-def _check_same_names(saved: Any, given: Any) -> None:
+def _check_same_names(saved: Space | None, given: Space | None) -> None:
     """Raise for a space of a restored experiment that has other parameters."""
     before, now = (sorted(flatten_dict(each or {})) for each in (saved, given))
     if before != now:

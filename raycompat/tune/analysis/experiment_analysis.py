@@ -6,7 +6,7 @@ import io
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import modes
@@ -20,8 +20,12 @@ from raycompat.tune.result import EXPR_RESULT_FILE, TRAINING_ITERATION
 from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.fs
+
     from raycompat.train import Checkpoint
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 
 def no_best(trials: list[Trial], metric: str | None) -> str:
@@ -130,7 +134,7 @@ class ExperimentAnalysis(OldForms):
         self,
         experiment_checkpoint_path: str | os.PathLike[str],
         *,
-        storage_filesystem: Any = None,
+        storage_filesystem: pyarrow.fs.FileSystem | None = None,
         trials: list[Trial] | None = None,
         default_metric: str | None = None,
         default_mode: str | None = None,
@@ -143,7 +147,7 @@ class ExperimentAnalysis(OldForms):
         if default_mode is not None and default_mode not in ("min", "max"):
             raise ValueError(f"default_mode={default_mode!r}: expected 'min' or 'max'.")
         self.default_metric, self.default_mode = default_metric, default_mode
-        self._dataframes: dict[str, Any] = {}
+        self._dataframes: dict[str, pd.DataFrame] = {}
 
     @property
     def experiment_path(self) -> str:
@@ -151,17 +155,17 @@ class ExperimentAnalysis(OldForms):
         return self._folder.path
 
     @property
-    def trial_dataframes(self) -> dict[str, Any]:
+    def trial_dataframes(self) -> dict[str, pd.DataFrame]:
         """All results of each trial, by its id."""
         return {trial.trial_id: self.dataframe_of(trial) for trial in self.trials}
 
-    def dataframe_of(self, trial: Trial) -> Any:
+    def dataframe_of(self, trial: Trial) -> pd.DataFrame:
         """Return the results of a trial, one a row; read once."""
         if trial.trial_id not in self._dataframes:
             self._dataframes[trial.trial_id] = self._read_dataframe(trial)
         return self._dataframes[trial.trial_id]
 
-    def _read_dataframe(self, trial: Trial) -> Any:
+    def _read_dataframe(self, trial: Trial) -> pd.DataFrame:
         pandas = require("pandas", "ExperimentAnalysis")
         if not trial.folder.exists(EXPR_RESULT_FILE):
             return pandas.DataFrame()
@@ -222,7 +226,7 @@ class ExperimentAnalysis(OldForms):
 
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
-    ) -> dict[str, Any] | None:
+    ) -> Config | None:
         """Return the config of the best trial; None when there is none."""
         best = self.get_best_trial(metric, mode, scope)
         return None if best is None else best.config
@@ -267,12 +271,12 @@ class ExperimentAnalysis(OldForms):
         return self._best()
 
     @property
-    def best_config(self) -> dict[str, Any]:
+    def best_config(self) -> Config:
         """The config of the best trial."""
         return self._best().config
 
     @property
-    def best_result(self) -> dict[str, Any]:
+    def best_result(self) -> Metrics:
         """The last result of the best trial."""
         return self._best().last_result
 
@@ -282,31 +286,31 @@ class ExperimentAnalysis(OldForms):
         return self.get_best_checkpoint(self._best())
 
     @property
-    def best_dataframe(self) -> Any:
+    def best_dataframe(self) -> pd.DataFrame:
         """All results of the best trial."""
         return self.dataframe_of(self._best())
 
     @property
-    def best_result_df(self) -> Any:
+    def best_result_df(self) -> pd.DataFrame:
         """The last result of the best trial, as a table of one row."""
         return require("pandas", "ExperimentAnalysis").DataFrame.from_records(
             [flatten_dict(self.best_result)], index="trial_id"
         )
 
     @property
-    def results(self) -> dict[str, dict[str, Any]]:
+    def results(self) -> dict[str, Metrics]:
         """The last result of each trial, by its id."""
         return {trial.trial_id: trial.last_result for trial in self.trials}
 
     @property
-    def results_df(self) -> Any:
+    def results_df(self) -> pd.DataFrame:
         """The last results of all trials, one a row."""
         rows = [flatten_dict({"trial_id": k, **result}) for k, result in self.results.items()]
         return require("pandas", "ExperimentAnalysis").DataFrame.from_records(
             rows, index="trial_id"
         )
 
-    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+    def get_all_configs(self, prefix: bool = False) -> dict[str, Config]:
         """Return the config of each trial, by its id; with `prefix` the names begin with
         ``config/``.
         """
@@ -317,7 +321,7 @@ class ExperimentAnalysis(OldForms):
             for trial in self.trials
         }
 
-    def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
+    def dataframe(self, metric: str | None = None, mode: str | None = None) -> pd.DataFrame:
         """Return one result of each trial, with its config and folder.
 
         Parameters
@@ -334,7 +338,7 @@ class ExperimentAnalysis(OldForms):
         rows = [self._chosen_row(trial, mode and metric, mode) for trial in self.trials]
         return pandas.DataFrame.from_records([row for row in rows if row])
 
-    def _chosen_row(self, trial: Trial, metric: str | None, mode: str | None) -> dict[str, Any]:
+    def _chosen_row(self, trial: Trial, metric: str | None, mode: str | None) -> Metrics:
         result = trial.last_result
         if metric is not None:
             rows = self.dataframe_of(trial)

@@ -56,7 +56,7 @@ class ExperimentState:
         lines = [_line(trial.trial_id, self.describe(trial)) for trial in trials]
         self._folder.write(JOURNAL, "".join(line + "\n" for line in lines).encode())
 
-    def describe(self, trial: Trial) -> dict[str, Any]:
+    def describe(self, trial: Trial) -> dict[str, object]:
         """Return the data from which a trial is created again."""
         kept = trial.__dict__.copy()
         for name in ("experiment_folder", "is_saving"):
@@ -95,7 +95,7 @@ class ExperimentState:
             self._file = open(self._folder.at(JOURNAL), "ab", buffering=0)  # noqa: SIM115
         when_there_is_room(lambda: append_whole(self._file, line.encode() + b"\n"))
 
-    def snapshot(self, make: Callable[[], dict[str, Any]], force: bool = False) -> None:
+    def snapshot(self, make: Callable[[], dict[str, object]], force: bool = False) -> None:
         """Replace the snapshot when it is due."""
         begin = time.monotonic()
         if not force and begin < self._next_snapshot:
@@ -137,7 +137,7 @@ def load_trials(folder: Folder) -> list[Trial]:
             f"{folder.path} is not the folder of an experiment: expected the file {JOURNAL} in it. "
             "Pass the path that ResultGrid.experiment_path has."
         )
-    states: dict[str, dict[str, Any]] = {}
+    states: dict[str, dict[str, object]] = {}
     for raw in folder.read(JOURNAL).split(b"\n")[:-1]:
         line = json.loads(raw)
         content = pickle.loads(base64.b64decode(line["state"]))
@@ -158,5 +158,5 @@ def load_snapshot(folder: Folder) -> dict[str, Any]:
     """Return the last snapshot; empty when there is none."""
     if not folder.exists(SNAPSHOT):
         return {}
-    found: dict[str, Any] = pickle.loads(folder.read(SNAPSHOT))
+    found: dict[str, object] = pickle.loads(folder.read(SNAPSHOT))
     return found

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat.util.placement_group import PlacementGroup, placement_group
+
+if TYPE_CHECKING:
+    pass
 
 
 class PlacementGroupFactory:
@@ -50,7 +53,11 @@ class PlacementGroupFactory:
     """
 
     def __init__(
-        self, bundles: list[dict[str, float]], strategy: str = "PACK", *args: Any, **kwargs: Any
+        self,
+        bundles: list[dict[str, float]],
+        strategy: str = "PACK",
+        *args: Any,
+        **kwargs: Any,
     ) -> None:
         if not bundles:
             raise ValueError(
@@ -153,7 +160,7 @@ class PlacementGroupFactory:
         args, kwargs = self._arguments
         return placement_group(self.bundles, self._strategy, *args, **kwargs)
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[object, ...]:
         bundles = tuple(tuple(sorted(bundle.items())) for bundle in self._bundles)
         return self._head_bundle_is_empty, bundles, self._strategy
 
@@ -174,7 +181,7 @@ class PlacementGroupFactory:
 EXTRA = ("extra_cpu", "extra_gpu", "extra_memory", "extra_custom_resources")
 
 
-def resource_dict_to_pg_factory(spec: Mapping[str, Any] | None = None) -> PlacementGroupFactory:
+def resource_dict_to_pg_factory(spec: Mapping[str, object] | None = None) -> PlacementGroupFactory:
     """Return the bundles of a dict such as ``{"cpu": 2, "gpu": 0.5}``; None is one CPU.
 
     Raises
@@ -197,7 +204,7 @@ def _bundle(spec: dict[str, Any]) -> dict[str, float]:
     return {**custom, **bundle}
 
 
-def _check_amounts(amounts: dict[str, Any]) -> None:
+def _check_amounts(amounts: dict[str, object]) -> None:
     for name, amount in amounts.items():
         if isinstance(amount, bool) or not isinstance(amount, int | float) or amount < 0:
             raise ValueError(f"The resource {name}={amount!r}: expected a number of 0 or more.")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat._storage import Folder
 from raycompat.tune.config import ResumeConfig
 from raycompat.tune.execution.experiment_state import load_snapshot, load_trials
 from raycompat.tune.experiment.experiment import Experiment
 from raycompat.tune.experiment.trial import Trial, flat_result
+
+if TYPE_CHECKING:
+    from raycompat.tune.callback import CallbackList
+    from raycompat.tune.search.search_algorithm import SearchAlgorithm
 
 #: What `resume=` of `tune.run` can be.
 RESUME = ResumeConfig.ResumeType.RESUME
@@ -19,7 +23,7 @@ SKIP = ResumeConfig.ResumeType.SKIP
 SAME_AS_TRUE = ("LOCAL", "REMOTE", "PROMPT", "AUTO")
 
 
-def resume_config_of(resume: Any) -> ResumeConfig | None:
+def resume_config_of(resume: object) -> ResumeConfig | None:
     """Return the meaning of the argument `resume` of `tune.run`; None is a new experiment.
 
     Raises
@@ -86,8 +90,8 @@ def restored_trials(
 
 def restore_search(
     folder: Folder,
-    search_alg: Any,
-    callbacks: Any,
+    search_alg: SearchAlgorithm,
+    callbacks: CallbackList,
     experiments: list[Experiment],
     trials: list[Trial],
 ) -> None:

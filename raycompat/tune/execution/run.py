@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,15 +44,15 @@ class RunSettings:
 
     metric: Any = None
     mode: Any = None
-    search_alg: Any = None
-    scheduler: Any = None
+    search_alg: SearchAlgorithm | Searcher | str | None = None
+    scheduler: TrialScheduler | str | None = None
     verbose: int = 1
-    progress_reporter: Any = None
+    progress_reporter: ProgressReporter | None = None
     fail_fast: bool | str = False
     resume_config: ResumeConfig | None = None
     reuse_actors: bool = False
     raise_on_failed_trial: bool = True
-    callbacks: list[Any] = field(default_factory=list)
+    callbacks: list[Callback] = field(default_factory=list)
     max_concurrent_trials: int | None = None
     works_in_folder: bool = True
 
@@ -105,7 +106,7 @@ def run_experiments_to_end(
 def _run(
     runner: TrialRunner,
     reporter: ProgressReporter,
-    search_alg: Any,
+    search_alg: SearchAlgorithm,
     settings: RunSettings,
     experiments: list[Experiment],
 ) -> bool:
@@ -222,7 +223,7 @@ def _make_scheduler(settings: RunSettings, experiments: list[Experiment]) -> Tri
     return scheduler
 
 
-def make_callbacks(given: list[Any]) -> list[Any]:
+def make_callbacks(given: Sequence[Callback]) -> list[Callback]:
     """Return the callbacks, with those that write results where none of the kind is given."""
     callbacks = list(given)
     for callback in callbacks:

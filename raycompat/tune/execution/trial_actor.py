@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._surface import forms
 from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import Trainable, TrainingResult
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 
 class TrialActor:
@@ -30,7 +33,7 @@ class TrialActor:
     def begin(
         self,
         trainable_cls: type[Trainable],
-        config: dict[str, Any],
+        config: Config,
         place: TrialPlace,
         checkpoint: TrainingResult | None,
     ) -> int:
@@ -43,9 +46,7 @@ class TrialActor:
             self._restore(checkpoint)
         return os.getpid()
 
-    def become(
-        self, config: dict[str, Any], place: TrialPlace, checkpoint: TrainingResult | None
-    ) -> bool:
+    def become(self, config: Config, place: TrialPlace, checkpoint: TrainingResult | None) -> bool:
         """Be another trial; False when the trainable cannot be reset."""
         self._enter(place)
         if not self._trainable.reset(config, storage=place):
@@ -81,7 +82,7 @@ class TrialActor:
                 file = self._output.enter_context(path.open("a", buffering=1))
                 self._output.enter_context(redirect(file))
 
-    def train(self) -> tuple[dict[str, Any], TrainingResult | None]:
+    def train(self) -> tuple[Metrics, TrainingResult | None]:
         """Return the next result, and the checkpoint that came with it."""
         from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
@@ -116,7 +117,7 @@ class TrialActor:
             self._output = None
 
 
-def _construct(cls: Any, config: dict[str, Any], place: TrialPlace) -> Any:
+def _construct(cls: Any, config: Config, place: TrialPlace) -> Any:
     """Make the trainable; classes that are not of Tune take only a config."""
     if issubclass(cls, Trainable):
         return cls(config, storage=place)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
 from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 from raycompat.tune.execution.trial_actor import TrialActor
 from raycompat.util.placement_group import PlacementGroup, remove_placement_group
 from raycompat.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+if TYPE_CHECKING:
+    from raycompat.object_ref import ObjectRef
 
 #: Seconds that a trainable has for its ``cleanup``; then its process is killed.
 STOP_DEADLINE_S = 10.0
@@ -45,10 +48,11 @@ class TrialProcess:
         actor: Any = _actor_class(trainable_name).options(**options).remote()
         return cls(actor, trainable_name, request, group)
 
-    def stop(self) -> Any:
+    def stop(self) -> ObjectRef[None]:
         """Let the trainable clean up; return the reference that says when it has."""
         self.deadline = time.monotonic() + STOP_DEADLINE_S
-        return self.actor.stop.remote()
+        ended: ObjectRef[None] = self.actor.stop.remote()
+        return ended
 
     def kill(self) -> None:
         """End the process, and release its placement group."""
@@ -69,7 +73,7 @@ def _options(request: PlacementGroupFactory) -> tuple[dict[str, Any], PlacementG
     """Return the actor's options, and the placement group where there is one."""
     bundles = request.bundles
     head: dict[str, float] = {} if request.head_bundle_is_empty else bundles[0]
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "num_cpus": head.get("CPU", 0),
         "num_gpus": head.get("GPU", 0),
         "resources": {k: v for k, v in head.items() if k not in ("CPU", "GPU", "memory")},

@@ -19,7 +19,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
 from raycompat.tune.callback import CallbackList
@@ -43,13 +43,22 @@ from raycompat.tune.search.basic_variant import BasicVariantGenerator
 from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import TrainingResult
 
+if TYPE_CHECKING:
+    from raycompat.object_ref import ObjectRef
+    from raycompat.tune.callback import Callback
+    from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+    from raycompat.tune.search.search_algorithm import SearchAlgorithm
+    from raycompat.tune.search.searcher import Names
+    from raycompat.tune.trainable.nested import Metrics
+    from raycompat.tune.trainable.trainable import Trainable
+
 logger = logging.getLogger(__name__)
 
 #: Maximum seconds of one wait for results, and so between two checks of stoppers and reporters.
 WAIT_S = 0.5
 
 
-def pending_limit(search_alg: Any, num_cpus: float) -> int:
+def pending_limit(search_alg: SearchAlgorithm, num_cpus: float) -> int:
     """Return how many trials are made ahead: a searcher shall know the results before it suggests."""
     setting = os.environ.get("TUNE_MAX_PENDING_TRIALS_PG", "auto")
     if setting != "auto":
@@ -81,11 +90,11 @@ class TrialRunner:
     def __init__(
         self,
         experiments: list[Experiment],
-        search_alg: Any,
+        search_alg: SearchAlgorithm,
         scheduler_alg: TrialScheduler,
         *,
-        metric: Any = None,
-        callbacks: list[Any] | None = None,
+        metric: Names = None,
+        callbacks: list[Callback] | None = None,
         trials: list[Trial] | None = None,
         fail_fast: bool | str = False,
         reuse_actors: bool = False,
@@ -111,10 +120,10 @@ class TrialRunner:
         self._counts = Counter(trial.status for trial in self._trials)
         self._processes: dict[Trial, TrialProcess] = {}
         self._idle: list[TrialProcess] = []
-        self._stopping: dict[Any, TrialProcess] = {}
+        self._stopping: dict[ObjectRef[Any], TrialProcess] = {}
         #: The handler of each reference's value, and the trial to which it belongs.
-        self._waiting: dict[Any, tuple[Callable[[Trial, Any], None], Trial]] = {}
-        self._trainables: dict[str, Any] = {}
+        self._waiting: dict[ObjectRef[Any], tuple[Callable[[Trial, Any], None], Trial]] = {}
+        self._trainables: dict[str, ObjectRef[type[Trainable]]] = {}
         self._stopped_all = self._halted = False
         self._warned_of: set[str] = set()
         self._infeasible_since: float | None = None
@@ -227,7 +236,7 @@ class TrialRunner:
                 return process
         return None
 
-    def _make_room(self, request: Any) -> bool:
+    def _make_room(self, request: PlacementGroupFactory) -> bool:
         """Return whether the request fits; idle processes with other resources are ended for it."""
         while not self._ledger.fits(request) and self._idle:
             self._stop_process(self._idle.pop())
@@ -274,7 +283,7 @@ class TrialRunner:
     def _place(self, trial: Trial) -> TrialPlace:
         return replace(trial.place(), works_in_folder=self._works_in_folder)
 
-    def _trainable(self, name: str) -> Any:
+    def _trainable(self, name: str) -> ObjectRef[type[Trainable]]:
         """Return the reference of a trainable, which is stored once."""
         if name not in self._trainables:
             cls = next(
@@ -283,7 +292,9 @@ class TrialRunner:
             self._trainables[name] = ray.put(cls)
         return self._trainables[name]
 
-    def _expect(self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial) -> None:
+    def _expect(
+        self, reference: ObjectRef[Any], handler: Callable[[Trial, Any], None], trial: Trial
+    ) -> None:
         self._waiting[reference] = (handler, trial)
 
     def _handle_answers(self) -> None:
@@ -307,7 +318,9 @@ class TrialRunner:
                 logger.warning("%s did not clean up in time; it is killed.", process.trainable_name)
                 self._end_process(self._stopping.pop(reference))
 
-    def _handle(self, reference: Any, handler: Callable[[Trial, Any], None], trial: Trial) -> None:
+    def _handle(
+        self, reference: ObjectRef[Any], handler: Callable[[Trial, Any], None], trial: Trial
+    ) -> None:
         try:
             value = ray.get(reference)
         except ray.exceptions.RayError as error:
@@ -340,9 +353,7 @@ class TrialRunner:
     def _train(self, trial: Trial) -> None:
         self._expect(self._processes[trial].actor.train.remote(), self._on_result, trial)
 
-    def _on_result(
-        self, trial: Trial, answer: tuple[dict[str, Any], TrainingResult | None]
-    ) -> None:
+    def _on_result(self, trial: Trial, answer: tuple[Metrics, TrainingResult | None]) -> None:
         result, checkpoint = answer
         if RESULT_DUPLICATE in result:
             if checkpoint is not None:
@@ -371,7 +382,7 @@ class TrialRunner:
         trial.last_result = result
         self._complete(trial, flat_result(result), has_ended=True)
 
-    def _decide(self, trial: Trial, result: dict[str, Any]) -> str:
+    def _decide(self, trial: Trial, result: Metrics) -> str:
         """Distribute a result, and return the next action of the trial."""
         flat = flat_result(result)
         self._check_metrics(trial, flat)
@@ -394,7 +405,7 @@ class TrialRunner:
         )
         return decision
 
-    def _check_metrics(self, trial: Trial, flat: dict[str, Any]) -> None:
+    def _check_metrics(self, trial: Trial, flat: Metrics) -> None:
         """Raise when a result lacks what decides; warn of one that is not a number."""
         if os.environ.get("TUNE_DISABLE_STRICT_METRIC_CHECKING") == "1":
             return
@@ -413,7 +424,7 @@ class TrialRunner:
                     self._warned_of.add("nan")
                     logger.warning("%s reported %s=NaN, which is never the best.", trial, metric)
 
-    def _act(self, trial: Trial, decision: str, result: dict[str, Any]) -> None:
+    def _act(self, trial: Trial, decision: str, result: Metrics) -> None:
         if trial not in self._processes or trial.is_finished():
             return  # a scheduler has paused or stopped it
         if decision == TrialScheduler.STOP:
@@ -437,8 +448,8 @@ class TrialRunner:
 
     # Checkpoints and pauses.
 
-    def _save(self, trial: Trial, then: Callable[[Trial, Any], None]) -> Any:
-        reference = self._processes[trial].actor.save.remote()
+    def _save(self, trial: Trial, then: Callable[[Trial, Any], None]) -> ObjectRef[TrainingResult]:
+        reference: ObjectRef[TrainingResult] = self._processes[trial].actor.save.remote()
         self._expect(reference, then, trial)
         return reference
 
@@ -462,9 +473,7 @@ class TrialRunner:
         self._on_checkpoint(trial, made)
         self._complete(trial, flat_result(trial.last_result))
 
-    def schedule_trial_save(
-        self, trial: Trial, result: dict[str, Any] | None = None
-    ) -> ScheduledSave:
+    def schedule_trial_save(self, trial: Trial, result: Metrics | None = None) -> ScheduledSave:
         """Ask a trial for a checkpoint; the answer's ``resolve()`` waits for it."""
         return ScheduledSave(self, trial, self._save(trial, then=self._on_checkpoint))
 
@@ -496,7 +505,7 @@ class TrialRunner:
         self.search_alg.on_trial_complete(trial.trial_id)
         self._end(trial, Trial.TERMINATED)
 
-    def _complete(self, trial: Trial, flat: dict[str, Any], has_ended: bool = False) -> None:
+    def _complete(self, trial: Trial, flat: Metrics, has_ended: bool = False) -> None:
         if trial.export_formats and trial in self._processes:
             try:  # the model is there before anyone hears that the trial has ended
                 ray.get(self._processes[trial].actor.export.remote(trial.export_formats))
@@ -609,7 +618,7 @@ class TrialRunner:
             while self._stopping:
                 self._end_process(self._stopping.popitem()[1])
 
-    def _snapshot(self) -> dict[str, Any]:
+    def _snapshot(self) -> dict[str, object]:
         return {
             "search_alg": self.search_alg.get_state(),
             "stoppers": [experiment.stopper for experiment in self._experiments.values()],
@@ -622,7 +631,7 @@ class TrialRunner:
 class ScheduledSave:
     """A checkpoint that is being made."""
 
-    def __init__(self, runner: TrialRunner, trial: Trial, reference: Any) -> None:
+    def __init__(self, runner: TrialRunner, trial: Trial, reference: ObjectRef[Any]) -> None:
         self._runner, self._trial, self._reference = runner, trial, reference
 
     def resolve(self) -> TrainingResult | None:
@@ -635,7 +644,7 @@ class ScheduledSave:
         self._runner._on_checkpoint(self._trial, made)
         return made if made.checkpoint is not None else None
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()  # a checkpoint in the making does not outlive the driver
 
 

@@ -9,7 +9,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat import _storage
 from raycompat._surface import forms
@@ -31,6 +31,13 @@ from raycompat.tune.stopper import CombinedStopper, TimeoutStopper
 from raycompat.tune.stopper.stopper import stopper_of
 from raycompat.tune.trainable.function_trainable import FunctionTrainable
 from raycompat.tune.trainable.identifiers import date_str
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.train import SyncConfig
+    from raycompat.tune.stopper.stopper import Stop
+    from raycompat.tune.trainable.nested import Config, Space
 
 #: Keys of `run_experiments` of 2018, and their names today.
 OLD_KEYS = {
@@ -124,20 +131,23 @@ class Experiment:
     def __init__(
         self,
         name: str,
-        run: Any,
+        run: str | Callable[..., object],
         *,
-        stop: Any = None,
+        stop: Stop | None = None,
         time_budget_s: float | timedelta | None = None,
-        config: dict[str, Any] | None = None,
-        resources_per_trial: Any = None,
+        config: Config | None = None,
+        resources_per_trial: Mapping[str, Any]
+        | PlacementGroupFactory
+        | Callable[[Config], object]
+        | None = None,
         num_samples: int = 1,
         storage_path: str | None = None,
-        storage_filesystem: Any = None,
-        sync_config: Any = None,
-        checkpoint_config: Any = None,
+        storage_filesystem: pyarrow.fs.FileSystem | None = None,
+        sync_config: SyncConfig | None = None,
+        checkpoint_config: CheckpointConfig | Mapping[str, Any] | None = None,
         trial_name_creator: Callable[[Trial], str] | None = None,
         trial_dirname_creator: Callable[[Trial], str] | None = None,
-        log_to_file: Any = False,
+        log_to_file: bool | str | Sequence[str] = False,
         export_formats: Sequence[str] | None = None,
         max_failures: int = 0,
         restore: str | None = None,
@@ -164,7 +174,7 @@ class Experiment:
         self._log_to_file = _log_files(log_to_file)
         self._export_formats = export_formats or ()
         _check_num_samples(num_samples)
-        self.spec: dict[str, Any] = {
+        self.spec: Space = {
             "run": self.run_identifier,
             "config": with_registered_names(config or {}),
             "num_samples": num_samples if num_samples >= 0 else 2**62,
@@ -228,10 +238,10 @@ class Experiment:
 
     def make_trial(
         self,
-        config: dict[str, Any],
+        config: Config,
         trial_id: str,
         experiment_tag: str,
-        evaluated_params: dict[str, Any],
+        evaluated_params: Config,
     ) -> Trial:
         """Return a trial with this config."""
         name_creator, dirname_creator = self._names
@@ -252,7 +262,7 @@ class Experiment:
             trial_dirname_creator=dirname_creator,
         )
 
-    def _resources(self, config: dict[str, Any]) -> PlacementGroupFactory:
+    def _resources(self, config: Config) -> PlacementGroupFactory:
         """Return the resources of a trial with this config."""
         request = self.spec["resources_per_trial"]
         default = getattr(self.trainable_cls, "default_resource_request", None)
@@ -311,19 +321,19 @@ class Experiment:
         return {name: value for name, value in self.public_spec.items() if name != "config"}
 
 
-def _has_functions(request: Mapping[str, Any]) -> bool:
+def _has_functions(request: Mapping[str, object]) -> bool:
     _, domains, grids = parse_spec_vars(request)
     return bool(domains or grids)
 
 
-def _check_num_samples(num_samples: Any) -> None:
+def _check_num_samples(num_samples: object) -> None:
     if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < -1:
         raise ValueError(
             f"num_samples={num_samples!r}: expected an integer of 0 or more, or -1 for no end."
         )
 
 
-def _log_files(given: Any) -> tuple[str | None, str | None]:
+def _log_files(given: object) -> tuple[str | None, str | None]:
     """Return the files for trials' standard output and standard error."""
     if not given:
         return None, None
@@ -336,7 +346,7 @@ def _log_files(given: Any) -> tuple[str | None, str | None]:
     raise ValueError(f"log_to_file={given!r}: expected True, a file name, or two.")
 
 
-def register_if_needed(run: Any) -> str:
+def register_if_needed(run: str | Callable[..., object]) -> str:
     """Return the name of a trainable; a function or class is registered under its own.
 
     Raises
@@ -362,7 +372,9 @@ def register_if_needed(run: Any) -> str:
     return name
 
 
-def convert_to_experiment_list(experiments: Any) -> list[Experiment]:
+def convert_to_experiment_list(
+    experiments: Experiment | Mapping[str, Any] | Sequence[Any],
+) -> list[Experiment]:
     """Return experiments as a list: from one, a list, or a dict of names and specs.
 
     Raises

@@ -8,7 +8,7 @@ import traceback
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from numbers import Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 
@@ -36,6 +36,9 @@ from raycompat.tune.trainable.identifiers import date_str, new_trial_id
 from raycompat.tune.trainable.nested import flatten_dict
 from raycompat.tune.trainable.place import TrialPlace
 from raycompat.tune.trainable.trainable import TrainingResult
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 #: How many bytes of its parameters a trial's folder has in its name.
 MAX_DIRNAME = 130
@@ -76,13 +79,13 @@ class Trial:
     def __init__(
         self,
         trainable_name: str,
-        config: dict[str, Any] | None = None,
+        config: Config | None = None,
         *,
         experiment_folder: Folder | None = None,
-        checkpoint_config: Any = None,
+        checkpoint_config: CheckpointConfig | None = None,
         trial_id: str | None = None,
         experiment_tag: str = "",
-        evaluated_params: dict[str, Any] | None = None,
+        evaluated_params: Config | None = None,
         resources: PlacementGroupFactory | None = None,
         max_failures: int = 0,
         restore_path: str | None = None,
@@ -114,7 +117,7 @@ class Trial:
         self.export_formats = export_formats
         self.status = Trial.PENDING
         self.num_failures = 0
-        self.last_result: dict[str, Any] = {}
+        self.last_result: Metrics = {}
         self.num_results = 0
         self.metric_analysis: dict[str, dict[str, float]] = {}
         self._recent: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=10))
@@ -220,7 +223,7 @@ class Trial:
         """Return a new id of a trial."""
         return new_trial_id()
 
-    def should_stop(self, result: dict[str, Any]) -> bool:
+    def should_stop(self, result: Metrics) -> bool:
         """Return whether a result is the last one by the trial's own criterion."""
         return bool(result.get(keys.DONE)) or any(
             result[name] >= limit for name, limit in self.stopping_criterion.items()
@@ -235,7 +238,7 @@ class Trial:
             self._started_from = self._continue_from
         self.status = status
 
-    def set_config(self, config: dict[str, Any]) -> None:
+    def set_config(self, config: Config) -> None:
         self.config = config
 
     def set_experiment_tag(self, experiment_tag: str) -> None:
@@ -255,7 +258,7 @@ class Trial:
             resources = resource_dict_to_pg_factory(resources)
         self.placement_group_factory = resources
 
-    def update_last_result(self, result: dict[str, Any], flat: dict[str, Any]) -> None:
+    def update_last_result(self, result: Metrics, flat: Metrics) -> None:
         """Take note of a result, and of each number in it."""
         self.last_result = result
         self.num_results += 1
@@ -303,7 +306,7 @@ class Trial:
         for doomed in self.checkpoints.register(entry):
             doomed.checkpoint._folder.delete()
 
-    def continue_from(self, checkpoint: Checkpoint, metrics: dict[str, Any]) -> None:
+    def continue_from(self, checkpoint: Checkpoint, metrics: Metrics) -> None:
         """Begin next with a checkpoint of another trial."""
         self._continue_from = TrainingResult(checkpoint, metrics)
 
@@ -318,7 +321,7 @@ class Trial:
             return TrainingResult(Checkpoint(self.restore_path), {})
         return None
 
-    def should_checkpoint(self, result: dict[str, Any]) -> bool:
+    def should_checkpoint(self, result: Metrics) -> bool:
         """Return whether the runner requests a checkpoint after this result."""
         if result.get(keys.DONE) and self.checkpoint_config.checkpoint_at_end:
             return True
@@ -386,7 +389,7 @@ def _number(path: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def flat_result(result: dict[str, Any]) -> dict[str, Any]:
+def flat_result(result: Metrics) -> Metrics:
     """Return a result with flat names; the config keeps its own."""
     if not any(isinstance(value, dict) for name, value in result.items() if name != "config"):
         return {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat.train import UserCallback
 from raycompat.tune.trainable import session
 
 if TYPE_CHECKING:
     from raycompat.train import Checkpoint
+    from raycompat.tune.trainable.nested import Metrics
 
 __all__ = ["TuneReportCallback"]
 
@@ -64,8 +65,8 @@ class TuneReportCallback(UserCallback):
 
     def after_report(
         self,
-        run_context: Any,
-        metrics: list[dict[str, Any]],
+        run_context: object,
+        metrics: list[Metrics],
         checkpoint: Checkpoint | None,
     ) -> None:
         """Report the metrics of rank 0 to Tune."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._recordable import recordable
 from raycompat.tune import result as keys
@@ -12,6 +12,7 @@ from raycompat.util.tracking import Experiment
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class DashboardCallback(LoggerCallback):
@@ -26,7 +27,7 @@ class DashboardCallback(LoggerCallback):
         parameters = flatten_dict(recordable(trial.evaluated_params or trial.config))
         self._experiment.trial(str(trial), "RUNNING", parameters)
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Metrics) -> None:
         shown = {k: v for k, v in result.items() if k not in keys.ADDED_KEYS}
         figures = flatten_dict(recordable(shown))
         step = result.get(keys.TRAINING_ITERATION, iteration)
@@ -36,5 +37,5 @@ class DashboardCallback(LoggerCallback):
         error = str(trial.error) if failed and trial.error is not None else ""
         self._experiment.trial(str(trial), "ERROR" if failed else "TERMINATED", error=error)
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         self._experiment.end()

@@ -19,6 +19,7 @@ from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class _FileLogger(LoggerCallback):
@@ -48,12 +49,12 @@ class _FileLogger(LoggerCallback):
             file.close()
         self._folders.upload(trial)
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in trials:
             if trial.trial_id in self._files:
                 self.log_trial_end(trial)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_files": {}}
 
 
@@ -78,7 +79,7 @@ class JsonLoggerCallback(_FileLogger):
         when_there_is_room(lambda: parameters.write_bytes(shown))
         when_there_is_room(lambda: parameters_pickled.write_bytes(pickled))
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Metrics) -> None:
         self._write(trial, as_json_text(result) + "\n")
 
 
@@ -98,7 +99,7 @@ class CSVLoggerCallback(_FileLogger):
         super().__init__()
         self._columns: dict[str, list[str]] = {}
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Metrics) -> None:
         shown = recordable({k: v for k, v in result.items() if k != "config"})
         flat = {as_text(name): value for name, value in flatten_dict(shown).items()}
         rows: list[Any] = []
@@ -114,7 +115,7 @@ class CSVLoggerCallback(_FileLogger):
         self._write(trial, text.getvalue())
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return "" if value is None else as_text(value)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._surface.modules import names_of
 from raycompat.tune.callback import Callback
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class LoggerCallback(Callback):
@@ -30,7 +31,7 @@ class LoggerCallback(Callback):
     def log_trial_save(self, trial: Trial) -> None:
         """Take note of a checkpoint."""
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Metrics) -> None:
         """Write a result."""
 
     def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
@@ -41,31 +42,33 @@ class LoggerCallback(Callback):
         iteration: int,
         trials: list[Trial],
         trial: Trial,
-        result: dict[str, Any],
-        **info: Any,
+        result: Metrics,
+        **info: object,
     ) -> None:
         self.log_trial_result(iteration, trial, result)
 
     def on_trial_start(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_start(trial)
 
     def on_trial_restore(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_restore(trial)
 
-    def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+    def on_trial_save(
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
+    ) -> None:
         self.log_trial_save(trial)
 
     def on_trial_complete(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_end(trial, failed=False)
 
     def on_trial_error(
-        self, iteration: int, trials: list[Trial], trial: Trial, **info: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, **info: object
     ) -> None:
         self.log_trial_end(trial, failed=True)
 

@@ -20,6 +20,7 @@ from raycompat.tune.trainable.nested import flatten_dict
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +48,9 @@ class TBXLoggerCallback(LoggerCallback):
         require("tensorboardX", "TBXLoggerCallback")
         self._folders = LocalFolders()
         self._writers: dict[str, EventFile] = {}
-        self._last: dict[str, dict[str, Any]] = {}
+        self._last: dict[str, Metrics] = {}
 
-    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, Any]) -> None:
+    def log_trial_result(self, iteration: int, trial: Trial, result: Metrics) -> None:
         writer = self._writers.get(trial.trial_id)
         if writer is None:
             folder = self._folders.of(trial)
@@ -86,11 +87,11 @@ class TBXLoggerCallback(LoggerCallback):
             for summary in summaries:
                 writer.add(summary)
 
-    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
         for trial in trials:
             self.log_trial_end(trial)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_writers": {}}
 
 
@@ -153,7 +154,7 @@ class EventFile:
             self._writer = None
 
 
-def _parameter(value: Any) -> bool | float | str:
+def _parameter(value: object) -> bool | float | str:
     """Return a hyperparameter as one of the types that event files have."""
     number = None if isinstance(value, bool) else as_number(value)
     if number is not None:

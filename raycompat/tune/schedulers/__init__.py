@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from raycompat._surface.modules import names_of
 from raycompat.tune.schedulers.async_hyperband import ASHAScheduler, AsyncHyperBandScheduler
@@ -47,7 +46,7 @@ SCHEDULERS: dict[str, Callable[..., TrialScheduler]] = {
 }
 
 
-def create_scheduler(scheduler: str, **kwargs: Any) -> TrialScheduler:
+def create_scheduler(scheduler: str, **kwargs: object) -> TrialScheduler:
     """Make a scheduler by its name.
 
     Parameters

@@ -12,13 +12,13 @@ from raycompat._surface import forms
 from raycompat.tune.error import InvalidRangeError
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
-    Result,
     ScoredScheduler,
     TrialScheduler,
 )
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 @forms.takes_old_options_in_constructor("ray.tune.schedulers.AsyncHyperBandScheduler")
@@ -121,7 +121,7 @@ class AsyncHyperBandScheduler(ScoredScheduler):
         index = np.random.choice(len(self._brackets), p=weights / weights.sum())
         self._bracket_of[trial.trial_id] = self._brackets[index]
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if self._time_attr not in result or self._metric not in result:
             return TrialScheduler.CONTINUE
         time = result[self._time_attr]
@@ -133,7 +133,7 @@ class AsyncHyperBandScheduler(ScoredScheduler):
         self._num_stopped += action == TrialScheduler.STOP
         return action
 
-    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         """Record the last score of a trial that ended by itself."""
         bracket = self._bracket_of.get(trial.trial_id)
         if bracket is None or self._time_attr not in result or self._metric not in result:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat.tune.schedulers.hyperband import Bracket, HyperBandScheduler
-from raycompat.tune.schedulers.trial_scheduler import Controller, Result, TrialScheduler
+from raycompat.tune.schedulers.trial_scheduler import Controller, TrialScheduler
 from raycompat.tune.search.bohb import BRACKET
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class HyperBandForBOHB(HyperBandScheduler):
@@ -48,10 +49,10 @@ class HyperBandForBOHB(HyperBandScheduler):
         super().__init__(time_attr, metric, mode, max_t, reduction_factor, stop_last_trials)
         self._order.reverse()
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         bracket = self._bracket_of[trial]
         budget = bracket.limit
-        info: dict[str, Any] = {}
+        info: dict[str, object] = {}
         result[BRACKET] = info
         action = super().on_trial_result(tune_controller, trial, result)
         if self._time_attr in result and result[self._time_attr] >= budget:

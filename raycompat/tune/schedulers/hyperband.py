@@ -13,13 +13,13 @@ from raycompat._surface import forms
 from raycompat.tune.schedulers.async_hyperband import check_ranges
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
-    Result,
     ScoredScheduler,
     TrialScheduler,
 )
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class HyperBandScheduler(ScoredScheduler):
         self._bands[-1].append(bracket)
         return bracket
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if self._time_attr not in result or self._metric not in result:
             return TrialScheduler.CONTINUE
         bracket = self._bracket_of[trial]
@@ -189,7 +189,7 @@ class HyperBandScheduler(ScoredScheduler):
         if not bracket.finished() and not bracket.is_being_processed:
             self._process(tune_controller, bracket)
 
-    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         self.on_trial_remove(tune_controller, trial)
 
     def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
@@ -234,7 +234,7 @@ class Bracket:
         self._stop_last_trials = stop_last_trials
         self._all_trials: list[Trial] = []
         #: The last result of each trial that is still in the race; None when it has none yet.
-        self.results: dict[Trial, Result | None] = {}
+        self.results: dict[Trial, Metrics | None] = {}
         #: Paused trials that may continue.
         self.released: set[Trial] = set()
         self.is_being_processed = False

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from raycompat._surface import forms
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
-    Result,
     ScoredScheduler,
     TrialScheduler,
 )
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Metrics
 
 
 @forms.takes_old_options_in_constructor("ray.tune.schedulers.MedianStoppingRule")
@@ -93,7 +93,7 @@ class MedianStoppingRule(ScoredScheduler):
         self._last_pause: defaultdict[Trial, float] = defaultdict(lambda: -math.inf)
         self._curves: dict[Trial, Curve] = {}
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if self._time_attr not in result or self._metric not in result or trial in self._stopped:
             return TrialScheduler.CONTINUE
         time = result[self._time_attr]
@@ -114,11 +114,11 @@ class MedianStoppingRule(ScoredScheduler):
             return TrialScheduler.STOP if self._hard_stop else TrialScheduler.PAUSE
         return TrialScheduler.CONTINUE
 
-    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         if self._time_attr in result and self._metric in result:
             self._record(trial, result)
 
-    def _record(self, trial: Trial, result: Result) -> None:
+    def _record(self, trial: Trial, result: Metrics) -> None:
         curve = self._curves.setdefault(trial, Curve(self._grace_period))
         curve.append(result[self._time_attr], self.score(result))
 

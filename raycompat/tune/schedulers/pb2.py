@@ -8,8 +8,8 @@ config is the one with the highest upper confidence bound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,14 @@ from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import TuneError
 from raycompat.tune.schedulers.pbt import PopulationBasedTraining
-from raycompat.tune.schedulers.trial_scheduler import Controller, Result
+from raycompat.tune.schedulers.trial_scheduler import Controller
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.schedulers.pbt import Changes
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 #: Values of length scale l, forgetting e and noise that are compared by their likelihood.
 _LENGTHS, _FORGETTING, _NOISES = (0.1, 0.2, 0.4, 0.8, 1.6), (0.0, 0.05, 0.2, 0.5), (0.01, 0.1, 0.5)
@@ -45,7 +49,7 @@ class BanditModel:
         What each has improved.
     """
 
-    def __init__(self, points: Any, times: Any, values: Any) -> None:
+    def __init__(self, points: npt.ArrayLike, times: npt.ArrayLike, values: npt.ArrayLike) -> None:
         self._points, self._times = np.asarray(points, float), np.asarray(times, float)
         values = np.asarray(values, float)
         spread = values.std()
@@ -54,11 +58,18 @@ class BanditModel:
         self._length, self._forgets, self._noise = max(settings, key=self._likelihood)
 
     def _kernel(
-        self, points: Any, times: Any, others: Any, other_times: Any, length: float, forgets: float
-    ) -> Any:
+        self,
+        points: np.ndarray,
+        times: np.ndarray,
+        others: np.ndarray,
+        other_times: np.ndarray,
+        length: float,
+        forgets: float,
+    ) -> np.ndarray:
         squares = ((points[:, None, :] - others[None, :, :]) ** 2).sum(axis=2)
         apart = np.abs(times[:, None] - other_times[None, :])
-        return np.exp(-squares / (2 * length**2)) * (1 - forgets) ** (apart / 2)
+        kernel: np.ndarray = np.exp(-squares / (2 * length**2)) * (1 - forgets) ** (apart / 2)
+        return kernel
 
     def _likelihood(self, settings: tuple[float, float, float]) -> float:
         """Return the logarithm of the likelihood of the values, but for a constant."""
@@ -68,7 +79,9 @@ class BanditModel:
         solved = np.linalg.solve(factor, self._values)
         return float(-0.5 * solved @ solved - np.log(np.diag(factor)).sum())
 
-    def predict(self, points: Any, time: float, pending: Any) -> tuple[Any, Any]:
+    def predict(
+        self, points: np.ndarray, time: float, pending: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation at points.
 
         Parameters
@@ -89,7 +102,9 @@ class BanditModel:
         every_times = np.append(self._times, np.full(len(pending), time))
         return mean, self._posterior(every, every_times, points, times)[1]
 
-    def _posterior(self, known: Any, known_times: Any, points: Any, times: Any) -> tuple[Any, Any]:
+    def _posterior(
+        self, known: np.ndarray, known_times: np.ndarray, points: np.ndarray, times: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights of known values for each point, and the points' standard deviations."""
         settings = (self._length, self._forgets)
         kernel = self._kernel(known, known_times, known, known_times, *settings)
@@ -99,14 +114,15 @@ class BanditModel:
 
 
 def best_point(
-    model: BanditModel, time: float, pending: Any, size: int, random: np.random.Generator
-) -> Any:
+    model: BanditModel, time: float, pending: np.ndarray, size: int, random: np.random.Generator
+) -> np.ndarray:
     """Return the point, each coordinate 0 to 1, with the highest upper confidence bound."""
     weight = math.sqrt(0.2 + math.log(max(1.0, 0.4 * time)))
 
-    def best_of(candidates: Any) -> Any:
+    def best_of(candidates: np.ndarray) -> np.ndarray:
         mean, deviation = model.predict(candidates, time, pending)
-        return candidates[int(np.argmax(mean + weight * deviation))]
+        best: np.ndarray = candidates[int(np.argmax(mean + weight * deviation))]
+        return best
 
     best = best_of(random.random((_CANDIDATES, size)))
     for spread in (0.1, 0.02):
@@ -154,12 +170,12 @@ class PB2(PopulationBasedTraining):
         metric: str | None = None,
         mode: str | None = None,
         perturbation_interval: float = 60.0,
-        hyperparam_bounds: dict[str, Any] | None = None,
+        hyperparam_bounds: Mapping[str, Sequence[float]] | None = None,
         quantile_fraction: float = 0.25,
         log_config: bool = True,
         require_attrs: bool = True,
         synch: bool = False,
-        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        custom_explore_fn: Callable[[Config], Config] | None = None,
     ) -> None:
         bounds = hyperparam_bounds or {}
         for name, pair in bounds.items():
@@ -172,7 +188,7 @@ class PB2(PopulationBasedTraining):
         self._bounds = {name: (float(min(pair)), float(max(pair))) for name, pair in bounds.items()}
         self._random = np.random.default_rng()
         #: For each trial the time and score of its last result; for each interval what it improved.
-        self._before: dict[Any, tuple[float, float]] = {}
+        self._before: dict[Trial, tuple[float, float]] = {}
         self._observed: list[tuple[float, list[float], float]] = []
         super().__init__(
             time_attr,
@@ -191,7 +207,7 @@ class PB2(PopulationBasedTraining):
             synch=synch,
         )
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if self._has_attributes(result):
             time, score = result[self._time_attr], self.score(result)
             if trial in self._before and not math.isnan(score):
@@ -202,16 +218,16 @@ class PB2(PopulationBasedTraining):
             self._before[trial] = (time, score)
         return super().on_trial_result(tune_controller, trial, result)
 
-    def _scaled(self, config: dict[str, Any]) -> list[float]:
+    def _scaled(self, config: Config) -> list[float]:
         return [(config[name] - low) / (high - low) for name, (low, high) in self._bounds.items()]
 
-    def explored(self, trial: Trial, donor: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    def explored(self, trial: Trial, donor: Trial) -> tuple[Config, Changes]:
         """Return the donor's config with the hyperparameters that the model chooses."""
         self._before.pop(trial, None)
         observed = self._observed[-_MOST:]
         new = dict(donor.config)
         if len(observed) < 2:
-            point: Any = self._random.random(len(self._bounds))
+            point = self._random.random(len(self._bounds))
         else:
             interval = self._perturbation_interval
             times = np.array([time for time, _, _ in observed]) / interval

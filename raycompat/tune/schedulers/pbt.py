@@ -7,9 +7,9 @@ import json
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat._surface import forms
 from raycompat._surface.modules import names_of
@@ -17,7 +17,6 @@ from raycompat.tune.error import TuneError
 from raycompat.tune.result import TRAINING_ITERATION
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
-    Result,
     ScoredScheduler,
     TrialScheduler,
 )
@@ -27,20 +26,24 @@ from raycompat.tune.search.variant_generator import format_vars
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 logger = logging.getLogger(__name__)
 
 #: For each hyperparameter a list of values, a domain, a function that draws one, or a dict of these.
-Mutations = dict[str, Any]
+Mutations: TypeAlias = dict[str, Any]
+
+#: The kind of change of each hyperparameter, in words, nested as the mutations.
+Changes: TypeAlias = "dict[str, str | Changes]"
 
 
 def explore(
-    config: dict[str, Any],
+    config: Config,
     mutations: Mutations,
     resample_probability: float = 0.25,
     perturbation_factors: tuple[float, float] = (1.2, 0.8),
-    custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    custom_explore_fn: Callable[[Config], Config] | None = None,
+) -> tuple[Config, Changes]:
     """Return a changed config, and the kind of change of each hyperparameter.
 
     A value of a list moves to a neighbour, a number is multiplied by one of the factors; with the
@@ -50,7 +53,8 @@ def explore(
     -----
     Draws from Python's `random` in the order in which Ray does: the same seed gives the same config.
     """
-    new, done = copy.deepcopy(config), dict[str, Any]()
+    new = copy.deepcopy(config)
+    done: Changes = {}
     for name, space in mutations.items():
         if isinstance(space, dict):
             new[name], done[name] = explore(
@@ -69,7 +73,7 @@ def explore(
     return new, done
 
 
-def _neighbour(value: Any, space: Any, resample_probability: float) -> tuple[Any, str]:
+def _neighbour(value: Any, space: Sequence[Any], resample_probability: float) -> tuple[Any, str]:
     if random.random() < resample_probability or value not in space:
         return random.choice(space), "resample"
     shift = random.choice([-1, 1])
@@ -111,7 +115,7 @@ def quantile_sizes(count: int, fraction: float) -> int:
     return count // 2 if size > count / 2 else size
 
 
-def perturbed_tag(tag: str, config: dict[str, Any], names: Any) -> str:
+def perturbed_tag(tag: str, config: Config, names: Iterable[str]) -> str:
     """Return the name of a trial whose config was changed."""
     changed = {("config", name): config[name] for name in names}
     return f"{tag}@perturbed[{format_vars(changed)}]"
@@ -125,7 +129,7 @@ class _State:
     score: float | None = None
     #: A checkpoint, one that is being made, or None for a trial that is not among the best.
     checkpoint: Any = None
-    result: Result | None = None
+    result: Metrics | None = None
     perturbed_at: float = 0
     trained_until: float = 0
 
@@ -203,7 +207,7 @@ class PopulationBasedTraining(ScoredScheduler):
         quantile_fraction: float = 0.25,
         resample_probability: float = 0.25,
         perturbation_factors: tuple[float, float] = (1.2, 0.8),
-        custom_explore_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        custom_explore_fn: Callable[[Config], Config] | None = None,
         log_config: bool = True,
         require_attrs: bool = True,
         synch: bool = False,
@@ -245,7 +249,7 @@ class PopulationBasedTraining(ScoredScheduler):
                 trial.config[name] = draw_value(space)
                 trial.evaluated_params[name] = trial.config[name]
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if not self._has_attributes(result):
             return TrialScheduler.CONTINUE
         time, state = result[self._time_attr], self._states[trial]
@@ -267,7 +271,7 @@ class PopulationBasedTraining(ScoredScheduler):
             return TrialScheduler.NOOP
         return TrialScheduler.PAUSE if waiting else TrialScheduler.CONTINUE
 
-    def _has_attributes(self, result: Result) -> bool:
+    def _has_attributes(self, result: Metrics) -> bool:
         missing = [name for name in (self._time_attr, self._metric) if name not in result]
         if missing and self._require_attrs:
             raise RuntimeError(
@@ -352,7 +356,7 @@ class PopulationBasedTraining(ScoredScheduler):
         state.perturbed_at = donor_state.perturbed_at
         state.trained_until = donor_state.trained_until
 
-    def explored(self, trial: Trial, donor: Trial) -> tuple[dict[str, Any], dict[str, Any]]:
+    def explored(self, trial: Trial, donor: Trial) -> tuple[Config, Changes]:
         """Return the config with which a trial continues from another, and what was changed."""
         return explore(
             donor.config,
@@ -368,7 +372,7 @@ class PopulationBasedTraining(ScoredScheduler):
         donor_state: _State,
         trial: Trial,
         donor: Trial,
-        new_config: dict[str, Any],
+        new_config: Config,
     ) -> None:
         """Write the change to the experiment's log, and to the trial's own, which is now the
         donor's.

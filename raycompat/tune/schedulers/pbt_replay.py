@@ -12,17 +12,17 @@ from raycompat.tune.schedulers.pbt import perturbed_tag
 from raycompat.tune.schedulers.trial_scheduler import (
     Controller,
     FIFOScheduler,
-    Result,
     TrialScheduler,
 )
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 logger = logging.getLogger(__name__)
 
 
-def schedule(changes: list[Any]) -> tuple[dict[str, Any] | None, list[tuple[int, dict[str, Any]]]]:
+def schedule(changes: list[Any]) -> tuple[Config | None, list[tuple[int, Config]]]:
     """Return the first config, and the steps at which the next ones begin.
 
     Parameters
@@ -31,8 +31,8 @@ def schedule(changes: list[Any]) -> tuple[dict[str, Any] | None, list[tuple[int,
         The lines of a policy file, each ``[tag, donor's tag, step, donor's step, old config, new
         config]``. Changes that a later copy of another trial has overwritten do not count.
     """
-    chain: list[tuple[int, dict[str, Any]]] = []
-    first: dict[str, Any] | None = None
+    chain: list[tuple[int, Config]] = []
+    first: Config | None = None
     expected = None
     for tag, donor_tag, _, donor_step, old_config, new_config in reversed(changes):
         if expected is not None and tag != expected:
@@ -95,7 +95,7 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         self.config = self.config or trial.config
         trial.set_config(self.config)
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         if TRAINING_ITERATION not in result or self._num_perturbations == len(self._policy):
             return TrialScheduler.CONTINUE
         self._step = result[TRAINING_ITERATION]

@@ -12,13 +12,14 @@ from raycompat.tune.execution.ledger import ROUNDING
 from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 from raycompat.tune.schedulers.trial_scheduler import (
     FIFOScheduler,
-    Result,
     TrialScheduler,
     check_mode,
 )
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.schedulers.trial_scheduler import Controller
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class DistributeResources:
@@ -72,7 +73,11 @@ class DistributeResources:
         self.reserve_resources = reserve_resources or {}
 
     def __call__(
-        self, tune_controller: Any, trial: Trial, result: Result, scheduler: Any
+        self,
+        tune_controller: Controller,
+        trial: Trial,
+        result: Metrics,
+        scheduler: Any,
     ) -> PlacementGroupFactory | None:
         """Return the resources that a trial should have; None: those that it has.
 
@@ -131,9 +136,9 @@ class DistributeResources:
 
     def _share(
         self,
-        tune_controller: Any,
+        tune_controller: Controller,
         trial: Trial,
-        result: Result,
+        result: Metrics,
         scheduler: Any,
         at_start: Mapping[str, float],
     ) -> float:
@@ -209,9 +214,9 @@ class DistributeResourcesToTopJob(DistributeResources):
 
     def _share(
         self,
-        tune_controller: Any,
+        tune_controller: Controller,
         trial: Trial,
-        result: Result,
+        result: Metrics,
         scheduler: Any,
         at_start: Mapping[str, float],
     ) -> float:
@@ -304,7 +309,7 @@ class ResourceChangingScheduler(TrialScheduler):
     def __init__(
         self,
         base_scheduler: TrialScheduler | None = None,
-        resources_allocation_function: Callable[..., Any] | None = DistributeResources(),  # noqa: B008
+        resources_allocation_function: Callable[..., object] | None = DistributeResources(),  # noqa: B008
     ) -> None:
         self._base_scheduler = base_scheduler or FIFOScheduler()
         self._allocate = resources_allocation_function
@@ -323,12 +328,12 @@ class ResourceChangingScheduler(TrialScheduler):
         """The resources with which trials start."""
         return self._base_trial_resources
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         """Take metric and mode of the experiment, and pass them on."""
         self.mode = mode
         return self._base_scheduler.set_search_properties(metric, mode, **spec)
 
-    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+    def on_trial_add(self, tune_controller: Controller, trial: Trial) -> None:
         """Take note of a new trial, and of the resources with which all start."""
         base = self._base_trial_resources = (
             self._base_trial_resources or trial.placement_group_factory
@@ -340,12 +345,12 @@ class ResourceChangingScheduler(TrialScheduler):
             )
         self._base_scheduler.on_trial_add(tune_controller, trial)
 
-    def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
+    def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
         """Take note that a running trial has failed for good."""
         self._to_change.pop(trial, None)
         self._base_scheduler.on_trial_error(tune_controller, trial)
 
-    def on_trial_result(self, tune_controller: Any, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         """Return the base scheduler's decision; pause a trial that goes on with other resources."""
         decision = self._base_scheduler.on_trial_result(tune_controller, trial, result)
         if decision != TrialScheduler.CONTINUE:
@@ -356,17 +361,17 @@ class ResourceChangingScheduler(TrialScheduler):
         self._to_change[trial] = wanted
         return TrialScheduler.PAUSE
 
-    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         """Take note that a running trial has ended."""
         self._to_change.pop(trial, None)
         self._base_scheduler.on_trial_complete(tune_controller, trial, result)
 
-    def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
+    def on_trial_remove(self, tune_controller: Controller, trial: Trial) -> None:
         """Take note that a trial was ended that did not run."""
         self._to_change.pop(trial, None)
         self._base_scheduler.on_trial_remove(tune_controller, trial)
 
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+    def choose_trial_to_run(self, tune_controller: Controller) -> Trial | None:
         """Give paused trials their new resources; return the base scheduler's choice."""
         if getattr(tune_controller, "reuses_actors", False):
             raise ValueError(
@@ -377,7 +382,9 @@ class ResourceChangingScheduler(TrialScheduler):
             self.set_trial_resources(trial, self._to_change.pop(trial))
         return self._base_scheduler.choose_trial_to_run(tune_controller)
 
-    def set_trial_resources(self, trial: Trial, new_resources: Any) -> bool:
+    def set_trial_resources(
+        self, trial: Trial, new_resources: dict[str, float] | PlacementGroupFactory
+    ) -> bool:
         """Give a trial that does not run other resources; return whether they are others.
 
         Parameters
@@ -393,7 +400,7 @@ class ResourceChangingScheduler(TrialScheduler):
         return True
 
     def reallocate_trial_resources_if_needed(
-        self, tune_controller: Any, trial: Trial, result: Result
+        self, tune_controller: Controller, trial: Trial, result: Metrics
     ) -> Any:
         """Return other resources for a trial; None when it keeps those that it has.
 

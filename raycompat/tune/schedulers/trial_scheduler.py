@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
@@ -13,21 +14,25 @@ from raycompat.tune.result import DEFAULT_METRIC
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.trial import Trial
-
-Result = dict[str, Any]
+    from raycompat.tune.search.search_algorithm import SearchAlgorithm
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class Controller(Protocol):
     """The interface of the trial runner for schedulers."""
 
-    search_alg: Any
+    search_alg: SearchAlgorithm
 
     def get_trials(self) -> list[Trial]:
         """Return all trials of the experiment."""
         ...
 
-    def get_live_trials(self) -> Any:
+    def get_live_trials(self) -> Collection[Trial]:
         """Return the trials that have not ended."""
+        ...
+
+    def cluster_resources(self) -> dict[str, float]:
+        """Return the resources of all nodes."""
         ...
 
     def stop_trial(self, trial: Trial) -> None:
@@ -38,7 +43,7 @@ class Controller(Protocol):
         """Give a trial's resources to others."""
         ...
 
-    def schedule_trial_save(self, trial: Trial, result: Result | None = None) -> Any:
+    def schedule_trial_save(self, trial: Trial, result: Metrics | None = None) -> Any:
         """Ask a trial for a checkpoint; the answer's ``resolve()`` waits for it."""
         ...
 
@@ -131,7 +136,7 @@ class TrialScheduler:
         """
         return True
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         """Take metric and mode of the experiment.
 
         Returns
@@ -152,11 +157,11 @@ class TrialScheduler:
         """Take note that a running trial has failed for good."""
         raise NotImplementedError
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         """Return the next action of a running trial."""
         raise NotImplementedError
 
-    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         """Take note that a running trial has ended."""
         raise NotImplementedError
 
@@ -199,10 +204,10 @@ class FIFOScheduler(TrialScheduler):
     def on_trial_error(self, tune_controller: Controller, trial: Trial) -> None:
         """Do nothing."""
 
-    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Result) -> str:
+    def on_trial_result(self, tune_controller: Controller, trial: Trial, result: Metrics) -> str:
         return TrialScheduler.CONTINUE
 
-    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Result) -> None:
+    def on_trial_complete(self, tune_controller: Controller, trial: Trial, result: Metrics) -> None:
         """Do nothing."""
 
     def on_trial_remove(self, tune_controller: Controller, trial: Trial) -> None:
@@ -236,7 +241,7 @@ class ScoredScheduler(FIFOScheduler):
         check_mode(mode)
         self._metric, self._mode = metric, mode
 
-    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: object) -> bool:
         if (self._metric and metric) or (self._mode and mode):
             return False
         check_mode(mode)
@@ -245,7 +250,7 @@ class ScoredScheduler(FIFOScheduler):
             self._metric = DEFAULT_METRIC
         return True
 
-    def score(self, result: Result) -> float:
+    def score(self, result: Metrics) -> float:
         """Return the metric; more is better, whatever the mode."""
         value: float = result[self._metric]  # type: ignore[index]
         return value if self._mode == "max" else -value

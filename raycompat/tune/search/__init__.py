@@ -47,7 +47,7 @@ def _of_library(library: str, name: str) -> Callable[[], Any]:
     return lambda: getattr(importlib.import_module(f"{__name__}.{library}"), name)
 
 
-SEARCHERS: dict[str, Callable[[], Any]] = {
+SEARCHERS: dict[str, Callable[[], object]] = {
     "random": lambda: BasicVariantGenerator,
     "variant_generator": lambda: BasicVariantGenerator,
     "hyperopt": _hyperopt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat._surface import forms
@@ -25,6 +25,8 @@ from raycompat.tune.search.variant_generator import (
 if TYPE_CHECKING:
     from raycompat.tune.experiment.experiment import Experiment
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.search.variant_generator import Values
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class BasicVariantGenerator(SearchAlgorithm):
 
     def __init__(
         self,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         max_concurrent: int = 0,
         constant_grid_search: bool = False,
         random_state: Seed = None,
@@ -96,7 +98,9 @@ class BasicVariantGenerator(SearchAlgorithm):
     def total_samples(self) -> int:
         return self._total_samples
 
-    def add_configurations(self, experiments: Any) -> None:
+    def add_configurations(
+        self, experiments: Experiment | Mapping[str, object] | Sequence[object]
+    ) -> None:
         for experiment in experiment_list(experiments):
             self._experiments.append(experiment)
             self._total_samples += count_variants(experiment.spec, self._points)
@@ -114,7 +118,7 @@ class BasicVariantGenerator(SearchAlgorithm):
         return trial
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         self._live.discard(trial_id)
 
@@ -145,14 +149,16 @@ class BasicVariantGenerator(SearchAlgorithm):
                         yield self._trial(experiment, number, resolved, config)
                     number += 1
 
-    def _variants(self, experiment: Experiment, sample: int) -> Iterator[tuple[Any, Any]]:
+    def _variants(self, experiment: Experiment, sample: int) -> Iterator[tuple[Values, Config]]:
         config = experiment.spec.get("config", {})
         if sample < len(self._points):
             config = preset_config(config, self._points[sample])
         spec = generate_variants({"config": config}, self._constant, self._random)
         return ((resolved, variant["config"]) for resolved, variant in spec)
 
-    def _trial(self, experiment: Experiment, number: int, resolved: Any, config: Any) -> Trial:
+    def _trial(
+        self, experiment: Experiment, number: int, resolved: Values, config: Config
+    ) -> Trial:
         tag = str(number) + (f"_{format_vars(resolved)}" if resolved else "")
         return experiment.make_trial(
             config,
@@ -183,7 +189,7 @@ class BasicVariantGenerator(SearchAlgorithm):
             pass
 
 
-def preset_config(config: dict[str, Any], point: dict[str, Any]) -> dict[str, Any]:
+def preset_config(config: Config, point: Config) -> Config:
     """Return the search space with the point's values in it.
 
     Raises

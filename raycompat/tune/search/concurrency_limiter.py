@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat.tune.error import InvalidRangeError
 from raycompat.tune.search.searcher import Searcher
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 
 class ConcurrencyLimiter(Searcher):
@@ -74,7 +77,7 @@ class ConcurrencyLimiter(Searcher):
         self.max_concurrent = max_concurrent
         self.batch = batch
         self.live_trials: set[str] = set()
-        self.cached_results: dict[str, tuple[dict[str, Any] | None, bool]] = {}
+        self.cached_results: dict[str, tuple[dict[str, object] | None, bool]] = {}
         super().__init__(metric=searcher.metric, mode=searcher.mode)
         self._limits_itself = searcher.set_max_concurrency(max_concurrent)
 
@@ -91,11 +94,11 @@ class ConcurrencyLimiter(Searcher):
         return True
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if self._limits_itself:
             return self.searcher.suggest(trial_id)
         if len(self.live_trials) >= self.max_concurrent:
@@ -105,11 +108,11 @@ class ConcurrencyLimiter(Searcher):
             self.live_trials.add(trial_id)
         return suggestion
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         if self._limits_itself:
             self.searcher.on_trial_complete(trial_id, result=result, error=error)
@@ -126,7 +129,7 @@ class ConcurrencyLimiter(Searcher):
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
+        parameters: Config,
         value: float,
         error: bool = False,
         pruned: bool = False,

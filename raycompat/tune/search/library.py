@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from raycompat.tune.result import DEFAULT_METRIC
 from raycompat.tune.search.sample import (
@@ -16,6 +16,12 @@ from raycompat.tune.search.sample import (
 )
 from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics, Space
+
+#: What a library needs to know its proposal again, when the value is known: each has its own type.
+Handle: TypeAlias = Any
 
 
 class LibrarySearcher(Searcher):
@@ -42,10 +48,10 @@ class LibrarySearcher(Searcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | None = None,
+        space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         evaluated_rewards: list[float] | None = None,
         max_concurrent: int | None = None,
     ) -> None:
@@ -58,12 +64,12 @@ class LibrarySearcher(Searcher):
                 f"{len(self._points)} configs of points_to_evaluate."
             )
         self._limit = max_concurrent
-        self._space: dict[str, Any] | None = None
-        self._asked: dict[str, Any] = {}
+        self._space: Space | None = None
+        self._asked: dict[str, Handle] = {}
         if space:
             self._take(space)
 
-    def _take(self, space: dict[str, Any]) -> None:
+    def _take(self, space: Space) -> None:
         self._space = copy.deepcopy(space)
         _, domains, grids = parse_spec_vars(self._space)
         refuse_grid(grids, self.library)
@@ -73,7 +79,7 @@ class LibrarySearcher(Searcher):
         self.start({path_name(path): domain for path, domain in domains})
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._space is not None:
             return False
@@ -82,7 +88,7 @@ class LibrarySearcher(Searcher):
             self._take(config)
         return True
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+    def suggest(self, trial_id: str) -> Config | None:
         require_space(self, self._space is not None)
         self._learn_given()
         if self._limit and self.num_running() >= self._limit:
@@ -109,7 +115,7 @@ class LibrarySearcher(Searcher):
         """Return how many suggestions have no result."""
         return len(self._asked)
 
-    def _flat(self, point: dict[str, Any]) -> dict[str, Any]:
+    def _flat(self, point: Config) -> Config:
         """Return the values of a given config by flat names."""
         found = {}
         for name, path in self._paths.items():
@@ -123,7 +129,7 @@ class LibrarySearcher(Searcher):
         return found
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         handle = self._asked.pop(trial_id, None)
         value = (result or {}).get(self.metric)
@@ -139,11 +145,11 @@ class LibrarySearcher(Searcher):
         """Take the search space."""
         raise NotImplementedError
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         """Return a handle and the values of the next config; with `point`, of that one."""
         raise NotImplementedError
 
-    def tell(self, handle: Any, value: float) -> None:
+    def tell(self, handle: Handle, value: float) -> None:
         """Take the value of a config."""
         raise NotImplementedError
 
@@ -170,11 +176,11 @@ class Numbers(NamedTuple):
         What the numbers are multiples of.
     """
 
-    lower: Any
-    upper: Any
+    lower: float
+    upper: float
     is_int: bool
     is_log: bool
-    step: Any
+    step: float | None
 
 
 def numbers_of(library: str, name: str, domain: Domain, takes_steps: bool = False) -> Numbers:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from raycompat.tune.search.searcher import Searcher
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +24,7 @@ TRIAL_INDEX = "__trial_index__"
 class _Group:
     """Trials of one config: the searcher knows the first."""
 
-    config: dict[str, Any]
+    config: Config
     scores: dict[str, float | None] = field(default_factory=dict)
 
 
@@ -80,11 +83,11 @@ class Repeater(Searcher):
         return self.searcher.mode
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         if self._group is None or len(self._group.scores) == self.repeat:
             suggestion = self.searcher.suggest(trial_id)
             if not isinstance(suggestion, dict):
@@ -98,7 +101,7 @@ class Repeater(Searcher):
         return config
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         group = self._groups.pop(trial_id, None)
         if group is None:  # suggested before a restore, after the last snapshot

@@ -10,7 +10,7 @@ import copy
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from raycompat._surface.modules import names_of
 
 #: What may seed the draws of a search space.
 Seed = int | np.random.Generator | np.random.RandomState | None
+
+
+#: Some values that were drawn.
+Drawn: TypeAlias = np.ndarray | list[Any]
 
 
 class NumpyRandom:
@@ -49,16 +53,18 @@ class NumpyRandom:
         """What draws the numbers: a generator, a state, or the module ``numpy.random``."""
         return np.random if self._rng is None else self._rng
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., np.ndarray]:
         if name.startswith("_"):  # while it is copied it has no attributes yet
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self.rng, "randint" if name == "integers" and self.legacy_rng else name)
+        name = "randint" if name == "integers" and self.legacy_rng else name
+        method: Callable[..., np.ndarray] = getattr(self.rng, name)
+        return method
 
 
 class Sampler:
     """The method that draws values from a domain."""
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
         """Return `size` values, as an array or list."""
         raise NotImplementedError
 
@@ -66,7 +72,7 @@ class Sampler:
 class Uniform(Sampler):
     """Every value of the domain is equally likely."""
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
         if isinstance(domain, Categorical):
             return [domain.categories[i] for i in random.choice(len(domain.categories), size)]
         if isinstance(domain, Integer):
@@ -80,8 +86,10 @@ class Uniform(Sampler):
 class LogUniform(Sampler):
     """The logarithm of the value is uniform: every order of magnitude is equally likely."""
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
-        values = np.exp(random.uniform(math.log(domain.lower), math.log(domain.upper), size))
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
+        values: np.ndarray = np.exp(
+            random.uniform(math.log(domain.lower), math.log(domain.upper), size)
+        )
         return np.floor(values).astype(int) if isinstance(domain, Integer) else values
 
     def __str__(self) -> str:
@@ -96,7 +104,7 @@ class Normal(Sampler):
             raise ValueError(f"sd={sd!r}: expected a standard deviation above 0.")
         self.mean, self.sd = mean, sd
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
         return random.normal(self.mean, self.sd, size)
 
     def __str__(self) -> str:
@@ -106,7 +114,7 @@ class Normal(Sampler):
 class Grid(Sampler):
     """The domain is enumerated, not drawn from."""
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
         raise RuntimeError("A grid is enumerated; it cannot be drawn from.")
 
 
@@ -133,7 +141,7 @@ class Quantized(Sampler):
             raise ValueError(f"q={q!r}: expected a step above 0.")
         self.sampler, self.q = sampler, q
 
-    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Any:
+    def draw(self, domain: Any, random: NumpyRandom, size: int) -> Drawn:
         inner = copy.copy(domain)
         low, high = (
             self._multiple(domain.lower, math.ceil),
@@ -160,7 +168,7 @@ class Quantized(Sampler):
         return nearest if math.isclose(steps, nearest) else rounded(steps)
 
 
-def without_step(sampler: Sampler) -> tuple[Sampler, Any]:
+def without_step(sampler: Sampler) -> tuple[Sampler, float | None]:
     """Return a sampler and its step; None for one that does not round."""
     if isinstance(sampler, Quantized):
         return sampler.sampler, sampler.q
@@ -196,7 +204,9 @@ class Domain:
         """Return the sampler; by default a uniform one."""
         return self.sampler or self.default_sampler_cls()
 
-    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
+    def sample(
+        self, config: object = None, size: int = 1, random_state: Seed | NumpyRandom = None
+    ) -> Any:
         """Draw one value, or `size` values: an array of numbers, or a list.
 
         Parameters
@@ -301,7 +311,7 @@ class Integer(Domain):
 class Categorical(Domain):
     """One of a list of values."""
 
-    def __init__(self, categories: Sequence[Any]) -> None:
+    def __init__(self, categories: Sequence[object]) -> None:
         self.categories = list(categories)
 
     def uniform(self) -> Categorical:
@@ -329,7 +339,7 @@ class Function(Domain):
 
     default_sampler_cls = CallSampler
 
-    def __init__(self, func: Callable[..., Any]) -> None:
+    def __init__(self, func: Callable[..., object]) -> None:
         self.func = func
         self.pass_config = _accepts(func, 1)
         if not self.pass_config and not _accepts(func, 0):
@@ -337,7 +347,9 @@ class Function(Domain):
                 f"{func!r}: expected a function of one parameter, the config, or of none."
             )
 
-    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
+    def sample(
+        self, config: object = None, size: int = 1, random_state: Seed | NumpyRandom = None
+    ) -> Any:
         """Call the function; a list of configs is one for each value."""
         configs = config if isinstance(config, list) else [config] * size
         values = [self.func(each) if self.pass_config else self.func() for each in configs[:size]]
@@ -354,7 +366,7 @@ class Function(Domain):
         return f"{self.func}()"
 
 
-def _accepts(func: Callable[..., Any], num_arguments: int) -> bool:
+def _accepts(func: Callable[..., object], num_arguments: int) -> bool:
     try:
         inspect.signature(func).bind(*[{}] * num_arguments)
     except TypeError:
@@ -370,7 +382,7 @@ def _check_positive(domain: Float | Integer) -> None:
         )
 
 
-def sample_from(func: Callable[..., Any]) -> Function:
+def sample_from(func: Callable[..., object]) -> Function:
     """Take a parameter's value from a function, which may read the other parameters.
 
     Parameters
@@ -454,7 +466,7 @@ def qloguniform(lower: float, upper: float, q: float, base: object = None) -> Fl
     return Float(lower, upper).loguniform().quantized(q)
 
 
-def choice(categories: Sequence[Any]) -> Categorical:
+def choice(categories: Sequence[object]) -> Categorical:
     """Draw one of `categories`, all equally likely; a value can be a search space again.
 
     Raises

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raycompat.tune.experiment.experiment import Experiment
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 
 class SearchAlgorithm:
@@ -69,12 +71,14 @@ class SearchAlgorithm:
         return 0
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         """Take metric, mode and search space of the experiment; False refuses them."""
         return True
 
-    def add_configurations(self, experiments: Any) -> None:
+    def add_configurations(
+        self, experiments: Experiment | Mapping[str, object] | Sequence[object]
+    ) -> None:
         """Set the experiments for which this makes trials."""
         raise NotImplementedError
 
@@ -82,11 +86,11 @@ class SearchAlgorithm:
         """Return the next trial, or None when there is none now."""
         raise NotImplementedError
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         """Take note of a trial's result."""
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         """Take note of a trial's end."""
 
@@ -105,7 +109,9 @@ class SearchAlgorithm:
         """Continue from a state of `get_state`."""
 
 
-def experiment_list(experiments: Any) -> list[Experiment]:
+def experiment_list(
+    experiments: Experiment | Mapping[str, object] | Sequence[object],
+) -> list[Experiment]:
     """Return experiments as a list: from one, a list, or a dict of names and specs of 2018."""
     from raycompat.tune.experiment.experiment import convert_to_experiment_list
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raycompat.tune.error import TuneError
@@ -14,7 +15,9 @@ from raycompat.tune.trainable.identifiers import new_trial_id
 from raycompat.tune.trainable.nested import flatten_dict, merge_dicts, nested_paths
 
 if TYPE_CHECKING:
+    from raycompat.tune.experiment.experiment import Experiment
     from raycompat.tune.experiment.trial import Trial
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 
 class SearchGenerator(SearchAlgorithm):
@@ -53,11 +56,13 @@ class SearchGenerator(SearchAlgorithm):
         return self._total_samples
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         return self.searcher.set_search_properties(metric, mode, config, **spec)
 
-    def add_configurations(self, experiments: Any) -> None:
+    def add_configurations(
+        self, experiments: Experiment | Mapping[str, object] | Sequence[object]
+    ) -> None:
         found = experiment_list(experiments)
         if self._experiment is not None or len(found) != 1:
             raise TuneError("A searcher serves one experiment: run them one after the other.")
@@ -91,11 +96,11 @@ class SearchGenerator(SearchAlgorithm):
         )
         return trial
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         self.searcher.on_trial_result(trial_id, result)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         self.searcher.on_trial_complete(trial_id, result=result, error=error)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
@@ -12,6 +13,10 @@ from raycompat._old_forms.tune import modes, searchers
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.search.variant_generator import parse_spec_vars
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.sample import Domain
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 #: A metric, or several for more than one objective.
 Names = str | list[str] | None
@@ -151,7 +156,7 @@ class Searcher:
         return self._mode
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         """Take metric, mode and search space of the experiment.
 
@@ -166,22 +171,22 @@ class Searcher:
         """Limit the number of unfinished suggestions; True when the searcher itself does so."""
         return False
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Config | str | None:
         """Return a config; `FINISHED` at the end, None when it cannot suggest one now."""
         raise NotImplementedError
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         """Take note of a result; it may lack the metric, or be NaN."""
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         """Take note of a trial's end; `result` is its last, None when it has none."""
         raise NotImplementedError
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
+        parameters: Config,
         value: float,
         error: bool = False,
         pruned: bool = False,
@@ -263,13 +268,13 @@ def _check_objectives(metric: Any, mode: Any) -> None:
             raise InvalidModeError(f"mode={each!r}: expected 'min' or 'max'.")
 
 
-def has_search_space(config: dict[str, Any]) -> bool:
+def has_search_space(config: Config) -> bool:
     """Return whether anything can be drawn or enumerated."""
     _, domains, grids = parse_spec_vars(config)
     return bool(domains or grids)
 
 
-def refuse_grid(grids: list[Any], library: str) -> None:
+def refuse_grid(grids: Sequence[tuple[tuple[Any, ...], Domain]], library: str) -> None:
     """Raise when a space for a library's searcher has a grid."""
     if grids:
         from raycompat.tune.search.variant_generator import path_name
@@ -280,7 +285,7 @@ def refuse_grid(grids: list[Any], library: str) -> None:
         )
 
 
-def require_space(searcher: Any, space: Any) -> None:
+def require_space(searcher: Searcher, space: object) -> None:
     """Raise when a searcher is asked for a point without a space, metric or mode.
 
     The mode of some metrics is known.

@@ -8,14 +8,20 @@ import itertools
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from raycompat.tune.search.sample import Categorical, Domain, Function, NumpyRandom, Seed
 
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Space
+
 #: Where a value stands in a nested config: keys of dicts, positions in lists.
-Path = tuple[Any, ...]
+Path: TypeAlias = tuple[Any, ...]
+
+#: The values of parameters.
+Values: TypeAlias = dict[Path, Any]
 
 #: How often functions are tried again that read other parameters; more is taken for a cycle.
 MAX_PASSES = 20
@@ -25,7 +31,7 @@ class RecursiveDependencyError(Exception):
     """A function of `sample_from` reads a parameter that has no value yet."""
 
 
-def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
+def grid_search(values: Iterable[object]) -> dict[str, Iterable[Any]]:
     """Try every value; several grids are combined, each value with each.
 
     Parameters
@@ -47,10 +53,10 @@ def grid_search(values: Iterable[Any]) -> dict[str, Iterable[Any]]:
 
 
 def generate_variants(
-    unresolved_spec: dict[str, Any],
+    unresolved_spec: Space,
     constant_grid_search: bool = False,
     random_state: Seed | NumpyRandom = None,
-) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
+) -> Iterator[tuple[Values, Space]]:
     """Yield the variants of a nested dict: the resolved values, by path, and the whole dict.
 
     Parameters
@@ -76,14 +82,14 @@ def generate_variants(
 
 
 def _variants(
-    spec: dict[str, Any], constant: bool, random_state: NumpyRandom
-) -> Iterator[tuple[dict[Path, Any], dict[str, Any]]]:
+    spec: Space, constant: bool, random_state: NumpyRandom
+) -> Iterator[tuple[Values, Space]]:
     spec = copy.deepcopy(spec)
     _, domains, grids = parse_spec_vars(spec)
     if not domains and not grids:
         yield {}, spec
         return
-    drawn_first: dict[Path, Any] = {}
+    drawn_first: Values = {}
     if constant:
         drawn_first = _draw(spec, domains, random_state, leave_unresolved=True)
         domains = [(path, domain) for path, domain in domains if path not in drawn_first]
@@ -106,7 +112,7 @@ def _variants(
             yield found, resolved
 
 
-def _grid_points(spec: dict[str, Any], grids: list[tuple[Path, Any]]) -> Iterator[dict[str, Any]]:
+def _grid_points(spec: Space, grids: list[tuple[Path, Categorical]]) -> Iterator[Space]:
     """Yield a copy of the spec for each combination; the first grid changes fastest."""
     if not grids:
         yield spec
@@ -119,13 +125,13 @@ def _grid_points(spec: dict[str, Any], grids: list[tuple[Path, Any]]) -> Iterato
 
 
 def _draw(
-    spec: dict[str, Any],
+    spec: Space,
     domains: list[tuple[Path, Domain]],
     random_state: NumpyRandom,
     leave_unresolved: bool = False,
-) -> dict[Path, Any]:
+) -> Values:
     """Give the domains' parameters their values, in place; functions last, when they can."""
-    drawn: dict[Path, Any] = {}
+    drawn: Values = {}
     waits: RecursiveDependencyError | None = None
     for _ in range(MAX_PASSES):
         waits = None
@@ -169,7 +175,7 @@ class _Resolved(dict[Any, Any]):
             )
         return _Resolved(value) if isinstance(value, dict) else value
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, key: Any, default: object = None) -> Any:
         try:
             return self[key]
         except KeyError:
@@ -183,8 +189,8 @@ class _Resolved(dict[Any, Any]):
 
 
 def parse_spec_vars(
-    spec: Mapping[Any, Any],
-) -> tuple[list[tuple[Path, Any]], list[tuple[Path, Any]], list[tuple[Path, Any]]]:
+    spec: Mapping[str, Any],
+) -> tuple[list[tuple[Path, object]], list[tuple[Path, Domain]], list[tuple[Path, Categorical]]]:
     """Return the constants, the domains to draw from and the grids, each with its path.
 
     Raises
@@ -192,16 +198,21 @@ def parse_spec_vars(
     ValueError
         When a grid has no values, or is not a list.
     """
-    constants: list[tuple[Path, Any]] = []
-    unresolved: list[tuple[Path, Any]] = []
+    constants: list[tuple[Path, object]] = []
+    unresolved: list[tuple[Path, Domain]] = []
     _split(spec.items(), (), constants, unresolved)
-    grids = [(path, domain) for path, domain in unresolved if domain.is_grid()]
+    grids: list[tuple[Path, Any]] = [
+        (path, domain) for path, domain in unresolved if domain.is_grid()
+    ]
     domains = [(path, domain) for path, domain in unresolved if not domain.is_grid()]
     return constants, domains, sorted(grids, key=lambda entry: tuple(map(str, entry[0])))
 
 
 def _split(
-    items: Iterable[tuple[Any, Any]], prefix: Path, constants: list[Any], unresolved: list[Any]
+    items: Iterable[tuple[str | int, object]],
+    prefix: Path,
+    constants: list[tuple[Path, object]],
+    unresolved: list[tuple[Path, Domain]],
 ) -> None:
     for key, value in items:
         path = (*prefix, key)
@@ -216,7 +227,7 @@ def _split(
             constants.append((path, value))
 
 
-def _domain(value: Any, path: Path = ()) -> Domain | None:
+def _domain(value: object, path: Path = ()) -> Domain | None:
     """Return the domain that the value stands for; None when it is a value already."""
     if isinstance(value, Domain):
         return value
@@ -243,17 +254,17 @@ def _refuse_typo(value: dict[str, Any], path: Path) -> None:
         )
 
 
-def _grid_values(values: Any, path: Path) -> list[Any]:
+def _grid_values(values: object, path: Path) -> list[object]:
     where = f" of the parameter {path_name(path)!r}" if path else ""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ValueError(f"grid_search({values!r}){where}: expected a list of values.")
-    listed: list[Any] = list(values)
+    listed: list[object] = list(values)
     if not listed:
         raise ValueError(f"grid_search([]){where}: expected at least one value to try.")
     return listed
 
 
-def is_resolved(value: Any) -> bool:
+def is_resolved(value: object) -> bool:
     """Return whether it is a value, and not a domain to draw from."""
     return _domain(value) is None
 
@@ -283,7 +294,7 @@ def path_name(path: Path) -> str:
     return "/".join(str(step) for step in path)
 
 
-def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
+def format_vars(resolved_vars: Mapping[Path, object]) -> str:
     """Return parameters as a short text that can name a folder: ``lr=0.0100,units=8``."""
     shown = {path: value for path, value in resolved_vars.items() if path not in NOT_SHOWN}
     ordered = sorted(shown.items(), key=lambda entry: tuple(map(str, entry[0])))
@@ -291,16 +302,16 @@ def format_vars(resolved_vars: Mapping[Path, Any]) -> str:
 
 
 #: Fields of an experiment that are not parameters.
-NOT_SHOWN: frozenset[Any] = frozenset({"run", "env", "resources_per_trial"})
+NOT_SHOWN: frozenset[object] = frozenset({"run", "env", "resources_per_trial"})
 
 
-def _clean(value: Any) -> str:
+def _clean(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return re.sub(r"[^a-zA-Z0-9_-]+", "_", str(value)).strip("_")
 
 
-def flatten_resolved_vars(resolved_vars: Mapping[Path, Any]) -> dict[str, Any]:
+def flatten_resolved_vars(resolved_vars: Mapping[Path, object]) -> dict[str, object]:
     """Return parameters by names such as ``model/units``, without the leading ``config``."""
     return {
         path_name(path[1:] if path[0] == "config" else path): value
@@ -308,7 +319,7 @@ def flatten_resolved_vars(resolved_vars: Mapping[Path, Any]) -> dict[str, Any]:
     }
 
 
-def count_variants(spec: Mapping[str, Any], presets: list[dict[str, Any]] | None = None) -> int:
+def count_variants(spec: Mapping[str, Any], presets: list[Config] | None = None) -> int:
     """Return how many trials a spec with ``config`` and ``num_samples`` makes."""
     presets = presets or []
     config = spec.get("config", {})
@@ -324,7 +335,7 @@ def _grid_size(config: Mapping[str, Any]) -> int:
     return size
 
 
-def _merged(config: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(config: Mapping[str, Any], update: Mapping[str, object]) -> Space:
     merged = dict(config)
     for key, value in update.items():
         inner = merged.get(key)

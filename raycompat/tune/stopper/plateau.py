@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict, deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from raycompat.tune.stopper.stopper import NoopStopper, Result
+from raycompat.tune.stopper.stopper import NoopStopper
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Metrics
 
 
 class ExperimentPlateauStopper(NoopStopper):
@@ -61,7 +64,7 @@ class ExperimentPlateauStopper(NoopStopper):
         self._num_seen = 0
         self._best: list[float] = []
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         ordered = sorted([*self._best, result[self._metric]], reverse=self._mode == "max")
         self._best = ordered[: self._top]
         self._num_seen = self._num_seen + 1 if self.has_plateaued() else 0
@@ -124,7 +127,7 @@ class TrialPlateauStopper(NoopStopper):
         self._counts: defaultdict[str, int] = defaultdict(int)
         self._last: dict[str, deque[Any]] = {}
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         value = result.get(self._metric)
         last = self._last.setdefault(trial_id, deque(maxlen=self._num_results))
         last.append(value)

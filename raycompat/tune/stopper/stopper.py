@@ -6,13 +6,14 @@ import abc
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from raycompat.tune.trainable.nested import flatten_dict
 
-Result = dict[str, Any]
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Stopper(abc.ABC):
     """
 
     @abc.abstractmethod
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         """Return whether the trial ends after this result."""
 
     @abc.abstractmethod
@@ -86,7 +87,7 @@ class CombinedStopper(Stopper):
     def __init__(self, *stoppers: Stopper) -> None:
         self._stoppers = stoppers
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         decisions = [stopper(trial_id, result) for stopper in self._stoppers]
         return any(decisions)
 
@@ -105,7 +106,7 @@ class NoopStopper(Stopper):
     (False, False)
     """
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         return False
 
     def stop_all(self) -> bool:
@@ -123,14 +124,14 @@ class FunctionStopper(NoopStopper):
     (False, True)
     """
 
-    def __init__(self, function: Callable[[str, Result], bool]) -> None:
+    def __init__(self, function: Callable[[str, Metrics], bool]) -> None:
         self._function = function
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         return self._function(trial_id, result)
 
     @classmethod
-    def is_valid_function(cls, fn: Any) -> bool:
+    def is_valid_function(cls, fn: object) -> bool:
         """Return whether an object can be the function: it is callable, and not a Stopper.
 
         Raises
@@ -166,7 +167,7 @@ class DictStopper(NoopStopper):
         self.bounds = flatten_dict(bounds)
         self._warned = False
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         flat = result if all(name in result for name in self.bounds) else flatten_dict(result)
         missing = [name for name in self.bounds if name not in flat]
         if missing and not self._warned:
@@ -200,7 +201,7 @@ class MaximumIterationStopper(NoopStopper):
         self._max_iter = max_iter
         self._counts: defaultdict[str, int] = defaultdict(int)
 
-    def __call__(self, trial_id: str, result: Result) -> bool:
+    def __call__(self, trial_id: str, result: Metrics) -> bool:
         self._counts[trial_id] += 1
         return self._counts[trial_id] >= self._max_iter
 
@@ -240,8 +241,13 @@ class TimeoutStopper(NoopStopper):
         self._last_check = now
         return self._left_s <= 0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_last_check": None}
+
+
+#: When trials end, as a user says it: limits of metrics, a function of a trial's id and its result, or
+#: stoppers.
+Stop: TypeAlias = "Mapping[str, Any] | Callable[[str, Metrics], bool] | Stopper | Sequence[Stopper]"
 
 
 def stopper_of(stop: Any) -> Stopper:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import numbers
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._surface import forms
 from raycompat.tune.result import DEFAULT_METRIC
 from raycompat.tune.trainable.session import FunctionSession, report
 from raycompat.tune.trainable.trainable import Trainable, TrainingResult
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 #: Seconds that a stopped function has to end before its process cannot be reused.
 STOP_TIMEOUT_S = 2.0
@@ -30,7 +33,7 @@ class FunctionTrainable(Trainable):
     #: are kept.
     _accepts_checkpoint_times = False
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Config) -> None:
         self._session = FunctionSession(self._call, self._place)
 
     def _call(self) -> None:
@@ -43,10 +46,10 @@ class FunctionTrainable(Trainable):
             report_value(returned)
         self._session.keep_unreported()
 
-    def _trainable_func(self, config: dict[str, Any]) -> Any:
+    def _trainable_func(self, config: Config) -> object:
         raise NotImplementedError
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Metrics:
         return self._session.next_result()
 
     def save(self, checkpoint_dir: str | None = None) -> TrainingResult:
@@ -65,7 +68,7 @@ class FunctionTrainable(Trainable):
             checkpoint = checkpoint.checkpoint
         self._session.checkpoint = checkpoint
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: Config) -> bool:
         if not self._session.stop(STOP_TIMEOUT_S):
             return False
         self.config = new_config
@@ -79,7 +82,7 @@ class FunctionTrainable(Trainable):
         return self._name
 
 
-def _counted(metrics: dict[str, Any]) -> dict[str, Any]:
+def _counted(metrics: Metrics) -> Metrics:
     """Return counts and times of a result, from which a restored trial counts on."""
     return {
         "iteration": metrics.get("training_iteration", 0),
@@ -90,7 +93,7 @@ def _counted(metrics: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def report_value(value: Any) -> None:
+def report_value(value: object) -> None:
     """Report what a function returned or yielded: a dict, a number, or nothing.
 
     Raises
@@ -115,7 +118,7 @@ def report_value(value: Any) -> None:
 class Reporter:
     """The argument of a function of 2018: ``reporter(timesteps_total=..., mean_accuracy=...)``."""
 
-    def __call__(self, _metric: float | None = None, **metrics: Any) -> None:
+    def __call__(self, _metric: float | None = None, **metrics: object) -> None:
         if _metric is not None:
             metrics[DEFAULT_METRIC] = _metric
         report(metrics)
@@ -123,7 +126,7 @@ class Reporter:
 
 @forms.takes_old_options("ray.tune.trainable.wrap_function")
 def wrap_function(
-    train_func: Callable[..., Any], name: str | None = None
+    train_func: Callable[..., object], name: str | None = None
 ) -> type[FunctionTrainable]:
     """Return a trainable that calls the function.
 
@@ -138,7 +141,7 @@ def wrap_function(
     class ImplicitFunc(FunctionTrainable):
         _name = str(name or getattr(train_func, "__name__", "func"))
 
-        def _trainable_func(self, config: dict[str, Any]) -> Any:
+        def _trainable_func(self, config: Config) -> object:
             if takes_folder:
                 forms.used("ray.tune: a function with checkpoint_dir")
                 return train_func(config, checkpoint_dir=self._session.folder_to_begin_with())
@@ -148,7 +151,7 @@ def wrap_function(
             return train_func(config)
 
         @classmethod
-        def default_resource_request(cls, config: dict[str, Any]) -> Any:
+        def default_resource_request(cls, config: Config) -> Any:
             resources: Any = getattr(train_func, "_resources", None)
             is_function = callable(resources) and not hasattr(resources, "bundles")
             return resources(config) if is_function else resources
@@ -157,12 +160,12 @@ def wrap_function(
     return ImplicitFunc
 
 
-def takes_checkpoint_dir(function: Callable[..., Any]) -> bool:
+def takes_checkpoint_dir(function: Callable[..., object]) -> bool:
     """Return whether a function has the signature of 2020: ``train(config, checkpoint_dir=None)``."""
     return "checkpoint_dir" in inspect.signature(function).parameters
 
 
-def _takes_reporter(function: Callable[..., Any]) -> bool:
+def _takes_reporter(function: Callable[..., object]) -> bool:
     """Return whether a function has the signature of 2018."""
     signature = inspect.signature(function)
     required = [

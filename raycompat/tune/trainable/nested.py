@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
+
+#: The configuration of a trial: values of any types, given or drawn, nested as the user wrote them.
+Config: TypeAlias = dict[str, Any]
+
+#: A result: the metrics that the user's program reports, of any types, and what Tune adds to them.
+Metrics: TypeAlias = dict[str, Any]
+
+#: A search space: constants, domains and grids, nested as the configurations that come of it. The spec
+#: of an experiment contains one.
+Space: TypeAlias = dict[str, Any]
 
 
 def flatten_dict(
-    dt: Mapping[Any, Any],
+    dt: Mapping[Any, object],
     delimiter: str = "/",
     prevent_delimiter: bool = False,
     flatten_list: bool = False,
@@ -34,7 +44,7 @@ def flatten_dict(
     return flat
 
 
-def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any]:
+def unflatten_dict(dt: Mapping[str, object], delimiter: str = "/") -> dict[str, Any]:
     """Return the nested form of what `flatten_dict` returned."""
     nested: dict[str, Any] = {}
     for name, value in dt.items():
@@ -46,7 +56,7 @@ def unflatten_dict(dt: Mapping[str, Any], delimiter: str = "/") -> dict[str, Any
     return nested
 
 
-def unflatten_list_dict(flat: Mapping[str, Any], delimiter: str = "/") -> Any:
+def unflatten_list_dict(flat: Mapping[str, object], delimiter: str = "/") -> Any:
     """Return the nested form of what `flatten_dict` returned with ``flatten_list``.
 
     A level whose keys are 0, 1, ... becomes a list.
@@ -54,7 +64,7 @@ def unflatten_list_dict(flat: Mapping[str, Any], delimiter: str = "/") -> Any:
     return _with_lists(unflatten_dict(flat, delimiter))
 
 
-def _with_lists(nested: Any) -> Any:
+def _with_lists(nested: object) -> Any:
     if not isinstance(nested, dict):
         return nested
     inner = {key: _with_lists(value) for key, value in nested.items()}
@@ -62,7 +72,7 @@ def _with_lists(nested: Any) -> Any:
     return list(inner.values()) if is_list else inner
 
 
-def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
+def merge_dicts(d1: Mapping[str, object], d2: Mapping[str, object]) -> dict[str, Any]:
     """Return a copy of the first with the second's values, level by level."""
     merged = dict(d1)
     for key, value in d2.items():
@@ -74,9 +84,9 @@ def merge_dicts(d1: Mapping[str, Any], d2: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def nested_paths(nested: Mapping[Any, Any]) -> dict[tuple[Any, ...], Any]:
+def nested_paths(nested: Mapping[Any, object]) -> dict[tuple[Any, ...], object]:
     """Return each leaf of a nested dict by its path."""
-    paths: dict[tuple[Any, ...], Any] = {}
+    paths: dict[tuple[object, ...], object] = {}
     for key, value in nested.items():
         if isinstance(value, Mapping):
             paths.update({(key, *inner): leaf for inner, leaf in nested_paths(value).items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
 from raycompat.tune.execution.placement_groups import (
@@ -13,6 +13,9 @@ from raycompat.tune.execution.placement_groups import (
 )
 from raycompat.tune.trainable.function_trainable import takes_checkpoint_dir
 from raycompat.tune.trainable.trainable import Trainable
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config
 
 
 def _check_trainable(trainable: Any, what: str) -> None:
@@ -51,16 +54,16 @@ def with_parameters(trainable: Any, **kwargs: Any) -> Any:
     if isinstance(trainable, type):
 
         class WithParameters(trainable):
-            def setup(self, config: dict[str, Any]) -> None:
+            def setup(self, config: Config) -> None:
                 super().setup(config, **values.get())
 
         WithParameters.__name__ = WithParameters.__qualname__ = name
         return WithParameters
 
-    def call(config: dict[str, Any]) -> Any:
+    def call(config: Config) -> Any:
         return trainable(config, **values.get())
 
-    def call_from(config: dict[str, Any], checkpoint_dir: str | None = None) -> Any:
+    def call_from(config: Config, checkpoint_dir: str | None = None) -> Any:
         return trainable(config, checkpoint_dir=checkpoint_dir, **values.get())
 
     made: Any = call_from if takes_checkpoint_dir(trainable) else call
@@ -76,18 +79,18 @@ class _StoredValues:
     They leave it together with the trainable.
     """
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        self._values: dict[str, Any] | None = values
+    def __init__(self, values: dict[str, object]) -> None:
+        self._values: dict[str, object] | None = values
         #: Where a copy, in a trial's process, finds the values.
-        self._refs: dict[str, Any] = {}
+        self._refs: dict[str, ray.ObjectRef[Any]] = {}
 
-    def get(self) -> dict[str, Any]:
+    def get(self) -> dict[str, object]:
         if self._values is None:
             refs = list(self._refs.values())
             self._values = dict(zip(self._refs, ray.get(refs), strict=True))
         return self._values
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if self._refs:
             return {"_values": None, "_refs": self._refs}
         if not ray.is_initialized():  # pickled for another reason than for a trial
@@ -98,7 +101,7 @@ class _StoredValues:
 
 def with_resources(
     trainable: Any,
-    resources: dict[str, Any] | PlacementGroupFactory | Callable[[dict[str, Any]], Any],
+    resources: dict[str, Any] | PlacementGroupFactory | Callable[[Config], Any],
 ) -> Any:
     """Set the resources of each trial.
 
@@ -148,7 +151,7 @@ def with_resources(
 
         class WithResources(trainable):
             @classmethod
-            def default_resource_request(cls, config: dict[str, Any]) -> Any:
+            def default_resource_request(cls, config: Config) -> Any:
                 is_factory = isinstance(resources, PlacementGroupFactory)
                 return resources if is_factory else resources(config)  # type: ignore[operator]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat._storage import Folder
 
 if TYPE_CHECKING:
     from raycompat.train import Checkpoint
+    from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 
 
 @dataclass
@@ -34,7 +35,7 @@ class TrialPlace:
     trial_name: str
     experiment_name: str
     folder: Folder
-    resources: Any
+    resources: PlacementGroupFactory
     next_checkpoint: int = 0
     log_to_file: tuple[str | None, str | None] = (None, None)
     works_in_folder: bool = True

@@ -18,6 +18,7 @@ from raycompat.tune.trainable.place import TrialPlace
 if TYPE_CHECKING:
     from raycompat.train import Checkpoint
     from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+    from raycompat.tune.trainable.nested import Metrics
 
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class FunctionSession:
 
     def __init__(
         self,
-        function: Callable[[], Any],
+        function: Callable[[], object],
         place: TrialPlace | None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
@@ -69,7 +70,7 @@ class FunctionSession:
         _begin(self)
         try:
             self._function()
-            last: tuple[str, Any] = ("result", {RESULT_DUPLICATE: True})
+            last: tuple[str, object] = ("result", {RESULT_DUPLICATE: True})
         except TrialStopped:
             return
         except BaseException as error:  # raised again in the caller of `next_result`
@@ -78,7 +79,7 @@ class FunctionSession:
             _end(self)
         self._results.put(last)
 
-    def next_result(self) -> dict[str, Any]:
+    def next_result(self) -> Metrics:
         """Let the function continue until it reports; raise its error."""
         if self._thread.ident is None:  # not yet started; it may have ended while a thread reports
             self._thread.start()
@@ -86,11 +87,11 @@ class FunctionSession:
         kind, value = self._results.get()
         if kind == "error":
             raise value
-        found: dict[str, Any] = value
+        found: Metrics = value
         return found
 
     def report(
-        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, is_kept: bool = False
+        self, metrics: Metrics, checkpoint: Checkpoint | None, is_kept: bool = False
     ) -> None:
         """Pass a result to the runner, and wait until training may continue.
 
@@ -101,9 +102,7 @@ class FunctionSession:
                 raise TrialStopped
             self._pass_on(dict(metrics), checkpoint, is_kept)
 
-    def _pass_on(
-        self, result: dict[str, Any], checkpoint: Checkpoint | None, is_kept: bool
-    ) -> None:
+    def _pass_on(self, result: Metrics, checkpoint: Checkpoint | None, is_kept: bool) -> None:
         if checkpoint is None:
             checkpoint = self.unreported
         self.unreported = None
@@ -195,7 +194,7 @@ def current(what: str) -> FunctionSession:
 
 
 @takes_metrics_as_keywords("ray.tune.report with metrics as keywords")
-def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
+def report(metrics: Metrics, *, checkpoint: Checkpoint | None = None) -> None:
     """Report a result, and with it a checkpoint, from the function of a trial.
 
     Parameters

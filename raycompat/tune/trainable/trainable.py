@@ -9,6 +9,7 @@ import platform
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from raycompat.tune.trainable.place import TrialPlace
 if TYPE_CHECKING:
     from raycompat.train import Checkpoint
     from raycompat.tune.execution.placement_groups import PlacementGroupFactory
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 #: A checkpoint that `save_checkpoint` returned as a dict.
 DICT_FILE = "dict_checkpoint.pkl"
@@ -37,7 +39,7 @@ class TrainingResult:
     """A checkpoint, and the result that it belongs to."""
 
     checkpoint: Checkpoint | None
-    metrics: dict[str, Any]
+    metrics: Metrics
 
 
 @lacks("ray.tune.Trainable", "is_actor")
@@ -120,7 +122,7 @@ class Trainable:
     Ray source: ``ray.tune.Trainable``, 2.60.0; the old names are of Ray before 0.8.6.
     """
 
-    def __init__(self, config: dict[str, Any] | None = None, storage: Any = None) -> None:
+    def __init__(self, config: Config | None = None, storage: TrialPlace | None = None) -> None:
         self.config = config or {}
         self._place: TrialPlace | None = storage
         self._logdir = self._place.logdir if self._place else None
@@ -129,7 +131,7 @@ class Trainable:
         self._timesteps_total: int | None = None
         self._episodes_total: int | None = None
         self._begin_counting()
-        self._last_result: dict[str, Any] = {}
+        self._last_result: Metrics = {}
         self.setup(copy.deepcopy(self.config))
 
     def _begin_counting(self) -> None:
@@ -140,12 +142,12 @@ class Trainable:
 
     # What subclasses write.
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: Config) -> None:
         """Prepare training with the hyperparameters `config`; called once, before the first step."""
         if hasattr(self, "_setup"):
             self._setup(config)
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> Metrics:
         """Train for a while, and return a result.
 
         Examples
@@ -163,14 +165,14 @@ class Trainable:
         (0.5, 0.25)
         """
         if hasattr(self, "_train"):
-            result: dict[str, Any] = self._train()
+            result: Metrics = self._train()
             return result
         raise NotImplementedError(f"{type(self).__name__} has no method step().")
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any] | str | None:
         """Write the state into the folder `checkpoint_dir`, or return it as a dict."""
         if hasattr(self, "_save"):
-            saved: dict[str, Any] | str | None = self._save(checkpoint_dir)
+            saved: dict[str, object] | str | None = self._save(checkpoint_dir)
             return saved
         raise NotImplementedError(
             f"{type(self).__name__} has no method save_checkpoint(): pausing, retrying and "
@@ -183,7 +185,7 @@ class Trainable:
             raise NotImplementedError(f"{type(self).__name__} has no method load_checkpoint().")
         self._restore(checkpoint)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: Config) -> bool:
         """Become another trial, with the hyperparameters `new_config`; False when that cannot be done.
 
         Examples
@@ -215,11 +217,11 @@ class Trainable:
         if hasattr(self, "_stop"):
             self._stop()
 
-    def log_result(self, result: dict[str, Any]) -> None:
+    def log_result(self, result: Metrics) -> None:
         """Inspect each `result` before it is reported."""
 
     @classmethod
-    def default_resource_request(cls, config: dict[str, Any]) -> PlacementGroupFactory | None:
+    def default_resource_request(cls, config: Config) -> PlacementGroupFactory | None:
         """Return the resources of a trial with the hyperparameters `config`; None is one CPU.
 
         Examples
@@ -234,13 +236,13 @@ class Trainable:
         return None
 
     @classmethod
-    def resource_help(cls, config: dict[str, Any]) -> str:
+    def resource_help(cls, config: Config) -> str:
         """Return a hint on the resources of a trial with `config`, for errors."""
         return ""
 
     # Methods that the runner calls; users may call them too.
 
-    def train(self) -> dict[str, Any]:
+    def train(self) -> Metrics:
         """Make one step, and return its result with times and counts filled in.
 
         Raises
@@ -263,7 +265,7 @@ class Trainable:
             return result
         return self._filled(recordable(result, "tune.report"), time.time() - start)
 
-    def _filled(self, result: dict[str, Any], duration_s: float) -> dict[str, Any]:
+    def _filled(self, result: Metrics, duration_s: float) -> Metrics:
         """Return the result with the counters of this class."""
         result = dict(result)
         this_iter: float = result.get(keys.TIME_THIS_ITER_S) or duration_s
@@ -350,12 +352,12 @@ class Trainable:
         """Return the address of the node, and the id of the process."""
         return self._place.node_ip if self._place else "127.0.0.1", os.getpid()
 
-    def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Any]:
+    def train_buffered(self, buffer_time_s: float, max_buffer_length: int = 1000) -> list[Metrics]:
         """Make steps for `buffer_time_s` seconds, and return their results.
 
         It ends earlier after `max_buffer_length` results, or when training is done.
         """
-        results: list[dict[str, Any]] = []
+        results: list[Metrics] = []
         end = time.monotonic() + buffer_time_s
         while not results or time.monotonic() < end:
             results.append(self.train())
@@ -484,7 +486,7 @@ class Trainable:
             "last_result": self._last_result,
         }
 
-    def reset(self, new_config: dict[str, Any], storage: Any = None) -> bool:
+    def reset(self, new_config: Config, storage: TrialPlace | None = None) -> bool:
         """Become the trial with `new_config` and `storage` in the same process.
 
         Return False when `reset_config` does.
@@ -502,7 +504,9 @@ class Trainable:
         """End training, and release its resources."""
         self.cleanup()
 
-    def export_model(self, export_formats: Any, export_dir: str | None = None) -> dict[str, str]:
+    def export_model(
+        self, export_formats: str | Sequence[str], export_dir: str | None = None
+    ) -> dict[str, str]:
         """Write the model to `export_dir` in `export_formats`.
 
         Subclasses write ``_export_model(formats, folder)``.
@@ -548,7 +552,7 @@ class Trainable:
         """The resources of the trial; None outside a trial."""
         return self._place.resources if self._place else None
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """Return the hyperparameters."""
         return self.config
 

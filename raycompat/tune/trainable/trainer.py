@@ -14,7 +14,7 @@ import itertools
 import logging
 import posixpath
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat import train
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -27,6 +27,9 @@ from raycompat.tune.execution.placement_groups import PlacementGroupFactory
 from raycompat.tune.run_config import CheckpointConfig, FailureConfig, RunConfig
 from raycompat.tune.trainable import session as sessions
 from raycompat.util.placement_group import get_current_placement_group
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics, Space
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ SEARCHED = (
 
 def trainable_of(
     trainer: DataParallelTrainer, checkpoints: CheckpointConfig | None = None
-) -> Callable[[dict[str, Any]], None]:
+) -> Callable[[Config], None]:
     """Return the function that trains as the trainer does, with a trial's config in its arguments.
 
     Parameters
@@ -67,10 +70,10 @@ def trainable_of(
     if makes_checkpoints := isinstance(function, MakesCheckpoints):
         arguments["train_loop_per_worker"] = function.with_checkpoints(checkpoints)
 
-    def train_in_trial(config: dict[str, Any]) -> None:
+    def train_in_trial(config: Config) -> None:
         _train(cls, _merged(cls, arguments, config))
 
-    def resources(config: dict[str, Any]) -> PlacementGroupFactory:
+    def resources(config: Config) -> PlacementGroupFactory:
         return _resources(_merged(cls, arguments, config)["scaling_config"])
 
     train_in_trial.__name__ = train_in_trial.__qualname__ = cls.__name__
@@ -79,7 +82,7 @@ def trainable_of(
     return train_in_trial
 
 
-def checked_space(cls: type[DataParallelTrainer], param_space: dict[str, Any]) -> dict[str, Any]:
+def checked_space(cls: type[DataParallelTrainer], param_space: Space) -> Space:
     """Return the search space of a trainer; a `ScalingConfig` in it becomes a dict.
 
     Raises
@@ -132,14 +135,14 @@ def tunes(own: train.RunConfig) -> RunConfig:
     )
 
 
-def _given(config: Any, *names: str) -> dict[str, Any]:
+def _given(config: object, *names: str) -> dict[str, Any]:
     """Return the fields that a program has set."""
     fields = {name: getattr(config, name) for name in names}
     return {name: value for name, value in fields.items() if value != DEPRECATED}
 
 
 def _merged(
-    cls: type[DataParallelTrainer], arguments: dict[str, Any], config: dict[str, Any]
+    cls: type[DataParallelTrainer], arguments: dict[str, Any], config: Config
 ) -> dict[str, Any]:
     """Return the trainer's arguments with those of a trial; dicts are merged."""
     merged = dict(arguments)
@@ -228,7 +231,7 @@ class _ToTrial(train.UserCallback):
         self._is_kept = is_kept
 
     def after_report(
-        self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: train.Checkpoint | None
+        self, run_context: object, metrics: list[Metrics], checkpoint: train.Checkpoint | None
     ) -> None:
         session = sessions.current("report")
         session.report(dict(metrics[0]), checkpoint, is_kept=self._is_kept)

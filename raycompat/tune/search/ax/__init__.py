@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 __all__ = ["AxSearch"]
 
@@ -47,14 +51,14 @@ class AxSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: Any = None,
+        space: object = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         parameter_constraints: list[str] | None = None,
         outcome_constraints: list[str] | None = None,
-        ax_client: Any = None,
-        **ax_kwargs: Any,
+        ax_client: object = None,
+        **ax_kwargs: object,
     ) -> None:
         service = require("ax.service.ax_client", "AxSearch")
         self._constraints = (parameter_constraints, outcome_constraints)
@@ -76,7 +80,7 @@ class AxSearch(LibrarySearcher):
             self._space, self._paths = {}, {name: (name,) for name in names}
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._given is not None and not config:
             self._metric, self._mode = metric or self._metric, mode or self._mode
@@ -98,7 +102,7 @@ class AxSearch(LibrarySearcher):
         )
         self._is_begun = True
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         if not self._is_begun:
             self._begin()
         if point is not None:
@@ -108,7 +112,7 @@ class AxSearch(LibrarySearcher):
         return index, values
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         index = self._asked.pop(trial_id, None)
         if index is None:

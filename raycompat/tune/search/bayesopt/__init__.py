@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,11 @@ from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
 from raycompat.tune.search.sample import Domain, Float, Uniform
+
+if TYPE_CHECKING:
+    from raycompat.tune.analysis.experiment_analysis import ExperimentAnalysis
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config, Space
 
 __all__ = ["BayesOptSearch"]
 
@@ -54,17 +59,17 @@ class BayesOptSearch(LibrarySearcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | None = None,
+        space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         utility_kwargs: dict[str, Any] | None = None,
         random_state: int = 42,
         random_search_steps: int = 10,
         verbose: int = 0,
         patience: int = 5,
         skip_duplicate: bool = True,
-        analysis: Any = None,
+        analysis: ExperimentAnalysis | None = None,
     ) -> None:
         require("bayes_opt", "BayesOptSearch")
         if patience <= 0:
@@ -113,13 +118,13 @@ class BayesOptSearch(LibrarySearcher):
             raise ValueError(f"utility_kwargs has kind={kind!r}: expected one of {sorted(made)}.")
         return made[kind]()
 
-    def _learn(self, analysis: Any) -> None:
+    def _learn(self, analysis: ExperimentAnalysis) -> None:
         for trial in analysis.trials:
             value = trial.last_result.get(self.metric)
             if value is not None:
                 self.tell({name: trial.config[name] for name in self._bounds}, value)
 
-    def _take(self, space: dict[str, Any]) -> None:
+    def _take(self, space: Space) -> None:
         from raycompat.tune.search.sample import uniform
 
         super()._take(
@@ -129,7 +134,7 @@ class BayesOptSearch(LibrarySearcher):
             }
         )
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         if point is not None:
             return point, point
         for _ in range(self._patience):
@@ -146,5 +151,5 @@ class BayesOptSearch(LibrarySearcher):
             return {name: float(self._random.uniform(*b)) for name, b in self._bounds.items()}
         return {name: float(value) for name, value in self._optimizer.suggest().items()}
 
-    def tell(self, handle: Any, value: float) -> None:
+    def tell(self, handle: Handle, value: float) -> None:
         self._optimizer.register(params=handle, target=-self.sign * value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from raycompat.tune.search.sample import (
     Normal,
     without_step,
 )
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config, Metrics
 
 __all__ = ["TuneBOHB"]
 
@@ -60,11 +64,11 @@ class TuneBOHB(LibrarySearcher):
     def __init__(
         self,
         space: Any = None,
-        bohb_config: dict[str, Any] | None = None,
+        bohb_config: Config | None = None,
         max_concurrent: int = 10,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         seed: int | None = None,
     ) -> None:
         require(_MODEL, "TuneBOHB")
@@ -100,7 +104,7 @@ class TuneBOHB(LibrarySearcher):
     def num_running(self) -> int:
         return len(self._asked.keys() - self._paused)
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         values = self._model.get_config(None)[0] if point is None else point
         found = {
             name: value.item() if isinstance(value, np.generic) else value
@@ -108,7 +112,7 @@ class TuneBOHB(LibrarySearcher):
         }
         return found, found
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         """Learn from a trial that reached the limit of its bracket, which the scheduler says."""
         info = result.get(BRACKET, {})
         if info.get("paused"):
@@ -118,7 +122,7 @@ class TuneBOHB(LibrarySearcher):
         self._learn(trial_id, result)
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         if result is not None and not error:
             self._learn(trial_id, result)
@@ -126,7 +130,7 @@ class TuneBOHB(LibrarySearcher):
         self._budgets.pop(trial_id, None)
         self._asked.pop(trial_id, None)
 
-    def _learn(self, trial_id: str, result: dict[str, Any]) -> None:
+    def _learn(self, trial_id: str, result: Metrics) -> None:
         config, value = self._asked.get(trial_id), result.get(self.metric)
         budget = result.get(BRACKET, {}).get("budget")
         if config is None or value is None or budget is None:
@@ -149,8 +153,8 @@ class _Job:
 
     result: dict[str, float]
     budget: float
-    config: dict[str, Any]
-    exception: Any = None
+    config: Config
+    exception: object = None
 
     @property
     def kwargs(self) -> dict[str, Any]:

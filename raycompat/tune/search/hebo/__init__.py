@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from raycompat._old_forms.packages import require
 from raycompat.tune.search.library import LibrarySearcher, numbers_of
 from raycompat.tune.search.sample import Categorical, Domain
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config
 
 __all__ = ["HEBOSearch"]
 
@@ -53,7 +57,7 @@ class HEBOSearch(LibrarySearcher):
         space: Any = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         evaluated_rewards: list[float] | None = None,
         random_state_seed: int | None = None,
         max_concurrent: int = 8,
@@ -80,14 +84,14 @@ class HEBOSearch(LibrarySearcher):
         parameters = [_parameter(name, domain) for name, domain in domains.items()]
         self._begin(spaces.DesignSpace().parse(parameters))
 
-    def _begin(self, space: Any) -> None:
+    def _begin(self, space: object) -> None:
         if self._seed is not None:
             np.random.seed(self._seed)
             require("torch", "HEBOSearch").manual_seed(self._seed)
         hebo = require("hebo.optimizers.hebo", "HEBOSearch").HEBO
         self._optimizer = hebo(space, **{"scramble_seed": self._seed, **self._kwargs})
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         if point is not None:
             return self._frame(point), point
         if not self._batch:
@@ -99,14 +103,14 @@ class HEBOSearch(LibrarySearcher):
         return self._frame(values), values
 
     @staticmethod
-    def _frame(values: dict[str, Any]) -> Any:
+    def _frame(values: dict[str, object]) -> Any:
         return require("pandas", "HEBOSearch").DataFrame([values])
 
-    def tell(self, handle: Any, value: float) -> None:
+    def tell(self, handle: Handle, value: float) -> None:
         self._optimizer.observe(handle, np.array([[self.sign * value]]))
 
 
-def _python(value: Any) -> Any:
+def _python(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from raycompat.tune.search.sample import (
 )
 from raycompat.tune.search.searcher import Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import assign_value, parse_spec_vars, path_name
+
+if TYPE_CHECKING:
+    from raycompat.tune.trainable.nested import Config, Metrics, Space
 
 
 @searchers.takes_old_options("ray.tune.search.hyperopt.HyperOptSearch")
@@ -58,10 +61,10 @@ class HyperOptSearch(Searcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | None = None,
+        space: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         n_initial_points: int = 20,
         random_state_seed: int | None = None,
         gamma: float = 0.25,
@@ -74,12 +77,12 @@ class HyperOptSearch(Searcher):
         self._points = copy.deepcopy(points_to_evaluate or [])
         self._random = np.random.RandomState(random_state_seed)
         self._live: dict[str, dict[str, Any]] = {}
-        self._domain: Any = None
-        self._space: dict[str, Any] | None = None
+        self._domain: object = None
+        self._space: Space | None = None
         if space:
             self._start(self.convert_search_space(space))
 
-    def _start(self, space: dict[str, Any]) -> None:
+    def _start(self, space: Space) -> None:
         hyperopt = require("hyperopt", "HyperOptSearch")
         if self._metric is None and self._mode:
             self._metric = DEFAULT_METRIC
@@ -95,7 +98,7 @@ class HyperOptSearch(Searcher):
         self._queued = list(self._trials.trials)
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._domain is not None:
             return False
@@ -103,7 +106,7 @@ class HyperOptSearch(Searcher):
         self._start(self.convert_search_space(config))
         return True
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+    def suggest(self, trial_id: str) -> Config | None:
         require_space(self, self._space)
         hyperopt = require("hyperopt", "HyperOptSearch")
         document = self._queued.pop(0) if self._queued else self._new_document()
@@ -120,11 +123,11 @@ class HyperOptSearch(Searcher):
         self._trials.insert_trial_docs(documents)
         self._trials.refresh()
         number = documents[0]["tid"]
-        found: dict[str, Any] = next(t for t in self._trials.trials if t["tid"] == number)
+        found: dict[str, object] = next(t for t in self._trials.trials if t["tid"] == number)
         return found
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         document = self._live.pop(trial_id, None)
         if document is None:
@@ -141,7 +144,7 @@ class HyperOptSearch(Searcher):
         self._trials.refresh()
 
     @staticmethod
-    def convert_search_space(spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    def convert_search_space(spec: Space, prefix: str = "") -> Space:
         """Return Tune's search space as HyperOpt's expressions.
 
         Raises
@@ -162,7 +165,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _with_indices(point: dict[str, Any], space: dict[str, Any]) -> dict[str, Any]:
+def _with_indices(point: Config, space: Space) -> Config:
     """Return a point with categories by their position, as HyperOpt keeps them."""
     changed = dict(point)
     for name, value in point.items():
@@ -182,12 +185,12 @@ def _with_indices(point: dict[str, Any], space: dict[str, Any]) -> dict[str, Any
     return changed
 
 
-def _is_position(value: Any, categories: list[Any]) -> bool:
+def _is_position(value: object, categories: list[object]) -> bool:
     """Return whether a value is the position of a category, as HyperOpt itself has it."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(categories)
 
 
-def _literal(expression: Any) -> Any:
+def _literal(expression: object) -> Any:
     return getattr(expression, "obj", None)
 
 
@@ -210,7 +213,7 @@ def _expression(name: str, domain: Domain) -> Any:
     )
 
 
-def _float(name: str, domain: Float, sampler: Any, step: float | None) -> Any:
+def _float(name: str, domain: Float, sampler: object, step: float | None) -> Any:
     hp = require("hyperopt", "HyperOptSearch").hp
     last = [step] if step else []
     if isinstance(sampler, Normal):
@@ -221,7 +224,7 @@ def _float(name: str, domain: Float, sampler: Any, step: float | None) -> Any:
     return (hp.quniform if step else hp.uniform)(name, domain.lower, domain.upper, *last)
 
 
-def _integer(name: str, domain: Integer, sampler: Any, step: float | None) -> Any:
+def _integer(name: str, domain: Integer, sampler: object, step: float | None) -> Any:
     hyperopt = require("hyperopt", "HyperOptSearch")
     hp, whole = hyperopt.hp, hyperopt.pyll.scope.int
     upper = domain.upper if step else domain.upper - 1
@@ -233,7 +236,7 @@ def _integer(name: str, domain: Integer, sampler: Any, step: float | None) -> An
     return hp.uniformint(name, domain.lower, upper)
 
 
-def _category(name: str, index: int, category: Any) -> Any:
+def _category(name: str, index: int, category: object) -> Any:
     """Return a value of a choice; it can be a search space again."""
     if isinstance(category, Domain):
         return _expression(f"{name}/{index}", category)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat._old_forms.tune import searchers
@@ -16,6 +16,10 @@ from raycompat.tune.search.sample import (
     LogUniform,
     without_step,
 )
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config
 
 __all__ = ["NevergradSearch"]
 
@@ -59,7 +63,7 @@ class NevergradSearch(LibrarySearcher):
         space: Any = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
     ) -> None:
         package = require("nevergrad", "NevergradSearch")
         if optimizer is None:
@@ -104,7 +108,7 @@ class NevergradSearch(LibrarySearcher):
         parameters = {name: _parameter(package.p, name, d) for name, d in domains.items()}
         self._optimizer = self._made(package.p.Dict(**parameters))
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         if point is not None:
             given = [point[n] for n in self._names] if self._names else point
             self._optimizer.suggest(given)
@@ -116,7 +120,7 @@ class NevergradSearch(LibrarySearcher):
             value = dict(zip(self._names, [float(each) for each in value], strict=True))
         return asked, dict(value)
 
-    def tell(self, handle: Any, value: float) -> None:
+    def tell(self, handle: Handle, value: float) -> None:
         self._optimizer.tell(handle, self.sign * value)
 
 

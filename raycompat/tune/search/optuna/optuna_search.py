@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat.tune.result import DEFAULT_METRIC, TRAINING_ITERATION
@@ -21,6 +21,12 @@ from raycompat.tune.search.sample import (
 from raycompat.tune.search.searcher import Names, Searcher, refuse_grid, require_space
 from raycompat.tune.search.variant_generator import parse_spec_vars, path_name
 from raycompat.tune.trainable.nested import flatten_dict, unflatten_dict
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import Trial
+
+    from raycompat.tune.trainable.nested import Config, Metrics, Space
 
 logger = logging.getLogger(__name__)
 
@@ -63,13 +69,13 @@ class OptunaSearch(Searcher):
 
     def __init__(
         self,
-        space: dict[str, Any] | Callable[..., Any] | None = None,
+        space: Space | Callable[..., object] | None = None,
         metric: Names = None,
         mode: Names = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
-        sampler: Any = None,
+        points_to_evaluate: list[Config] | None = None,
+        sampler: optuna.samplers.BaseSampler | None = None,
         study_name: str | None = None,
-        storage: Any = None,
+        storage: optuna.storages.BaseStorage | None = None,
         seed: int | None = None,
         evaluated_rewards: list[float] | None = None,
     ) -> None:
@@ -88,7 +94,7 @@ class OptunaSearch(Searcher):
             )
         self._sampler, self._seed = sampler, seed
         self._storage, self._study_name = storage, study_name or "optuna"
-        self._trials: dict[str, Any] = {}
+        self._trials: dict[str, Trial] = {}
         self._completed: set[str] = set()
         self._study: Any = None
         self._space = space
@@ -124,7 +130,7 @@ class OptunaSearch(Searcher):
                 self.add_evaluated_point(flatten_dict(point), reward)
 
     def set_search_properties(
-        self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any
+        self, metric: str | None, mode: str | None, config: Config, **spec: object
     ) -> bool:
         if self._space:
             return False
@@ -133,7 +139,7 @@ class OptunaSearch(Searcher):
         self._start_study()
         return True
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+    def suggest(self, trial_id: str) -> Config | None:
         require_space(self, self._space)
         if not callable(self._space):
             trial = self._study.ask(fixed_distributions=self._space)
@@ -143,13 +149,13 @@ class OptunaSearch(Searcher):
         self._trials[trial_id] = trial
         return unflatten_dict(_by_function(self._space, trial))
 
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+    def on_trial_result(self, trial_id: str, result: Metrics) -> None:
         several = isinstance(self.metric, list)  # Optuna takes no results between of several
         if not several and trial_id in self._trials and self.metric in result:
             self._trials[trial_id].report(result[self.metric], result[TRAINING_ITERATION])
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: Metrics | None = None, error: bool = False
     ) -> None:
         if trial_id in self._completed or trial_id not in self._trials:
             return
@@ -166,7 +172,7 @@ class OptunaSearch(Searcher):
 
     def add_evaluated_point(
         self,
-        parameters: dict[str, Any],
+        parameters: Config,
         value: float | None,
         error: bool = False,
         pruned: bool = False,
@@ -191,7 +197,7 @@ class OptunaSearch(Searcher):
         )
 
     @staticmethod
-    def convert_search_space(spec: dict[str, Any]) -> dict[str, Any]:
+    def convert_search_space(spec: Space) -> dict[str, optuna.distributions.BaseDistribution]:
         """Return Tune's search space as Optuna's distributions, by names such as ``model/units``.
 
         Raises
@@ -228,7 +234,7 @@ def _distribution(name: str, domain: Domain) -> Any:
     )
 
 
-def _by_function(space: Callable[..., Any], trial: Any) -> dict[str, Any]:
+def _by_function(space: Callable[..., object], trial: Trial) -> Config:
     """Return the suggestions and the result of the user's function."""
     recorded = _Recorded(trial)
     returned = space(recorded)
@@ -244,16 +250,16 @@ def _by_function(space: Callable[..., Any], trial: Any) -> dict[str, Any]:
 class _Recorded:
     """An Optuna trial that records the suggestions."""
 
-    def __init__(self, trial: Any) -> None:
+    def __init__(self, trial: Trial) -> None:
         self._trial = trial
-        self.suggested: dict[str, Any] = {}
+        self.suggested: Config = {}
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._trial, name)
         if not name.startswith("suggest_"):
             return method
 
-        def suggest(*args: Any, **kwargs: Any) -> Any:
+        def suggest(*args: object, **kwargs: object) -> Any:
             parameter = inspect.signature(method).bind(*args, **kwargs).arguments["name"]
             self.suggested[parameter] = method(*args, **kwargs)
             return self.suggested[parameter]
@@ -261,7 +267,7 @@ class _Recorded:
         return suggest
 
 
-def _check_type(name: str, value: Any, expected: type) -> None:
+def _check_type(name: str, value: object, expected: type) -> None:
     if value is not None and not isinstance(value, expected):
         raise TypeError(
             f"{name}={value!r}: expected an instance of {expected.__module__}.{expected.__name__}."

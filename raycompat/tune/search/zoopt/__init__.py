@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat.tune.search.library import LibrarySearcher, unknown_domain
@@ -14,6 +14,10 @@ from raycompat.tune.search.sample import (
     Uniform,
     without_step,
 )
+
+if TYPE_CHECKING:
+    from raycompat.tune.search.library import Handle
+    from raycompat.tune.trainable.nested import Config, Space
 
 __all__ = ["ZOOptSearch"]
 
@@ -59,12 +63,12 @@ class ZOOptSearch(LibrarySearcher):
         self,
         algo: str = "asracos",
         budget: int | None = None,
-        dim_dict: dict[str, Any] | None = None,
+        dim_dict: Space | None = None,
         metric: str | None = None,
         mode: str | None = None,
-        points_to_evaluate: list[dict[str, Any]] | None = None,
+        points_to_evaluate: list[Config] | None = None,
         parallel_num: int = 1,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         require("zoopt", "ZOOptSearch")
         if algo.lower() not in ("asracos", "sracos"):
@@ -81,7 +85,7 @@ class ZOOptSearch(LibrarySearcher):
     def start(self, domains: dict[str, Domain]) -> None:
         self._begin({name: _dimension(name, domain) for name, domain in domains.items()})
 
-    def _begin(self, dimensions: dict[str, Any]) -> None:
+    def _begin(self, dimensions: Config) -> None:
         package = require("zoopt", "ZOOptSearch")
         algorithm = require("zoopt.algos.opt_algorithms.racos.sracos", "ZOOptSearch").SRacosTune
         self._names = list(dimensions)
@@ -91,7 +95,7 @@ class ZOOptSearch(LibrarySearcher):
             parallel_num=self._parallel,
         )
 
-    def ask(self, point: dict[str, Any] | None) -> tuple[Any, dict[str, Any]] | None:
+    def ask(self, point: Config | None) -> tuple[Handle, Config] | None:
         if point is not None:
             solution = require("zoopt", "ZOOptSearch").Solution()
             solution.set_x([point[name] for name in self._names])
@@ -101,7 +105,7 @@ class ZOOptSearch(LibrarySearcher):
             return None
         return solution, dict(zip(self._names, solution.get_x(), strict=True))
 
-    def tell(self, handle: Any, value: float) -> None:
+    def tell(self, handle: Handle, value: float) -> None:
         self._algorithm.complete(handle, self.sign * value)
 
 
