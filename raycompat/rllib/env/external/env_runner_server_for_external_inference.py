@@ -128,7 +128,9 @@ class EnvRunnerServerForExternalInference(EnvRunner):
     def _send_state(self, client: socket.socket) -> None:
         if self._sender is None:
             spaces = self._envs[0].observation_space, self._envs[0].action_space
-            self._sender = self.spec.config.get_rl_module_spec(spaces={POLICY_ID: spaces}).build()
+            config = self.spec.config
+            assert config is not None, "a runner that plays elsewhere has the options"
+            self._sender = config.get_rl_module_spec(spaces={POLICY_ID: spaces}).build()
         self._sender.set_state(self._weights)
         state = {"rl_module": self._sender.get_state(), "weights_seq_no": 0}
         send_rllink_message(client, {"type": RLlink.SET_STATE.name, "state": state})
