@@ -75,6 +75,7 @@ from raycompat.rllib.results import (
 from raycompat.rllib.step_writer import with_writer
 from raycompat.tune import PlacementGroupFactory
 from raycompat.tune.trainable.nested import merge_dicts
+from raycompat.tune.trainable.place import TrialPlace
 from raycompat.util.tracking import Experiment
 
 logger = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class Algorithm(SavedAlgorithm):
         logger_creator: object = None,
         *,
         registry: object = None,
-        storage: object = None,
+        storage: TrialPlace | None = None,
     ) -> None:
         if isinstance(config, str):  # the form of Ray 0.2: name and config
             config, env = env, config
