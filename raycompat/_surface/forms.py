@@ -299,6 +299,48 @@ def takes_old_options_in_constructor(of: str) -> Callable[[type[_T]], type[_T]]:
     return decorate
 
 
+def has_old_members(of: str) -> Callable[[type[_T]], type[_T]]:
+    """Give a class the methods and properties that older Rays had, as the table's rows say.
+
+    They are looked up only when an object does not have the attribute, so they cost others nothing, and
+    a program's subclass may have its own.
+
+    Parameters
+    ----------
+    of : str
+        The dotted name of the class in Ray.
+    """
+
+    def decorate(cls: type[_T]) -> type[_T]:
+        otherwise = getattr(cls, "__getattr__", None)
+
+        def old_member(self: object, name: str) -> Any:
+            row = None if name.startswith("_") else table.members(of).get(name)
+            if row is not None:
+                return _member(row, self)
+            if otherwise is not None:
+                return otherwise(self, name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+
+        cls.__getattr__ = old_member  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def _member(row: Row, of: object) -> Any:
+    """Return what a member of older Rays is of an object."""
+    if row.without:
+        raise AttributeError(str(UnsupportedRayFeatureError(row.name, row.without, row.today)))
+    use(row, refusal=AttributeError)
+    if not row.here:
+        return getattr(of, row.now.rpartition(".")[2].removesuffix("()"))
+    found = find(row.here)
+    return functools.partial(found, of) if row.name.endswith("()") else found(of)
+
+
 def _asks_for_nothing(value: Any, row: Row) -> bool:
     return value is None or any(
         type(each) is type(value) and each == value for each in row.harmless

@@ -28,7 +28,7 @@ class Row:
     Parameters
     ----------
     name : str
-        Its dotted name in Ray; of an option ``function(option=)``.
+        Its dotted name in Ray; of an option ``function(option=)``, of a method ``Class.method()``.
     last : str
         The last version of Ray that had it. Without one, Ray still has it.
     first : str
@@ -36,7 +36,8 @@ class Row:
     now : str
         The name of today's form, which means the same.
     here : str
-        Where raycompat has it, if that is not the place of `now`.
+        Where raycompat has it, if that is not the place of `now`. Of a member of a class: the function
+        that takes the object, and of a method the arguments of the call.
     say : str
         Today's form in words, for warnings.
     without : str
@@ -87,6 +88,8 @@ class Rows:
     modules: dict[str, Row]
     names: dict[str, Row]
     options: dict[str, dict[str, Row]]
+    #: Old methods and properties, by the class of Ray and their names.
+    members: dict[str, dict[str, Row]]
     #: Ways to use a name, in words: "ray.train.report in a trial".
     uses: dict[str, Row]
 
@@ -108,6 +111,7 @@ def rows(library: str) -> Rows:
     path = file_of(library)
     read = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     of_all: dict[str, dict[str, Any]] = read.get("options", {})
+    of_classes: dict[str, dict[str, Any]] = read.get("members", {})
     return Rows(
         {name: _row(name, fields) for name, fields in read.get("modules", {}).items()},
         {
@@ -117,6 +121,13 @@ def rows(library: str) -> Rows:
         {
             name: {option: _row(f"{name}({option}=)", fields) for option, fields in options.items()}
             for name, options in of_all.items()
+        },
+        {
+            name: {
+                member.removesuffix("()"): _row(f"{name}.{member}", fields)
+                for member, fields in members.items()
+            }
+            for name, members in of_classes.items()
         },
         {words: _row(words, fields) for words, fields in read.get("uses", {}).items()},
     )
@@ -155,6 +166,11 @@ def options(of: str) -> dict[str, Row]:
     return rows(library_of(of)).options.get(of, {})
 
 
+def members(of: str) -> dict[str, Row]:
+    """Return the old methods and properties of a class of Ray, by name."""
+    return rows(library_of(of)).members.get(of, {})
+
+
 def names_in(module_name: str) -> Iterator[str]:
     """Yield the old names of a module, without the module's."""
     for each in rows(library_of(f"{module_name}.x")).names:
@@ -180,7 +196,7 @@ def every() -> Iterator[Row]:
         found = rows(library)
         yield from found.modules.values()
         yield from found.names.values()
-        for each in found.options.values():
+        for each in (*found.options.values(), *found.members.values()):
             yield from each.values()
         yield from found.uses.values()
 

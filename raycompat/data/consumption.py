@@ -10,6 +10,7 @@ import pandas as pd
 
 import raycompat as ray
 from raycompat._old_forms.data import keys, plain_rows, tf
+from raycompat._surface import forms
 from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Block, BlockEntry, Bundle, RefBundle
@@ -206,6 +207,7 @@ class Consumption:
         """
         return DatasetIterator(self)
 
+    @forms.takes_old_options("ray.data.Dataset.iter_rows")
     def iter_rows(self) -> Iterable[Row]:
         """Return an iterable of rows; see `DataIterator.iter_rows`.
 
@@ -216,6 +218,7 @@ class Consumption:
         """
         return self.iterator().iter_rows()
 
+    @forms.takes_old_options("ray.data.Dataset.iter_batches")
     def iter_batches(
         self,
         *,
@@ -246,6 +249,7 @@ class Consumption:
             local_shuffle_seed=local_shuffle_seed,
         )
 
+    @forms.takes_old_options("ray.data.Dataset.iter_tf_batches")
     def iter_tf_batches(
         self,
         *,
@@ -273,6 +277,7 @@ class Consumption:
             local_shuffle_seed=local_shuffle_seed,
         )
 
+    @forms.takes_old_options("ray.data.Dataset.iter_torch_batches")
     def iter_torch_batches(
         self,
         *,

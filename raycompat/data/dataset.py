@@ -17,6 +17,7 @@ import raycompat as ray
 from raycompat._old_forms.data import keys
 from raycompat._old_forms.data.methods import OldMethods
 from raycompat._old_forms.data.named_rows import NamesRows
+from raycompat._surface import forms
 from raycompat._surface.modules import lacks, names_of
 from raycompat.data import exchange, grouping, plan, preview, seeds
 from raycompat.data.block import Bundle, compact, concat, metadata_of, require_columns, rows
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 2.0
 
 
+@forms.has_old_members("ray.data.Dataset")
 @lacks(
     "ray.data.Dataset",
     "get_stats_summary",
@@ -173,6 +175,7 @@ class Dataset(
         return self._id
 
     @staticmethod
+    @forms.takes_old_options("ray.data.Dataset.copy")
     def copy(ds: Dataset, _deep_copy: bool = False, _as: object = None) -> Dataset:
         """Return a data set with the same plan as `ds`.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
 from raycompat._old_forms.data import plain_rows, tf, whole_shard
+from raycompat._surface import forms
 from raycompat._surface.modules import lacks
 from raycompat.data import batch, block
 from raycompat.data.block import Block, Bundle
@@ -121,6 +122,7 @@ class DataIterator(abc.ABC):
         134217728
         """
 
+    @forms.takes_old_options("ray.data.Dataset.iter_batches")
     def iter_batches(
         self,
         *,
@@ -188,6 +190,7 @@ class DataIterator(abc.ABC):
 
         return Again(batches)
 
+    @forms.takes_old_options("ray.data.Dataset.iter_rows")
     def iter_rows(self) -> Iterable[Row]:
         """Return an iterable of rows, dictionaries of Python values."""
 
@@ -197,6 +200,7 @@ class DataIterator(abc.ABC):
 
         return Again(rows)
 
+    @forms.takes_old_options("ray.data.Dataset.iter_tf_batches")
     def iter_tf_batches(
         self,
         *,
@@ -245,6 +249,7 @@ class DataIterator(abc.ABC):
 
         return Again(cut_tensors)
 
+    @forms.takes_old_options("ray.data.Dataset.iter_torch_batches")
     def iter_torch_batches(
         self,
         *,

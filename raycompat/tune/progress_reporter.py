@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat._recordable import as_text
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.tune.result import ADDED_KEYS, MEAN_ACCURACY, MEAN_LOSS
 from raycompat.tune.trainable.nested import flatten_dict
@@ -99,6 +100,7 @@ class ProgressReporter:
         raise NotImplementedError
 
 
+@forms.has_old_members("ray.tune.progress_reporter.TuneReporterBase")
 class TuneReporterBase(ProgressReporter):
     """A reporter that shows a table of trials.
 

@@ -60,6 +60,7 @@ CHECKPOINT_KEYS = (
 )
 
 
+@forms.has_old_members("ray.tune.experiment.Experiment")
 @forms.takes_old_options_in_constructor("ray.tune.Experiment")
 class Experiment:
     """A trainable with its search space, and how its trials run.

@@ -20,6 +20,7 @@ from raycompat._storage import (
     default_path,
     when_there_is_room,
 )
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.train import Checkpoint
 from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 MAX_DIRNAME = 130
 
 
+@forms.has_old_members("ray.tune.experiment.Trial")
 class Trial:
     """One config of an experiment.
 

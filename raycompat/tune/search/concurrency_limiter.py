@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from raycompat._surface import forms
 from raycompat.tune.error import InvalidRangeError
 from raycompat.tune.search.searcher import Searcher
 
@@ -137,9 +138,11 @@ class ConcurrencyLimiter(Searcher):
     ) -> None:
         self.searcher.add_evaluated_point(parameters, value, error, pruned, intermediate_values)
 
+    @forms.takes_old_options("ray.tune.search.Searcher.save")
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)
 
+    @forms.takes_old_options("ray.tune.search.Searcher.restore")
     def restore(self, checkpoint_path: str) -> None:
         self.searcher.restore(checkpoint_path)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.tune.search.searcher import Searcher
 
 if TYPE_CHECKING:
@@ -117,9 +118,11 @@ class Repeater(Searcher):
                 error=error,
             )
 
+    @forms.takes_old_options("ray.tune.search.Searcher.save")
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)
 
+    @forms.takes_old_options("ray.tune.search.Searcher.restore")
     def restore(self, checkpoint_path: str) -> None:
         self.searcher.restore(checkpoint_path)
 

@@ -204,6 +204,7 @@ class Domain:
         """Return the sampler; by default a uniform one."""
         return self.sampler or self.default_sampler_cls()
 
+    @forms.takes_old_options("ray.tune.search.sample.Domain.sample")
     def sample(
         self, config: object = None, size: int = 1, random_state: Seed | NumpyRandom = None
     ) -> Any:
@@ -347,6 +348,7 @@ class Function(Domain):
                 f"{func!r}: expected a function of one parameter, the config, or of none."
             )
 
+    @forms.takes_old_options("ray.tune.search.sample.Domain.sample")
     def sample(
         self, config: object = None, size: int = 1, random_state: Seed | NumpyRandom = None
     ) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from raycompat._old_forms.tune import modes, searchers
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.tune.error import InvalidModeError
 from raycompat.tune.search.variant_generator import parse_spec_vars
@@ -219,11 +220,13 @@ class Searcher:
         """Continue from a state of `get_state`."""
         self.__dict__.update(state)
 
+    @forms.takes_old_options("ray.tune.search.Searcher.save")
     def save(self, checkpoint_path: str) -> None:
         """Write the state to a file."""
         with open(checkpoint_path, "wb") as file:
             cloudpickle.dump(self.get_state(), file)
 
+    @forms.takes_old_options("ray.tune.search.Searcher.restore")
     def restore(self, checkpoint_path: str) -> None:
         """Continue from a file of `save`, which must come from a trusted source: it is unpickled."""
         with open(checkpoint_path, "rb") as file:

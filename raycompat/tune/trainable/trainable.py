@@ -42,6 +42,7 @@ class TrainingResult:
     metrics: Metrics
 
 
+@forms.has_old_members("ray.tune.Trainable")
 @lacks("ray.tune.Trainable", "is_actor")
 @forms.takes_old_options_in_constructor("ray.tune.Trainable")
 class Trainable:

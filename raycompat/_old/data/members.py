@@ -1,0 +1,22 @@
+"""Methods that data sets had in older Rays: each takes the data set first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raycompat.data.dataset import MaterializedDataset
+
+if TYPE_CHECKING:
+    from raycompat._old.data.pipeline import DatasetPipeline
+    from raycompat.data.dataset import Dataset
+
+
+def is_fully_executed(dataset: Dataset) -> bool:
+    """Return whether all blocks are made."""
+    return isinstance(dataset, MaterializedDataset)
+
+
+def pipeline(dataset: Dataset, *, parallelism: int = 10) -> DatasetPipeline:
+    """Return a pipeline with some blocks in each window."""
+    made: DatasetPipeline = dataset.window(blocks_per_window=parallelism)
+    return made
