@@ -31,6 +31,9 @@ def rows():
     print("Sums:", sorted(numbers.groupby(key=lambda x: x % 2).sum().take()))
     print("Pairs:", numbers.zip(numbers.map(lambda x: x * x)).take(3))
     print("Split:", [part.count() for part in numbers.split(2)])
+    print("Executed:", numbers.fully_executed().count(), list(numbers.iter_rows(prefetch_blocks=1)))
+    batches = numbers.iter_batches(prefetch_blocks=1, batch_size=4)
+    print("Copied:", ray.data.Dataset.copy(dataset=numbers).count(), len(list(batches)))
 
 
 def batches():

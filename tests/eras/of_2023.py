@@ -128,6 +128,8 @@ def columns():
     one = Concatenator(include=["x"], output_column_name="one").fit_transform(table)
     every = Concatenator(output_column_name="every").fit_transform(table)
     print("Every column:", every.take(1)[0]["every"].tolist())
+    tensors = [batch["x"].numpy().tolist() for batch in table.iter_tf_batches(prefetch_blocks=1)]
+    print("Ahead:", tensors, [row["y"] for row in table.iter_rows(prefetch_batches=1)])
     print("Columns:", both.take(1)[0]["both"].tolist(), sorted(one.take(1)[0]))
     print("Epochs:", len(list(table.repeat(3).iter_rows())))
 

@@ -48,6 +48,7 @@ analysis = tune.run(
     verbose=0,
 )
 print("At a time:", search.most, len(analysis.trials))
+print("Drawn:", tune.sample_from(lambda spec: spec).sample(spec=4))
 
 
 def installed(library):

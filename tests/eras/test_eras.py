@@ -109,6 +109,7 @@ EXPECTED = {
         """,
     "options_of_2020": """
         At a time: 1 3
+        Drawn: 4
         Searchers: True
         Bandits: score
         Variants: 0
@@ -183,6 +184,8 @@ EXPECTED = {
         Squares of groups: [(0, 20), (1, 35)]
         Pairs: [(0, 0), (1, 1), (2, 4)]
         Split: [3, 3]
+        Executed: 6 [0, 1, 2, 3, 4, 5]
+        Copied: 6 2
         Lists: [[0, 1, 2, 3], [4, 5]]
         Native: [4, 5]
         More: [1, 2, 3, 4, 5, 6]
@@ -297,6 +300,7 @@ EXPECTED = {
         No preprocessor: None
         Subclass: True 2
         Every column: [1.0, 2.0, 0.0]
+        Ahead: [[1.0]] [2.0]
         Columns: [1.0, 2.0] ['label', 'one', 'y']
         Epochs: 3
         """,

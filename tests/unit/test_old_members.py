@@ -1,0 +1,82 @@
+"""Methods and properties that classes had in older Rays: the rows of the table, and what they are of an object."""
+
+from __future__ import annotations
+
+import pytest
+
+from raycompat import tune
+from raycompat._surface import era, forms, table
+from raycompat.exceptions import OldFormWarning
+from raycompat.tune.experiment.trial import Trial
+
+ROWS = [
+    (of, row)
+    for library in ("core", *table.LIBRARIES)
+    for of, members in table.rows(library).members.items()
+    for row in members.values()
+]
+
+
+@pytest.mark.parametrize(("of", "row"), ROWS, ids=[row.name for _, row in ROWS])
+def test_each_row_says_what_the_member_is_here(of, row):
+    cls = forms.find(f"raycompat{of.removeprefix('ray')}")
+    name = row.name.rpartition(".")[2].removesuffix("()")
+    assert name not in vars(cls), "the class has it: the row is never read"
+    assert bool(row.now or row.here) != bool(row.without)
+    if row.here:
+        assert callable(forms.find(row.here))
+    elif row.now:
+        assert hasattr(cls, row.now.rpartition(".")[2].removesuffix("()"))
+
+
+class Counter(tune.Trainable):
+    def setup(self, config):
+        self.count = 0
+
+    def step(self):
+        self.count += 1
+        return {"count": self.count}
+
+    def save_checkpoint(self, checkpoint_dir):
+        return {"count": self.count}
+
+    def load_checkpoint(self, checkpoint):
+        self.count = checkpoint["count"]
+
+
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+def test_the_state_of_a_trainable_travels_as_bytes():
+    first, second = Counter(), Counter()
+    first.train()
+    second.restore_from_object(first.save_to_object())
+    assert second.train()["count"] == 2
+
+
+def test_a_member_warns_once_and_the_chosen_version_may_not_have_it(monkeypatch):
+    tune.register_trainable("counter", Counter)
+    trial = Trial(
+        "counter", resources=tune.PlacementGroupFactory([{"CPU": 1, "gnu": 2}, {"GPU": 1}])
+    )
+    monkeypatch.setattr(forms, "_seen", set())
+    with pytest.warns(OldFormWarning, match=r"Trial.resources .* placement_group_factory"):
+        assert trial.resources == (1, 1, 0, {"gnu": 2})
+    monkeypatch.setenv(era.VARIABLE, "2.40")
+    with pytest.raises(AttributeError, match="does not have it"):
+        trial.resources
+
+
+def test_a_refused_member_says_why_and_others_are_unknown_as_ever():
+    trial = Trial("counter", stub=True)
+    assert not hasattr(trial, "runner")
+    with pytest.raises(AttributeError, match="belongs to the experiment"):
+        trial.runner
+    with pytest.raises(AttributeError, match="'Trial' object has no attribute 'other'"):
+        trial.other
+
+
+def test_a_subclass_may_have_the_member_itself():
+    class Own(Counter):
+        def get_current_ip(self):
+            return "here"
+
+    assert Own().get_current_ip() == "here"
