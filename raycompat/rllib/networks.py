@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -55,6 +55,13 @@ class Head:
         The gain of the last layer's initial weights. Small: all outputs begin nearly equal.
     num_free : int
         How many further outputs are learned numbers that do not depend on the observation; 0 at first.
+    noise : float
+        The weights of all its layers have learned noise: this, divided by the root of the number of a
+        layer's inputs, is the first standard deviation. 0: there is none.
+
+    Notes
+    -----
+    Fortunato et al., "Noisy networks for exploration" (arXiv 1706.10295), with factorised noise.
     """
 
     name: str
@@ -62,6 +69,12 @@ class Head:
     hiddens: tuple[int, ...] = ()
     scale: float = 1.0
     num_free: int = 0
+    noise: float = 0.0
+
+    @property
+    def num_weights(self) -> int:
+        """How many arrays its weights are: a noisy layer has deviations, too."""
+        return (1 + len(self.hiddens)) * (4 if self.noise else 2) + bool(self.num_free)
 
 
 @dataclass(frozen=True)
@@ -172,8 +185,17 @@ class NetworkSpec:
         return not self.conv_filters and self.custom_trunk is None and self.memory is None
 
     @property
+    def is_noisy(self) -> bool:
+        """Whether a head has noise."""
+        return any(head.noise for head in self.heads)
+
+    def without_noise(self) -> NetworkSpec:
+        """Return the same network, whose weights are those of `drawn_weights`."""
+        return replace(self, heads=tuple(replace(head, noise=0.0) for head in self.heads))
+
+    @property
     def num_parameters(self) -> int:
-        """Number of parameters of a dense network."""
+        """Number of parameters of a dense network without noise."""
         assert self.is_dense, "only dense networks are counted without being made"
         return sum(
             (before + 1) * width
@@ -209,11 +231,13 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
     -------
     list of array of float32
         A kernel of shape (inputs, outputs) and a bias for each layer, in the order of
-        `NetworkSpec.dense_layers`; after those of a head its free numbers, if it has some.
+        `NetworkSpec.dense_layers`, and their deviations where it is noisy; after those of a head its
+        free numbers, if it has some.
 
     Notes
     -----
-    Orthogonal kernels (Saxe et al., arXiv 1312.6120) if the spec says nothing else, biases of 0.
+    Orthogonal kernels (Saxe et al., arXiv 1312.6120) if the spec says nothing else, biases of 0; in
+    noisy layers uniform numbers, as in arXiv 1706.10295.
     """
     rng = np.random.default_rng(seed)
     weights: Weights = []
@@ -222,8 +246,12 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
     # The last layer of a head begins as the head says, whatever the others begin with.
     scales = [None, *(head.scale for head in spec.heads)]
     free = [0, *(head.num_free for head in spec.heads)]
-    for layers, last_scale, num_free in zip([trunk, *heads], scales, free, strict=True):
+    noise = [0.0, *(head.noise for head in spec.heads)]
+    for layers, last_scale, num_free, own in zip([trunk, *heads], scales, free, noise, strict=True):
         for index in range(len(layers) - 1):
+            if own:
+                weights += _noisy_weights(rng, layers[index], layers[index + 1], own)
+                continue
             scale = last_scale if index == len(layers) - 2 else None
             size = layers[index], layers[index + 1]
             if scale is None and spec.kernel_initializer is not None:
@@ -238,6 +266,49 @@ def initial_weights(spec: NetworkSpec, seed: int) -> Weights:
         if num_free:
             weights.append(np.zeros(num_free, np.float32))
     return weights
+
+
+def _noisy_weights(rng: np.random.Generator, inputs: int, outputs: int, noise: float) -> Weights:
+    bound = inputs**-0.5
+    shapes = (inputs, outputs), (outputs,)
+    means = [rng.uniform(-bound, bound, shape).astype(np.float32) for shape in shapes]
+    return [*means, *(np.full(shape, noise * bound, np.float32) for shape in shapes)]
+
+
+def drawn_weights(spec: NetworkSpec, weights: Weights, rng: np.random.Generator | None) -> Weights:
+    """Return the weights of `NetworkSpec.without_noise`, with noise that is drawn.
+
+    Parameters
+    ----------
+    spec : NetworkSpec
+    weights : list of array
+        Of the noisy network.
+    rng : numpy.random.Generator or None
+        None: without noise.
+    """
+    begin = len(weights) - sum(head.num_weights for head in spec.heads)
+    found, rest = weights[:begin], iter(weights[begin:])
+    for head in spec.heads:
+        for _ in range(1 + len(head.hiddens)):
+            kernel, bias = next(rest), next(rest)
+            if head.noise:
+                of_kernel, of_bias = next(rest), next(rest)
+                if rng is not None:
+                    inputs, outputs = kernel.shape
+                    of_inputs = _root(rng.standard_normal((inputs,)))
+                    of_outputs = _root(rng.standard_normal((outputs,)))
+                    kernel = kernel + of_kernel * np.outer(of_inputs, of_outputs)
+                    bias = bias + of_bias * of_outputs
+            found += [kernel.astype(np.float32), bias.astype(np.float32)]
+        if head.num_free:
+            found.append(next(rest))
+    return found
+
+
+def _root(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the roots of numbers with their signs."""
+    found: NDArray[np.float64] = np.sign(noise) * np.sqrt(np.abs(noise))
+    return found
 
 
 def _orthogonal(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.float32]:
@@ -324,9 +395,17 @@ class KerasNetwork:
         #: Keras orders weights by the depth of layers; these travel in the order of making.
         self._layers: list[Layer] = []
         inputs, trunk, outputs = self._inputs_and_trunk(spec)
+        #: Outputs with noise, where heads have some.
+        drawn = dict(outputs)
         for place, head in enumerate(spec.heads):
             if spec.gives_heads:
                 x = trunk[place]
+            elif head.noise:
+                layers = self._noisy_layers(head, spec)
+                x = functools.reduce(lambda below, layer: layer(below), layers, trunk)
+                drawn[head.name] = functools.reduce(
+                    lambda below, layer: layer(below, is_drawn=True), layers, trunk
+                )
             else:
                 x = trunk
                 for width in head.hiddens:
@@ -336,6 +415,9 @@ class KerasNetwork:
                 x = self._added(_free_layer(self._keras)(head.num_free))(x)
             outputs[head.name] = x
         self.model = self._keras.Model(inputs, outputs)
+        self._drawn = (
+            self._keras.Model(inputs, {**outputs, **drawn}) if spec.is_noisy else self.model
+        )
         self._variables = [variable for layer in self._layers for variable in layer.weights]
         self._read = _compiled_read(self._variables)
         if spec.is_dense:
@@ -394,6 +476,15 @@ class KerasNetwork:
         )
         return self._added(layer)(x)
 
+    def _noisy_layers(self, head: Head, spec: NetworkSpec) -> list[Layer]:
+        activations = [spec.activation] * len(head.hiddens)
+        sizes = [*zip(head.hiddens, activations, strict=True), (head.num_outputs, None)]
+        make = _noisy_layer(self._keras)
+        return [
+            self._added(make(width, activation, head.noise, self._next_seed()))
+            for width, activation in sizes
+        ]
+
     def _added(self, layer: Layer) -> Layer:
         self._layers.append(layer)
         return layer
@@ -408,6 +499,11 @@ class KerasNetwork:
         rows of outputs are all steps of the first sequence, of the second one, and so on.
         """
         found: dict[str, Tensor] = self.model(observations, training=False)
+        return found
+
+    def drawn(self, observations: Array | Tensor) -> dict[str, Tensor]:
+        """Return the outputs with new noise, the same for all rows; without noise, as `__call__`."""
+        found: dict[str, Tensor] = self._drawn(observations, training=False)
         return found
 
     @property
@@ -457,6 +553,49 @@ def _free_layer(keras: Any) -> type[Layer]:
             return keras.ops.concatenate([inputs, rows], -1)
 
     return Free
+
+
+@functools.cache
+def _noisy_layer(keras: Any) -> type[Layer]:
+    """Return the class of a dense layer whose weights have learned noise; see `Head`."""
+
+    class Noisy(keras.layers.Layer):
+        def __init__(self, width: int, activation: str | None, noise: float, seed: int) -> None:
+            super().__init__()
+            self._width, self._noise, self._seed = width, noise, seed
+            self._activate = keras.activations.get(activation)
+            self._seeds = keras.random.SeedGenerator(seed)
+
+        def build(self, input_shape: tuple[int | None, ...]) -> None:
+            first = _noisy_weights(
+                np.random.default_rng(self._seed),
+                int(input_shape[-1] or 0),
+                self._width,
+                self._noise,
+            )
+            names = ("kernel", "bias", "kernel_deviations", "bias_deviations")
+            self.kernel, self.bias, self.kernel_deviations, self.bias_deviations = (
+                self.add_weight(shape=each.shape, initializer=_constant(each), name=name)
+                for name, each in zip(names, first, strict=True)
+            )
+
+        def call(self, inputs: Tensor, is_drawn: bool = False) -> Tensor:
+            kernel, bias = self.kernel, self.bias
+            if is_drawn:
+                of_inputs, of_outputs = (self._normal(count) for count in kernel.shape)
+                kernel = kernel + self.kernel_deviations * of_inputs[:, None] * of_outputs
+                bias = bias + self.bias_deviations * of_outputs
+            return self._activate(keras.ops.matmul(inputs, kernel) + bias)
+
+        def _normal(self, count: int) -> Tensor:
+            noise = keras.random.normal((count,), seed=self._seeds)
+            return keras.ops.sign(noise) * keras.ops.sqrt(keras.ops.abs(noise))
+
+    return Noisy
+
+
+def _constant(value: Array) -> Callable[..., Array]:
+    return lambda shape, dtype=None: value
 
 
 def _compiled_read(variables: list[keras.Variable]) -> Callable[[], list[Tensor]]:

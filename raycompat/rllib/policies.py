@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from raycompat.rllib._types import Array
 from raycompat.rllib.distributions import Categorical, Layout, TanhGaussian, distribution_of
-from raycompat.rllib.networks import NetworkSpec, Weights, make_forward
+from raycompat.rllib.networks import NetworkSpec, Weights, drawn_weights, make_forward
 
 #: The columns that a policy needs of each step, by name; arrays of shape (rows, ...).
 Extras = dict[str, Array]
@@ -148,6 +148,8 @@ def best_choices(outputs: Extras, num_choices: int) -> NDArray[np.intp]:
 class EpsilonGreedyPolicy:
     """Take the action with the largest value, or now and then any.
 
+    A noisy network explores by its noise, which is drawn for each call of `act`.
+
     Parameters
     ----------
     network : NetworkSpec
@@ -158,7 +160,9 @@ class EpsilonGreedyPolicy:
 
     def __init__(self, network: NetworkSpec, layout: Layout) -> None:
         assert [part.is_discrete for part in layout] == [True], "values are known of choices only"
-        self._forward = make_forward(network)
+        self._network = network
+        self._weights: Weights = []
+        self._forward = make_forward(network.without_noise())
         self._num_choices = layout[0].size
         self._epsilon = 0.0
 
@@ -166,6 +170,9 @@ class EpsilonGreedyPolicy:
         self, observations: NDArray[np.float32], rng: np.random.Generator, explore: bool
     ) -> tuple[Array, Extras]:
         """Return actions, of shape (rows,); nothing needs to be remembered."""
+        if self._network.is_noisy:
+            weights = drawn_weights(self._network, self._weights, rng if explore else None)
+            self._forward.set_weights(weights)
         actions = best_choices(self._forward(observations), self._num_choices)
         if explore and self._epsilon > 0:
             is_random = rng.random(len(actions)) < self._epsilon
@@ -179,7 +186,9 @@ class EpsilonGreedyPolicy:
 
     def set_weights(self, weights: Weights) -> None:
         """Replace all weights."""
-        self._forward.set_weights(weights)
+        self._weights = weights
+        if not self._network.is_noisy:
+            self._forward.set_weights(weights)
 
     def set_exploration(self, epsilon: float) -> None:
         """Set the chance of a random action."""

@@ -152,7 +152,7 @@ def test_what_does_not_happen_here_is_refused():
         ({"model": {"attention_use_n_prev_actions": 1}}, "Attention is on observations"),
         ({"opt_type": "rmsprop"}, "optimizer is Adam"),
         ({"model": {"post_fcnet_hiddens": [8]}}, "Register a function"),
-        ({"noisy": True}, "Exploration is by an epsilon"),
+        ({"no_done_at_end": True}, "Episodes end where the environment says so"),
     ],
 )
 def test_options_of_ray_that_are_not_carried_out_say_why(options, message):
@@ -611,9 +611,9 @@ def test_a_config_says_whether_it_has_other_policies(version, monkeypatch):
 
 
 def test_a_grid_of_an_option_that_is_refused_may_have_what_asks_for_nothing():
-    DQNConfig().training(num_atoms={"grid_search": [1, 4]}, noisy={"grid_search": [False]})
-    with pytest.raises(UnsupportedRayFeatureError, match="noisy=True"):
-        DQNConfig().training(noisy={"grid_search": [False, True]})
+    DQNConfig().training(num_atoms={"grid_search": [1, 4]}, no_done_at_end={"grid_search": [False]})
+    with pytest.raises(UnsupportedRayFeatureError, match="no_done_at_end=True"):
+        DQNConfig().training(no_done_at_end={"grid_search": [False, True]})
 
 
 def test_loggers_of_a_program_find_their_options(caplog):

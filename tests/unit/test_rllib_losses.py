@@ -37,6 +37,7 @@ from raycompat.rllib.networks import (
     NetworkSpec,
     NumpyForward,
     default_filters,
+    drawn_weights,
 )
 from raycompat.rllib.policies import EpsilonGreedyPolicy
 from raycompat.rllib.policy_learner import PolicySetup
@@ -143,6 +144,60 @@ def test_a_distribution_of_returns_is_learned_and_played():
     assert learner.model.forward_inference({"obs": seen})["actions"].tolist() == [0, 1]
     config.training(v_min=3.0)
     with pytest.raises(ValueError, match=r"v_min=3.0 and v_max=2.0"):
+        config.validate()
+
+
+def test_a_noisy_network_explores_by_its_noise_and_learns_how_large_it_is():
+    options = {"noisy": True, "sigma0": 2.0, "hiddens": [], "model": {"fcnet_hiddens": []}}
+    config = DQNConfig().training(**options)
+    setup = PolicySetup(config, gymnasium.spaces.Box(-1, 1, (1,)), gymnasium.spaces.Discrete(2))
+    network = DQNLearner.network_of(setup)
+    learner, seen = DQNLearner(setup, network, 0), np.ones((1, 1), np.float32)
+    before = learner.get_weights()
+    # Of each head: kernel, bias, and their deviations, which begin as sigma0 / sqrt(1 input).
+    assert [each.shape for each in before[:4]] == [(1, 2), (2,), (1, 2), (2,)]
+    assert [each.tolist() for each in before[2:4]] == [[[2.0, 2.0]], [2.0, 2.0]]
+    policy = EpsilonGreedyPolicy(network, setup.decode.layout)
+    policy.set_weights(before)
+    rng = np.random.default_rng(0)
+    best = int(np.argmax((seen @ before[0] + before[1])[0]))
+    assert {int(policy.act(seen, rng, explore=False)[0][0]) for _ in range(20)} == {best}
+    assert {int(policy.act(seen, rng, explore=True)[0][0]) for _ in range(20)} == {0, 1}
+    assert learner.model.forward_inference({"obs": seen})["actions"].tolist() == [best]
+    steps = {
+        "observations": seen,
+        "actions": np.array([0], np.int32),
+        "rewards": np.ones(1, np.float32),
+        "terminateds": np.ones(1, bool),
+        "next_observations": seen,
+    }
+    tf.config.run_functions_eagerly(True)  # compiling takes a second
+    try:
+        learner.learn_batch(steps, 0)
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert all(
+        not np.array_equal(new, old) for new, old in zip(learner.get_weights(), before, strict=True)
+    )
+
+
+def test_noise_that_is_drawn_is_the_product_of_roots():
+    spec = NetworkSpec((1,), (Head("advantage", 2, noise=0.5),))
+    weights = [np.ones((1, 2)), np.zeros(2), np.full((1, 2), 0.5), np.full(2, 3.0)]
+
+    class Rng:
+        def standard_normal(self, shape):
+            return np.array([4.0]) if shape == (1,) else np.array([-9.0, 16.0])
+
+    kernel, bias = drawn_weights(spec, weights, Rng())
+    assert kernel.tolist() == [[1 + 0.5 * 2 * -3, 1 + 0.5 * 2 * 4]]
+    assert bias.tolist() == [3.0 * -3, 3.0 * 4]
+    assert [each.tolist() for each in drawn_weights(spec, weights, None)] == [[[1, 1]], [0, 0]]
+
+
+def test_sigma0_is_larger_than_zero():
+    config = DQNConfig().training(noisy=True, sigma0=0)
+    with pytest.raises(ValueError, match=r"sigma0=0: expected a number larger than 0"):
         config.validate()
 
 

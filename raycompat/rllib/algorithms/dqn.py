@@ -3,7 +3,8 @@
 Mnih et al., "Playing Atari with deep reinforcement learning" (arXiv 1312.5602), with double Q-learning
 (van Hasselt et al., arXiv 1509.06461), duelling heads (Wang et al., arXiv 1511.06581), prioritized
 replay (Schaul et al., arXiv 1511.05952) and returns of several steps; with ``num_atoms``, distributions
-of returns (Bellemare et al., arXiv 1707.06887). In each training step:
+of returns (Bellemare et al., arXiv 1707.06887); with ``noisy``, heads whose weights have noise
+(Fortunato et al., arXiv 1706.10295). In each training step:
 
 1. The env runners play, now and then by a random action (`DQN.exploration`), and the steps go into the
    replay buffer (`DQNLearner.remember`).
@@ -49,6 +50,8 @@ class DQNConfig(AlgorithmConfig):
     default 1000), ``adam_epsilon``, ``td_error_loss_fn`` ("huber" or "mse"), ``num_atoms`` (int,
     default 1: with more, a distribution of returns on so many numbers is learned), ``v_min``, ``v_max``
     (float, default -10 and 10: the smallest and the largest of these numbers),
+    ``noisy`` (bool, default False: the weights of the heads have learned noise, by which the policy
+    explores beside ``epsilon``), ``sigma0`` (float, default 0.5: how large that noise is at first),
     ``store_buffer_in_checkpoints`` (bool, default False), and ``replay_buffer_config`` (dict: ``type``,
     ``capacity`` in steps, ``alpha``, ``beta``, ``epsilon``).
 
@@ -58,8 +61,8 @@ class DQNConfig(AlgorithmConfig):
 
     Notes
     -----
-    Ray source: ``ray.rllib.algorithms.dqn.DQNConfig``, 2.60.0. Differs from Ray: noisy networks
-    (``noisy``) are not an option.
+    Ray source: ``ray.rllib.algorithms.dqn.DQNConfig``, 2.60.0. Differs from Ray: ``noisy`` has an
+    effect, as in the old stack of Ray.
     """
 
     algo_class: type[DQN]
@@ -81,6 +84,8 @@ class DQNConfig(AlgorithmConfig):
         "num_atoms": 1,
         "v_min": -10.0,
         "v_max": 10.0,
+        "noisy": False,
+        "sigma0": 0.5,
         "store_buffer_in_checkpoints": False,
         "replay_buffer_config": {
             "type": "PrioritizedEpisodeReplayBuffer",
@@ -107,6 +112,8 @@ class DQNConfig(AlgorithmConfig):
         count = self.num_atoms
         if isinstance(count, bool) or not isinstance(count, numbers.Integral) or int(count) < 1:
             raise ValueError(f"num_atoms={count!r}: expected a whole number of 1 or more.")
+        if self.noisy and not (isinstance(self.sigma0, int | float) and self.sigma0 > 0):
+            raise ValueError(f"sigma0={self.sigma0!r}: expected a number larger than 0.")
         ends = self.v_min, self.v_max
         if int(count) > 1 and not (
             all(isinstance(n, numbers.Real) for n in ends) and ends[0] < ends[1]
@@ -257,12 +264,20 @@ class DQNLearner(ReplayLearner):
         settings = setup.config
         hiddens = tuple(settings.hiddens)
         count = int(settings.num_atoms)
-        heads = [Head("advantage", setup.decode.layout[0].size * count, hiddens, 0.1)]
+        noise = float(settings.sigma0) if settings.noisy else 0.0
+        num_values = setup.decode.layout[0].size * count
+        heads = [Head("advantage", num_values, hiddens, 0.1, noise=noise)]
         model = setup.custom_class()
         if model is not None and not hiddens and not settings.dueling:
+            if noise:
+                raise UnsupportedRayFeatureError(
+                    "noisy with a custom_model that gives the values",
+                    "The layers of the heads have the noise",
+                    "set hiddens or dueling",
+                )
             return setup.network_of_class(model, tuple(heads))  # its outputs are the values
         if settings.dueling:
-            heads.append(Head("value", count, hiddens))
+            heads.append(Head("value", count, hiddens, noise=noise))
         trunk = tuple(settings.model["fcnet_hiddens"])
         return NetworkSpec(heads=tuple(heads), trunk=trunk, **setup.body_options())
 
@@ -368,15 +383,15 @@ def _compiled_update(
 
     def learn_distribution(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         nexts = batch["next_observations"]
-        chances = tf.nn.softmax(return_logits(target(nexts), num_atoms))
+        chances = tf.nn.softmax(return_logits(target.drawn(nexts), num_atoms))
         choosing = chances
         if is_double:
-            choosing = tf.nn.softmax(return_logits(learner.network(nexts), num_atoms))
+            choosing = tf.nn.softmax(return_logits(learner.network.drawn(nexts), num_atoms))
         best = tf.argmax(tf.linalg.matvec(choosing, atoms), -1, output_type=tf.int32)
         chances = tf.gather(chances, best, axis=1, batch_dims=1)
         goal = projected(chances, batch["rewards"], batch["discounts"], atoms)
         with tf.GradientTape() as tape:
-            logits = return_logits(learner.network(batch["observations"]), num_atoms)
+            logits = return_logits(learner.network.drawn(batch["observations"]), num_atoms)
             taken = tf.gather(logits, batch["actions"], axis=1, batch_dims=1)
             errors = tf.nn.softmax_cross_entropy_with_logits(goal, taken)
             loss = tf.reduce_mean(batch["weights"] * errors)
@@ -385,11 +400,11 @@ def _compiled_update(
 
     def learn_mean(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         nexts = batch["next_observations"]
-        next_values = q_values(target(nexts))
-        choosing = q_values(learner.network(nexts)) if is_double else next_values
+        next_values = q_values(target.drawn(nexts))
+        choosing = q_values(learner.network.drawn(nexts)) if is_double else next_values
         targets = q_targets(batch["rewards"], batch["discounts"], next_values, choosing)
         with tf.GradientTape() as tape:
-            values = q_values(learner.network(batch["observations"]))
+            values = q_values(learner.network.drawn(batch["observations"]))
             taken = tf.gather(values, batch["actions"], axis=1, batch_dims=1)
             errors = taken - targets
             loss = q_loss(errors, batch["weights"], kind)
