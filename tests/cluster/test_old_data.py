@@ -214,6 +214,18 @@ def test_tables_are_rows_of_tensorflow():
     assert next(iter(one.get_shard(-1)))[0].dtype == tf.int64
 
 
+def test_a_function_of_batches_is_a_preprocessor():
+    from raycompat.data.preprocessors import BatchMapper, Chain
+
+    sizes = BatchMapper(lambda batch: {"id": [len(batch["id"])]}, "numpy", batch_size=2)
+    assert ids(sizes.transform(numbers(5, 1)).take_all()) == [2, 2, 1]
+    chain = Chain(BatchMapper(lambda frame: frame * 2), sizes)
+    assert ids(chain.fit_transform(numbers(5, 1)).take_all()) == [5]
+    assert BatchMapper(str).fit_status().name == "NOT_FITTABLE"
+    frame = pd.DataFrame({"id": [1, 2]})
+    assert chain.preprocessors[0].transform_batch(frame).id.tolist() == [2, 4]
+
+
 def test_annotations_name_the_type_of_rows():
     classes = (ray.data.Dataset, ray.data.Datasource, ray.data.grouped_data.GroupedData)
     assert [of[int].__args__ for of in classes] == [(int,)] * 3
