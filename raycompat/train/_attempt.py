@@ -16,6 +16,7 @@ from raycompat.train._rounds import Round, Rounds
 from raycompat.train._run_state import RunState
 from raycompat.train._session import Asked, Met, Reported, Returned, Saved
 from raycompat.train._stragglers import Stragglers
+from raycompat.train._types import Metrics
 from raycompat.train._validation import Validations
 from raycompat.train._worker_group import Worker, WorkerGroup
 
@@ -28,7 +29,7 @@ _TICK_S = 1.0
 #: raises in all of them when one dies, and these errors may arrive before the death that caused them.
 _CAUSE_S = 1.0
 
-OnReport = Callable[[list[dict[str, Any]], Checkpoint | None], None]
+OnReport = Callable[[list[Metrics], Checkpoint | None], None]
 
 
 class WorkersFailed(Exception):
@@ -107,7 +108,7 @@ class Attempt:
         self._stragglers = Stragglers(self._rounds, self._meetings)
         self._num_committed = 0
         self._questions: list[tuple[Worker, Asked]] = []
-        self._return_value: Any = None
+        self._return_value: object = None
 
     def run(self) -> Any:
         """Train; return the result of the training function of rank 0.

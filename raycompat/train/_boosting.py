@@ -6,7 +6,7 @@ import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 from raycompat._surface import forms
 from raycompat._upper import upper
@@ -14,13 +14,17 @@ from raycompat.train import _functions
 from raycompat.train._framework_checkpoint import FrameworkCheckpoint
 from raycompat.train._round_reports import RoundReports, report_by
 
+if TYPE_CHECKING:
+    from raycompat.data.preprocessor import Preprocessor
+    from raycompat.train._types import Metrics
+
 _F = TypeVar("_F", bound=Callable[..., None])
 
 
 class ReportsToTrain(RoundReports):
     """Reports from each worker of a trainer, or from a trial; rank 0 has the checkpoint."""
 
-    def _send(self, metrics: dict[str, Any], write: Callable[[str], Any] | None) -> None:
+    def _send(self, metrics: Metrics, write: Callable[[str], object] | None) -> None:
         writes = _functions.get_context().get_world_rank() in (0, None)
         report_by(_functions.report, metrics, write if writes else None)
 
@@ -31,7 +35,9 @@ class ModelCheckpoint(FrameworkCheckpoint):
     MODEL_FILENAME: ClassVar[str]
 
     @classmethod
-    def from_model(cls, booster: Any, *, preprocessor: Any = None, path: str | None = None) -> Self:
+    def from_model(
+        cls, booster: Any, *, preprocessor: Preprocessor | None = None, path: str | None = None
+    ) -> Self:
         """Save a model.
 
         Parameters
@@ -79,7 +85,7 @@ def takes_parameters(of: str) -> Callable[[_F], _F]:
 
     def decorate(init: _F) -> _F:
         @functools.wraps(init)
-        def with_parameters(self: Any, *args: Any, **kwargs: Any) -> None:
+        def with_parameters(self: object, *args: object, **kwargs: object) -> None:
             if not args and "train_loop_per_worker" not in kwargs and "params" in kwargs:
                 forms.used(f"{of} without a function", refusal=DeprecationWarning)
                 kwargs = upper("_old.train.boosting").with_function(of, init, kwargs)
@@ -90,7 +96,7 @@ def takes_parameters(of: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def refuse_parameters(of: str, **given: Any) -> None:
+def refuse_parameters(of: str, **given: object) -> None:
     """Raise an error for parameters of the library beside a function."""
     named = sorted(name for name, value in given.items() if value is not None)
     if named:

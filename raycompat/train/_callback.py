@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from raycompat.train._configs import RayTrainCallback
 
 if TYPE_CHECKING:
     from raycompat.train._checkpoint import Checkpoint
     from raycompat.train._run import TrainRunContext
+    from raycompat.train._types import Metrics
 
 
 class UserCallback(RayTrainCallback):
@@ -42,7 +43,7 @@ class UserCallback(RayTrainCallback):
     def after_report(
         self,
         run_context: TrainRunContext,
-        metrics: list[dict[str, Any]],
+        metrics: list[Metrics],
         checkpoint: Checkpoint | None,
     ) -> None:
         """Handle a report.

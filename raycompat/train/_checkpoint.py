@@ -7,11 +7,16 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat import _storage
 from raycompat._old_forms.checkpoints import OldForms
 from raycompat._surface import forms
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.train._types import Metrics
 
 _METADATA = ".metadata.json"
 
@@ -49,11 +54,13 @@ class Checkpoint(OldForms):
     accepted, too.
     """
 
-    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], filesystem: pyarrow.fs.FileSystem | None = None
+    ) -> None:
         self._filesystem, self.path = _storage.resolve(path, filesystem)
 
     @property
-    def filesystem(self) -> Any:
+    def filesystem(self) -> pyarrow.fs.FileSystem:
         """The pyarrow file system that `path` is on.
 
         Examples
@@ -176,7 +183,7 @@ class Checkpoint(OldForms):
         folder = self._folder
         if not folder.exists(_METADATA):
             return {}
-        found: dict[str, Any] = json.loads(folder.read(_METADATA))
+        found: Metrics = json.loads(folder.read(_METADATA))
         return found
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:

@@ -10,16 +10,19 @@ import math
 import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat.train._checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 _log = logging.getLogger(__name__)
 
 
-def lookup(metric: str, metrics: Mapping[str, Any]) -> Any:
+def lookup(metric: str, metrics: Mapping[str, object]) -> Any:
     """Return a metric by its name, which for one in nested dicts is ``outer/inner``; None: missing."""
-    found: Any = metrics
+    found: object = metrics
     if metric in metrics:
         return metrics[metric]
     for part in metric.split("/"):
@@ -54,7 +57,7 @@ class Registered:
     """
 
     checkpoint: Checkpoint
-    metrics: dict[str, Any]
+    metrics: Metrics
     index: int
     status: str = "COMMITTED"
 
@@ -119,7 +122,7 @@ class CheckpointRegistry:
         """The best checkpoints, best last, up to the number that the run keeps."""
         return self.ranked[-(self._config.num_to_keep or 0) :]
 
-    def _score(self, metrics: Mapping[str, Any]) -> tuple[bool, float]:
+    def _score(self, metrics: Mapping[str, object]) -> tuple[bool, float]:
         """Return the sort key of a checkpoint; one without a score, or with NaN, comes first."""
         name = str(self._config.checkpoint_score_attribute)
         value = lookup(name, metrics)

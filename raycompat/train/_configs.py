@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat import _storage
 from raycompat._old_forms.train import options
@@ -17,6 +18,9 @@ from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _run_configs as air
 from raycompat.train._run_configs import DEPRECATED, check_retention
 from raycompat.util._shown import ShownAsTable
+
+if TYPE_CHECKING:
+    import pyarrow.fs
 
 #: How the name of a run begins to which the program has given none.
 UNNAMED = "ray_train_run-"
@@ -33,7 +37,7 @@ class RayTrainCallback:
     """Base class of all callbacks."""
 
 
-def is_tunes(callback: Any) -> bool:
+def is_tunes(callback: object) -> bool:
     """Return whether a callback is one of Tune; Tune is imported by programs that have one."""
     tunes = sys.modules.get("raycompat.tune.callback")
     return tunes is not None and isinstance(callback, tunes.Callback)
@@ -253,8 +257,8 @@ class CheckpointConfig(ShownAsTable):
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: str | None = "max"
-    checkpoint_frequency: Any = DEPRECATED
-    checkpoint_at_end: Any = DEPRECATED
+    checkpoint_frequency: int | str = DEPRECATED
+    checkpoint_at_end: bool | str | None = DEPRECATED
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_frequency", "checkpoint_at_end"):
@@ -381,13 +385,13 @@ class RunConfig(ShownAsTable):
 
     name: str | None = None
     storage_path: Any = None
-    storage_filesystem: Any = None
+    storage_filesystem: pyarrow.fs.FileSystem | None = None
     failure_config: FailureConfig | None = None
     checkpoint_config: CheckpointConfig | None = None
     callbacks: list[RayTrainCallback] | None = None
-    worker_runtime_env: dict[str, Any] | None = None
+    worker_runtime_env: Mapping[str, object] | None = None
     logging_config: LoggingConfig | None = None
-    sync_config: Any = DEPRECATED
+    sync_config: object = DEPRECATED
     verbose: Any = DEPRECATED
     stop: Any = DEPRECATED
     progress_reporter: Any = DEPRECATED

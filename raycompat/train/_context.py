@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from raycompat import _storage
 from raycompat._surface import era, table
 from raycompat.train._functions import get_dataset_shard
+
+if TYPE_CHECKING:
+    import pyarrow.fs
 
 
 class StorageContext:
@@ -32,7 +35,7 @@ class StorageContext:
         self.trial_dir_name = trial_dir_name
 
     @property
-    def storage_filesystem(self) -> Any:
+    def storage_filesystem(self) -> pyarrow.fs.FileSystem:
         """The pyarrow file system."""
         return _storage.as_pyarrow(self._folder.filesystem)
 

@@ -6,8 +6,8 @@ It runs where `fit` was called: when that process ends, the cluster ends the wor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import raycompat as ray
 from raycompat.exceptions import RayActorError
@@ -27,6 +27,9 @@ from raycompat.train._worker import MARKER, RayTrainWorker, Setup
 from raycompat.train._worker_group import WorkerGroup
 from raycompat.util.placement_group import PlacementGroup
 from raycompat.util.tracking import Experiment
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 _log = logging.getLogger("raycompat.train")
 
@@ -59,9 +62,9 @@ class Controller:
 
     def __init__(
         self,
-        function: Callable[[], Any],
+        function: Callable[[], object],
         context: TrainRunContext,
-        datasets: dict[str, Any],
+        datasets: Mapping[str, object],
         state: RunState,
         resume_from: Checkpoint | None,
         validation: ValidationConfig | None,
@@ -173,7 +176,7 @@ class Controller:
     def _callbacks(self) -> list[UserCallback]:
         return [each for each in self._config.callbacks or [] if isinstance(each, UserCallback)]
 
-    def _on_report(self, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
+    def _on_report(self, metrics: list[Metrics], checkpoint: Checkpoint | None) -> None:
         name = None if checkpoint is None else checkpoint.path.rpartition("/")[2]
         self._progress.add(metrics[0], len(metrics), name)
         self._num_reports += 1
@@ -186,7 +189,7 @@ class Controller:
 
     def _new_group(self) -> WorkerGroup:
         backend = self._context.backend_config
-        runtime_env = dict(self._config.worker_runtime_env or {})
+        runtime_env: dict[str, Any] = dict(self._config.worker_runtime_env or {})
         variables = dict(runtime_env.get("env_vars", {}))
         # The last makes the environment one that no process has been started for: a fresh process.
         runtime_env["env_vars"] = {

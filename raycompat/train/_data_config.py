@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from raycompat.data.limits import ExecutionOptions
 
 
 class DataConfig:
@@ -42,7 +45,7 @@ class DataConfig:
     def __init__(
         self,
         datasets_to_split: str | list[str] = "all",
-        execution_options: Any = None,
+        execution_options: ExecutionOptions | Mapping[str, ExecutionOptions] | None = None,
         enable_shard_locality: bool = True,
     ) -> None:
         if not (isinstance(datasets_to_split, list) or datasets_to_split == "all"):
@@ -71,7 +74,7 @@ class DataConfig:
         world_size: int,
         worker_handles: list[Any] | None,
         worker_node_ids: list[str] | None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> list[dict[str, Any]]:
         """Divide data sets.
 
@@ -93,7 +96,7 @@ class DataConfig:
         """
         chosen = self._datasets_to_split
         hints = worker_node_ids if self._enable_shard_locality else None
-        shards: list[dict[str, Any]] = [{} for _ in range(world_size)]
+        shards: list[dict[str, object]] = [{} for _ in range(world_size)]
         for name, given in datasets.items():
             is_split = chosen == "all" or name in chosen
             dataset = self._limited(name, given)
@@ -103,7 +106,7 @@ class DataConfig:
         return shards
 
     @staticmethod
-    def default_ingest_options() -> Any:
+    def default_ingest_options() -> ExecutionOptions:
         """Return the limits of `raycompat.data.DataContext`, as a copy.
 
         Examples
@@ -122,12 +125,12 @@ class DataConfig:
         return copy.deepcopy(DataContext.get_current().execution_options)
 
 
-def _can_be_split(dataset: Any) -> bool:
+def _can_be_split(dataset: object) -> bool:
     is_list = isinstance(dataset, Sequence) and not isinstance(dataset, str | bytes)
     return is_list or hasattr(dataset, "streaming_split")
 
 
-def _unknown_kind(name: str, dataset: Any) -> TypeError:
+def _unknown_kind(name: str, dataset: object) -> TypeError:
     advice = "Pass anything else as train_loop_config, or load it in the training function."
     if isinstance(dataset, ObjectRef):
         advice = "It is a reference: pass its value, ray.get(reference)."
@@ -141,16 +144,16 @@ def _split(name: str, dataset: Any, number: int, hints: list[str] | None) -> Seq
     if not _can_be_split(dataset):  # the result of a function
         raise _unknown_kind(name, dataset)
     if hasattr(dataset, "streaming_split"):
-        parts: Sequence[Any] = dataset.streaming_split(number, equal=True, locality_hints=hints)
+        parts: Sequence[object] = dataset.streaming_split(number, equal=True, locality_hints=hints)
         return parts
     return [dataset[rank::number] for rank in range(number)]
 
 
-def _whole(dataset: Any) -> Any:
+def _whole(dataset: object) -> Any:
     return dataset.iterator() if hasattr(dataset, "iterator") else dataset
 
 
-def checked(datasets: Mapping[str, Any] | None) -> dict[str, Any]:
+def checked(datasets: Mapping[str, object] | None) -> dict[str, Any]:
     """Return the data sets by name; factories are called later.
 
     Raises

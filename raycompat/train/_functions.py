@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.reports import takes_metrics_as_keywords
 from raycompat._recordable import recordable
@@ -20,13 +20,16 @@ from raycompat.train._report_options import (
     ValidationTaskConfig,
 )
 
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
+
 #: The name of a data set that is not named, and how `get_dataset_shard` finds it.
 TRAIN_DATASET_KEY = "train"
 
 
 @takes_metrics_as_keywords("ray.train.report with metrics as keywords")
 def report(
-    metrics: dict[str, Any],
+    metrics: Metrics,
     checkpoint: Checkpoint | None = None,
     checkpoint_dir_name: str | None = None,
     checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
@@ -118,7 +121,7 @@ def report(
     session.report(plain, checkpoint, options)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a tensor's value as numpy's, so that it can be read where TensorFlow is not imported."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}

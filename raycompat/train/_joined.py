@@ -24,7 +24,7 @@ class Joined:
     #: The class as the program knows it, of one that is joined.
     _plain: ClassVar[type[Joined]]
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: object, **kwargs: object) -> Any:
         return _blank(cls)
 
     def __reduce__(self) -> Any:

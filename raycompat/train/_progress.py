@@ -6,14 +6,17 @@ import logging
 import numbers
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._recordable import as_number, as_text
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 _log = logging.getLogger("raycompat.train")
 
 
-def shown(metrics: dict[str, Any]) -> str:
+def shown(metrics: Metrics) -> str:
     """Return metrics as text, numbers with four digits."""
     return " ".join(
         f"{name}={_figure(value)}"
@@ -22,7 +25,7 @@ def shown(metrics: dict[str, Any]) -> str:
     )
 
 
-def _figure(value: Any) -> str:
+def _figure(value: object) -> str:
     number = None if isinstance(value, numbers.Integral) else as_number(value)
     return as_text(value) if number is None else f"{number:.4g}"
 
@@ -45,7 +48,7 @@ class Progress:
         self._number = 0
         self._display: Any = None
 
-    def add(self, metrics: dict[str, Any], num_workers: int, checkpoint: str | None) -> None:
+    def add(self, metrics: Metrics, num_workers: int, checkpoint: str | None) -> None:
         """Show a report of rank 0."""
         self._number += 1
         if self._verbose <= 0:

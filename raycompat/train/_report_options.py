@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raycompat.train._checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 
 class CheckpointUploadMode(Enum):
@@ -101,14 +104,14 @@ class ReportedCheckpoint:
     """
 
     checkpoint: Checkpoint
-    metrics: dict[str, Any]
+    metrics: Metrics
     status: ReportedCheckpointStatus
 
 
 class ValidationFn(Protocol):
     """A function that takes a checkpoint, and returns metrics for it."""
 
-    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]:
+    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> Metrics:
         """Validate a checkpoint."""
 
 
@@ -134,7 +137,7 @@ class ValidationTaskConfig:
     ... )
     """
 
-    fn_kwargs: dict[str, Any] | None = None
+    fn_kwargs: dict[str, object] | None = None
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -184,9 +187,9 @@ class ValidationConfig:
 
     def __init__(
         self,
-        fn: ValidationFn | Callable[..., dict[str, Any]],
+        fn: ValidationFn | Callable[..., Metrics],
         task_config: ValidationTaskConfig | None = None,
-        ray_remote_kwargs: dict[str, Any] | None = None,
+        ray_remote_kwargs: dict[str, object] | None = None,
     ) -> None:
         self.fn = fn
         self.task_config = task_config or ValidationTaskConfig()

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import raycompat as ray
 from raycompat.train._configs import ScalingConfig
@@ -71,7 +70,7 @@ class Elasticity:
         self._number_before: int | None = None
         #: Groups for one more worker each, references to them, and since when they wait.
         self._probes: list[PlacementGroup] = []
-        self._refs: list[Any] = []
+        self._refs: list[object] = []
         self._probed = 0.0
 
     def reserve(self) -> PlacementGroup:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from raycompat import _storage
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import lookup
 from raycompat.train._run_state import RunState
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow.fs
+
+    from raycompat.train._types import Config, Metrics
 
 
 @dataclass(repr=False)
@@ -34,18 +40,18 @@ class TrialResult:
         The checkpoints that were kept, with their metrics, the best last.
     """
 
-    metrics: dict[str, Any] | None
+    metrics: Metrics | None
     checkpoint: Checkpoint | None
     error: Exception | None
     path: str | None
-    metrics_dataframe: Any = None
-    best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] | None = None
-    _storage_filesystem: Any = None
+    metrics_dataframe: pd.DataFrame | None = None
+    best_checkpoints: list[tuple[Checkpoint, Metrics]] | None = None
+    _storage_filesystem: pyarrow.fs.FileSystem | None = None
 
     _items_to_repr: ClassVar[list[str]] = ["error", "metrics", "path", "filesystem", "checkpoint"]
 
     @property
-    def config(self) -> dict[str, Any] | None:
+    def config(self) -> Config | None:
         """The hyperparameters of the trial; None without metrics."""
         return self.metrics.get("config") if self.metrics else None
 
@@ -56,7 +62,7 @@ class TrialResult:
         return None if self.path is None else Path(self.path)
 
     @property
-    def filesystem(self) -> Any:
+    def filesystem(self) -> pyarrow.fs.FileSystem:
         """The pyarrow file system of `path`.
 
         Examples
@@ -200,7 +206,7 @@ class Result(TrialResult):
         return super().__getattribute__(name)
 
     @property
-    def config(self) -> dict[str, Any] | None:
+    def config(self) -> Config | None:
         """Not supported, because a run of Train has no hyperparameters.
 
         Examples
@@ -217,7 +223,9 @@ class Result(TrialResult):
         )
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
+    def from_path(
+        cls, path: str | os.PathLike[str], storage_filesystem: pyarrow.fs.FileSystem | None = None
+    ) -> Result:
         """Read the result of a run, of this or another process.
 
         Parameters
@@ -251,7 +259,7 @@ class Result(TrialResult):
         return Result(**RunState.load(folder).result_fields())
 
 
-def _frame(rows: list[dict[str, Any]]) -> Any:
+def _frame(rows: list[Metrics]) -> pd.DataFrame:
     """Return a table of metrics; None when there are none."""
     if not rows:
         return None

@@ -6,14 +6,17 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from raycompat.train._checkpoint import Checkpoint
 
-Metrics = str | list[str] | dict[str, str] | None
+if TYPE_CHECKING:
+    from raycompat.train._types import Config, Metrics
+
+MetricNames = str | list[str] | dict[str, str] | None
 
 
-def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
+def chosen(metrics: MetricNames, found: Metrics) -> Metrics:
     """Return the metrics that are reported: names of the library, or new names for them; none is all.
 
     Raises
@@ -32,7 +35,7 @@ def chosen(metrics: Metrics, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def report_by(
-    report: Callable[..., None], metrics: dict[str, Any], write: Callable[[str], Any] | None
+    report: Callable[..., None], metrics: Metrics, write: Callable[[str], object] | None
 ) -> None:
     """Call `report` with metrics, and with a checkpoint if `write` makes one in a folder."""
     if write is None:
@@ -47,11 +50,11 @@ class MakesCheckpoints(ABC):
     """A training function that makes checkpoints as often as a configuration says."""
 
     @abstractmethod
-    def __call__(self, config: dict[str, Any], /) -> Any:
+    def __call__(self, config: Config, /) -> Any:
         """Train."""
 
     @abstractmethod
-    def with_checkpoints(self, config: Any) -> Self:
+    def with_checkpoints(self, config: object) -> Self:
         """Return the function for a configuration; where that says nothing, all stays as it is.
 
         Parameters
@@ -82,17 +85,17 @@ class RoundReports:
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str | None = None,
         frequency: int = 0,
         checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        results_postprocessing_fn: Callable[[Metrics], Metrics] | None = None,
     ) -> None:
         super().__init__()
         self._metrics, self._filename = metrics, filename or self.CHECKPOINT_NAME
         self._frequency, self._at_end = frequency, checkpoint_at_end
         self._changed = results_postprocessing_fn
-        self._last: dict[str, Any] = {}
+        self._last: Metrics = {}
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str | None = None) -> Any:
@@ -113,11 +116,11 @@ class RoundReports:
         """Return the library's model from its file."""
         raise NotImplementedError
 
-    def _send(self, metrics: dict[str, Any], write: Callable[[str], Any] | None) -> None:
+    def _send(self, metrics: Metrics, write: Callable[[str], object] | None) -> None:
         """Report metrics; with a checkpoint that `write` makes in a folder."""
         raise NotImplementedError
 
-    def _report(self, model: Any, number: int, found: dict[str, Any], is_last: bool) -> bool:
+    def _report(self, model: object, number: int, found: Metrics, is_last: bool) -> bool:
         """Report the evaluations of a round, counted from 1; return whether with a checkpoint."""
         self._last = chosen(self._metrics, found)
         if self._changed is not None:
@@ -127,5 +130,5 @@ class RoundReports:
         self._send(self._last, self._writer(model) if is_saved else None)
         return is_saved
 
-    def _writer(self, model: Any) -> Callable[[str], Any]:
+    def _writer(self, model: Any) -> Callable[[str], object]:
         return lambda folder: model.save_model(os.path.join(folder, self._filename))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat.train._configs import RunConfig, ScalingConfig
+
+if TYPE_CHECKING:
+    from raycompat.train._data_config import DataConfig
+    from raycompat.train._types import Config
+    from raycompat.train.backend import BackendConfig
 
 
 @dataclass(frozen=True)
@@ -25,10 +30,10 @@ class TrainRunContext:
 
     run_id: str = field(init=False, default_factory=lambda: uuid.uuid4().hex)
     run_config: RunConfig
-    train_loop_config: dict[str, Any] | None
+    train_loop_config: Config | None
     scaling_config: ScalingConfig
-    backend_config: Any
-    dataset_config: Any
+    backend_config: BackendConfig
+    dataset_config: DataConfig
 
     def get_run_config(self) -> RunConfig:
         """Return the configuration of the run."""

@@ -9,13 +9,16 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat import _storage
 from raycompat._surface import forms
 from raycompat._upper import upper
 from raycompat.train._sync_config import SyncConfig
 from raycompat.util._shown import ShownAsTable, as_text
+
+if TYPE_CHECKING:
+    import pyarrow.fs
 
 __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
 
@@ -224,7 +227,7 @@ class CheckpointConfig(ShownAsTable):
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: str | None = "max"
     checkpoint_frequency: Any = 0
-    checkpoint_at_end: Any = None
+    checkpoint_at_end: bool | None = None
 
     def __post_init__(self) -> None:
         check_retention(self.num_to_keep, self.checkpoint_score_order)
@@ -281,10 +284,10 @@ class RunConfig(ShownAsTable):
 
     name: str | None = None
     storage_path: Any = None
-    storage_filesystem: Any = None
+    storage_filesystem: pyarrow.fs.FileSystem | None = None
     failure_config: Any = None
     checkpoint_config: Any = None
-    sync_config: Any = None
+    sync_config: object = None
     verbose: Any = None
     stop: Mapping[str, Any] | Callable[..., bool] | Any = None
     callbacks: list[Any] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import cloudpickle
 
@@ -20,6 +20,11 @@ from raycompat.train._checkpoint_registry import CheckpointRegistry, Registered,
 from raycompat.train._configs import CheckpointConfig
 from raycompat.train._context import StorageContext
 from raycompat.train._errors import TrainingFailedError
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.train._types import Metrics
 
 _log = logging.getLogger("raycompat.train")
 
@@ -35,13 +40,13 @@ _VERSION = 1
 class ResultFields(TypedDict):
     """The fields of a `Result` that the state of a run has."""
 
-    metrics: dict[str, Any] | None
+    metrics: Metrics | None
     checkpoint: Checkpoint | None
     error: Exception | None
     path: str
-    metrics_dataframe: NotRequired[list[dict[str, Any]] | None]
-    best_checkpoints: NotRequired[list[tuple[Checkpoint, dict[str, Any]]]]
-    _storage_filesystem: NotRequired[Any]
+    metrics_dataframe: NotRequired[list[Metrics] | None]
+    best_checkpoints: NotRequired[list[tuple[Checkpoint, Metrics]]]
+    _storage_filesystem: NotRequired[pyarrow.fs.FileSystem]
 
 
 class RunState:
@@ -63,7 +68,7 @@ class RunState:
         self.folder = folder
         self.registry = CheckpointRegistry(config)
         self.num_reports = 0
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[Metrics] = []
 
     @classmethod
     def load(cls, folder: Folder, config: Retention | None = None) -> RunState:
@@ -150,9 +155,7 @@ class RunState:
         ]
         self.folder.write_state(STATE_FILE, {"version": _VERSION, "checkpoints": entries})
 
-    def add_report(
-        self, metrics: dict[str, Any], checkpoint: Checkpoint | None
-    ) -> Registered | None:
+    def add_report(self, metrics: Metrics, checkpoint: Checkpoint | None) -> Registered | None:
         """Record the metrics of rank 0 and the saved files; delete checkpoints that are not kept.
 
         Returns
@@ -206,7 +209,7 @@ class RunState:
         )
 
 
-def _read_rows(folder: Folder) -> list[dict[str, Any]]:
+def _read_rows(folder: Folder) -> list[Metrics]:
     """Return the metrics of earlier reports; an incomplete line of a killed process is skipped."""
     if not folder.exists(METRICS_FILE):
         return []

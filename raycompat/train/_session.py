@@ -20,7 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 
@@ -28,6 +28,9 @@ from raycompat import _storage
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._report_options import CheckpointUploadMode, ValidationTaskConfig
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 
 class WorkerContext(Protocol):
@@ -49,7 +52,7 @@ class Reported:
     """A worker has reported."""
 
     index: int
-    metrics: dict[str, Any]
+    metrics: Metrics
     has_checkpoint: bool
     name: str | None
     validation: bool | ValidationTaskConfig = False
@@ -68,7 +71,7 @@ class Returned:
     """The training function of a worker has returned."""
 
     num_reports: int
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ class Session:
     context: WorkerContext
     folder: _storage.Folder
     checkpoint: Checkpoint | None
-    shards: dict[str, Any]
+    shards: dict[str, object]
     validates: bool = False
     num_reports: int = 0
     #: A checkpoint that the next report takes with it.
@@ -160,7 +163,7 @@ class Session:
         return answer
 
     def report(
-        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions
+        self, metrics: Metrics, checkpoint: Checkpoint | None, options: ReportOptions
     ) -> None:
         """See `raycompat.train.report`."""
         self._raise_upload_error()
@@ -183,7 +186,7 @@ class Session:
         self._save(index, name, checkpoint, options)
         self._wait_for("committed", index)
 
-    def meet(self, function: str, value: Any) -> Any:
+    def meet(self, function: str, value: object) -> Any:
         """Wait until all ranks have called this; return the value of rank 0."""
         is_first = self.context.world_rank == 0
         call = Met(function, cloudpickle.dumps(value) if is_first else None)
@@ -195,12 +198,12 @@ class Session:
 
     def list_checkpoints(
         self, consistency: str, timeout_s: float | None
-    ) -> list[tuple[Checkpoint, dict[str, Any], str]]:
+    ) -> list[tuple[Checkpoint, Metrics, str]]:
         """Ask the controller for all checkpoints of the run."""
         with self._lock:
             index = self._num_questions
             self._num_questions += 1
-        answer: Future[list[tuple[Checkpoint, dict[str, Any], str]]]
+        answer: Future[list[tuple[Checkpoint, Metrics, str]]]
         answer = self._future("checkpoints", index)
         self.outbox.put(Asked(index, self.num_reports, consistency))
         try:
@@ -271,21 +274,21 @@ class LocalSession:
     """The functions for a training function in the caller's process."""
 
     context: WorkerContext
-    shards: dict[str, Any]
+    shards: dict[str, object]
     checkpoint: Checkpoint | None = None
-    metrics: dict[str, Any] | None = None
+    metrics: Metrics | None = None
     #: A checkpoint that the next report takes with it.
     unreported: Checkpoint | None = None
     #: Called with the metrics and the checkpoint of each report.
-    on_report: Callable[[dict[str, Any], Checkpoint | None], None] | None = None
+    on_report: Callable[[Metrics, Checkpoint | None], None] | None = None
 
     @staticmethod
-    def meet(function: str, value: Any) -> Any:
+    def meet(function: str, value: object) -> Any:
         """Return the value: there are no other ranks."""
         return value
 
     def report(
-        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, options: ReportOptions
+        self, metrics: Metrics, checkpoint: Checkpoint | None, options: ReportOptions
     ) -> None:
         """Keep the metrics and the checkpoint of the last report."""
         self.metrics = metrics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from raycompat._surface import forms
 from raycompat.util._shown import ShownAsTable
@@ -37,7 +36,7 @@ class SyncConfig(ShownAsTable):
     sync_artifacts: bool = False
     sync_artifacts_on_checkpoint: bool = True
     #: Where results go, by an option of 1.3 to 2.6.
-    _storage_path: Any = field(default=None, repr=False)
+    _storage_path: object = field(default=None, repr=False)
 
 
 SyncConfig.__module__ = "raycompat.train"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat._storage import Folder
 from raycompat.train._checkpoint import Checkpoint
@@ -13,6 +13,9 @@ from raycompat.train._configs import CheckpointConfig
 from raycompat.train._errors import TrainingFailedError
 from raycompat.train._run_state import ResultFields, RunState
 from raycompat.util.placement_group import PlacementGroup
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,7 @@ class TrialRunState(RunState):
     def begin(self) -> None:
         self.folder.create().delete_partial()
 
-    def add_report(
-        self, metrics: dict[str, Any], checkpoint: Checkpoint | None
-    ) -> Registered | None:
+    def add_report(self, metrics: Metrics, checkpoint: Checkpoint | None) -> Registered | None:
         index = self.num_reports
         self.num_reports += 1
         if checkpoint is None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import raycompat as ray
 from raycompat.train._checkpoint_registry import Registered
 from raycompat.train._report_options import ValidationConfig, ValidationTaskConfig
 from raycompat.train._run_state import RunState
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +21,7 @@ _log = logging.getLogger(__name__)
 @dataclass
 class _Running:
     entry: Registered
-    ref: Any
+    ref: object
     deadline: float | None
 
 
@@ -80,7 +83,7 @@ class Validations:
             return
         self._end(running, "VALIDATED", metrics or {})
 
-    def _end(self, running: _Running, status: str, metrics: dict[str, Any]) -> None:
+    def _end(self, running: _Running, status: str, metrics: Metrics) -> None:
         self._running.remove(running)
         running.entry.status = status
         running.entry.metrics.update(metrics)

@@ -49,7 +49,7 @@ class Setup:
     context: TrainContext
     folder: _storage.Folder
     checkpoint: Checkpoint | None
-    shards: dict[str, Any]
+    shards: dict[str, object]
     validates: bool
 
 
@@ -81,7 +81,7 @@ class RayTrainWorker:
         gpus = context.get_accelerator_ids().get("GPU", [])
         return Place(context.get_node_id(), ray.util.get_node_ip_address(), os.getpid(), gpus)
 
-    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def execute(self, function: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """Call a function in this process."""
         return function(*args, **kwargs)
 
@@ -135,7 +135,7 @@ class RayTrainWorker:
         assert self._session is not None
         return self._session.outbox.get()
 
-    def answer(self, about: str, index: int, value: Any) -> None:
+    def answer(self, about: str, index: int, value: object) -> None:
         """Pass on an answer of the controller's."""
         assert self._session is not None
         self._session.answer(about, index, value)
@@ -144,7 +144,7 @@ class RayTrainWorker:
         """Show that the process is alive."""
 
 
-def _sendable(value: Any) -> Any:
+def _sendable(value: object) -> Any:
     try:
         ray.cloudpickle.dumps(value)
     except Exception as error:

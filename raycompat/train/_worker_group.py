@@ -136,9 +136,11 @@ class WorkerGroup:
         """Call a function on all workers; return references, by rank."""
         return [worker.actor.execute.remote(function, *args, **kwargs) for worker in self.workers]
 
-    def execute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def execute(
+        self, function: Callable[..., object], *args: object, **kwargs: object
+    ) -> list[Any]:
         """Call a function on all workers; return the results by rank."""
-        results: list[Any] = ray.get(self.execute_async(function, *args, **kwargs))
+        results: list[object] = ray.get(self.execute_async(function, *args, **kwargs))
         return results
 
     def execute_single_async(
@@ -148,7 +150,7 @@ class WorkerGroup:
         return self.workers[worker_index].actor.execute.remote(function, *args, **kwargs)
 
     def execute_single(
-        self, worker_index: int, function: Callable[..., Any], *args: Any, **kwargs: Any
+        self, worker_index: int, function: Callable[..., object], *args: object, **kwargs: object
     ) -> Any:
         """Call a function on one worker; return the result."""
         return ray.get(self.execute_single_async(worker_index, function, *args, **kwargs))
@@ -187,7 +189,7 @@ def _show_gpus(visible: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = visible
 
 
-def _numbered(actors: list[Any], places: list[Place]) -> list[Worker]:
+def _numbered(actors: list[object], places: list[Place]) -> list[Worker]:
     nodes = list(dict.fromkeys(place.node_id for place in places))
     seen = dict.fromkeys(nodes, 0)
     workers = []

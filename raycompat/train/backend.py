@@ -53,7 +53,7 @@ class BackendConfig:
         return Backend
 
     @property
-    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+    def train_func_context(self) -> Callable[[], AbstractContextManager[object]]:
         """A context manager that the training function runs in.
 
         Examples
@@ -78,7 +78,7 @@ class BackendConfig:
         """
         return None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the settings.
 
         Examples
@@ -89,7 +89,7 @@ class BackendConfig:
         """
         return {}
 
-    def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
+    def _variables(self, function: Callable[..., object], given: dict[str, str]) -> dict[str, str]:
         """Return environment variables for the start of the workers' processes.
 
         Parameters

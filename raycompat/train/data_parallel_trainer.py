@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import cloudpickle
 
@@ -28,6 +28,11 @@ from raycompat.train._run import TrainRunContext
 from raycompat.train._run_state import STATE_FILE, RunState
 from raycompat.train._trial import InTrial, TrialRunState
 from raycompat.train.backend import BackendConfig
+
+if TYPE_CHECKING:
+    import pyarrow.fs
+
+    from raycompat.train._types import Config, Metrics
 
 __all__ = ["DataParallelTrainer"]
 
@@ -96,16 +101,16 @@ class DataParallelTrainer:
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[..., Any],
+        train_loop_per_worker: Callable[..., object],
         *,
-        train_loop_config: dict[str, Any] | None = None,
+        train_loop_config: Config | None = None,
         backend_config: BackendConfig | None = None,
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
-        datasets: dict[str, Any] | None = None,
+        datasets: Mapping[str, object] | None = None,
         dataset_config: DataConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         validation_config: ValidationConfig | None = None,
     ) -> None:
         if metadata is not None:
@@ -200,7 +205,7 @@ class DataParallelTrainer:
         return self._run(function, state, None)
 
     def _run(
-        self, function: Callable[[], Any], state: RunState, in_trial: InTrial | None
+        self, function: Callable[[], object], state: RunState, in_trial: InTrial | None
     ) -> Result:
         return Controller(
             function,
@@ -213,7 +218,7 @@ class DataParallelTrainer:
             in_trial=in_trial is not None,
         ).run()
 
-    def _on_local_report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+    def _on_local_report(self, metrics: Metrics, checkpoint: Checkpoint | None) -> None:
         for callback in self.run_config.callbacks or []:
             if isinstance(callback, UserCallback):
                 callback.after_report(self.train_run_context, [metrics], checkpoint)
@@ -222,7 +227,7 @@ class DataParallelTrainer:
     def _retention(self) -> Any:
         return self.run_config.checkpoint_config
 
-    def _fit_here(self, function: Callable[[], Any]) -> Result:
+    def _fit_here(self, function: Callable[[], object]) -> Result:
         datasets = {
             name: each() if callable(each) and not hasattr(each, "streaming_split") else each
             for name, each in self.datasets.items()
@@ -263,11 +268,11 @@ class DataParallelTrainer:
     def restore(
         cls,
         path: str | os.PathLike[str],
-        train_loop_per_worker: Callable[..., Any] | None = None,
-        train_loop_config: dict[str, Any] | None = None,
+        train_loop_per_worker: Callable[..., object] | None = None,
+        train_loop_config: Config | None = None,
         *,
-        storage_filesystem: Any = None,
-        datasets: dict[str, Any] | None = None,
+        storage_filesystem: pyarrow.fs.FileSystem | None = None,
+        datasets: Mapping[str, object] | None = None,
         scaling_config: ScalingConfig | None = None,
     ) -> Self:
         """Return a trainer whose `fit` continues a run that was interrupted.
@@ -347,7 +352,9 @@ class DataParallelTrainer:
         return cls(**arguments, **{cls._backend_option: backend_config})
 
     @classmethod
-    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
+    def can_restore(
+        cls, path: str | os.PathLike[str], storage_filesystem: pyarrow.fs.FileSystem | None = None
+    ) -> bool:
         """Whether `restore` can continue a run.
 
         Parameters
@@ -368,7 +375,7 @@ class DataParallelTrainer:
 
 
 def _bound(
-    function: Callable[..., Any], config: dict[str, Any] | None, backend: BackendConfig
+    function: Callable[..., object], config: Config | None, backend: BackendConfig
 ) -> Callable[[], Any]:
     """Return the training function with its argument, in the backend's context."""
     parameters = inspect.signature(function).parameters.values()

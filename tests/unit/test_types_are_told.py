@@ -39,6 +39,6 @@ def test_the_core_has_few_values_of_any_type():
     _check(CORE, MOST_IN_CORE)
 
 
-@pytest.mark.parametrize("room", ["data", "rllib", "tune"])
+@pytest.mark.parametrize("room", ["data", "rllib", "train", "tune"])
 def test_a_library_has_few_values_of_any_type(room):
     _check([room], MOST_IN_LIBRARY)

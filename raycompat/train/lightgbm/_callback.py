@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat.train._boosting import ReportsToTrain
-from raycompat.train._round_reports import Metrics, RoundReports
+from raycompat.train._round_reports import MetricNames, RoundReports
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 __all__ = ["RayTrainReportCallback"]
 
@@ -25,7 +28,7 @@ class OfLightGBM(RoundReports):
 
     def __call__(self, env: Any) -> None:
         """Report the evaluations of a round, which LightGBM describes by `env`."""
-        found: dict[str, Any] = {}
+        found: Metrics = {}
         for data, name, value, *rest in env.evaluation_result_list:
             if len(rest) > 1:  # of cross-validation: the mean and the deviation
                 found[f"{data}-{name}-mean"], found[f"{data}-{name}-stdv"] = value, rest[1]
@@ -66,11 +69,11 @@ class RayTrainReportCallback(ReportsToTrain, OfLightGBM):
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str = OfLightGBM.CHECKPOINT_NAME,
         frequency: int = 0,
         checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        results_postprocessing_fn: Callable[[Metrics], Metrics] | None = None,
     ) -> None:
         super().__init__(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
 

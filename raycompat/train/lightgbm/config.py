@@ -15,10 +15,10 @@ __all__ = ["LightGBMConfig", "get_network_params"]
 _log = logging.getLogger("raycompat.train")
 
 #: How this process, a worker, reaches the other workers.
-_parameters: dict[str, Any] = {}
+_parameters: dict[str, object] = {}
 
 
-def get_network_params() -> dict[str, Any]:
+def get_network_params() -> dict[str, object]:
     """Return the parameters by which LightGBM reaches the other workers of a `LightGBMTrainer`.
 
     Returns

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from raycompat._old_forms.packages import require
 from raycompat._surface import forms
@@ -15,6 +15,9 @@ from raycompat.train._report_options import ValidationConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.train.lightgbm._callback import RayTrainReportCallback
 from raycompat.train.lightgbm.config import LightGBMConfig
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Config
 
 __all__ = ["LightGBMTrainer"]
 
@@ -97,16 +100,16 @@ class LightGBMTrainer(DataParallelTrainer):
     @forms.takes_old_options(_NAME)
     def __init__(
         self,
-        train_loop_per_worker: Callable[..., Any],
+        train_loop_per_worker: Callable[..., object],
         *,
-        train_loop_config: dict[str, Any] | None = None,
+        train_loop_config: Config | None = None,
         lightgbm_config: LightGBMConfig | None = None,
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
-        datasets: dict[str, Any] | None = None,
+        datasets: Mapping[str, object] | None = None,
         dataset_config: DataConfig | None = None,
         validation_config: ValidationConfig | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
         label_column: str | None = None,
         params: dict[str, Any] | None = None,

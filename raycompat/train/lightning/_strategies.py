@@ -26,7 +26,7 @@ class _OfWorkers(Joined):
         return get_device()
 
     @root_device.setter
-    def root_device(self, device: Any) -> None:
+    def root_device(self, device: object) -> None:
         """Accept Lightning's own choice, without effect."""
 
     @property

@@ -33,7 +33,7 @@ ADVICE = (
 )
 
 
-def choose(function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, str]:
+def choose(function: Callable[..., object], given: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that select the Keras which a training function needs.
 
     Parameters
@@ -71,7 +71,7 @@ def choose(function: Callable[..., Any], given: Mapping[str, str]) -> dict[str, 
     return {VARIABLE: asked}
 
 
-def names_of(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
+def names_of(function: Callable[..., object]) -> tuple[set[str], set[str]]:
     """Return the names that a function uses, and the modules that it imports.
 
     Functions and classes of the same program that it refers to count with it.
@@ -79,7 +79,7 @@ def names_of(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
     names: set[str] = set()
     modules: set[str] = set()
     seen: set[int] = set()
-    waiting: list[Any] = [inspect.unwrap(function)]
+    waiting: list[object] = [inspect.unwrap(function)]
     package = _package(waiting[0])
     while waiting:
         value = waiting.pop()
@@ -93,13 +93,13 @@ def names_of(function: Callable[..., Any]) -> tuple[set[str], set[str]]:
     return names, modules
 
 
-def _package(function: Any) -> str:
+def _package(function: object) -> str:
     return str(getattr(function, "__module__", "")).partition(".")[0]
 
 
-def _codes(value: Any) -> Iterator[types.CodeType]:
+def _codes(value: object) -> Iterator[types.CodeType]:
     """Iterate over the code of a function or class, and all code within it."""
-    pending: list[Any] = []
+    pending: list[object] = []
     if inspect.isclass(value):
         pending = [getattr(each, "__code__", None) for each in vars(value).values()]
     else:
@@ -119,7 +119,7 @@ def _imported(code: types.CodeType) -> Iterator[str]:
             yield str(instruction.argval)
 
 
-def _referred(value: Any, names: set[str], package: str, modules: set[str]) -> Iterator[Any]:
+def _referred(value: object, names: set[str], package: str, modules: set[str]) -> Iterator[Any]:
     """Iterate over the functions and classes of the same program that a function refers to."""
     function = getattr(value, "__func__", value)
     scope = getattr(function, "__globals__", {})

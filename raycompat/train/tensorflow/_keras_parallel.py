@@ -8,7 +8,7 @@ applies them, so weights that are equal at the start stay equal.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -17,6 +17,9 @@ import tensorflow as tf
 from raycompat import train
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.util import collective
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 __all__ = ["DistributedOptimizer", "SynchronizationCallback"]
 
@@ -33,8 +36,8 @@ _classes_lock = threading.Lock()
 
 
 def DistributedOptimizer(  # noqa: N802 - the name by which such wrappers are known
-    optimizer: Any, *, group_name: str | None = None, timeout_s: float = _TIMEOUT_S
-) -> Any:
+    optimizer: keras.Optimizer, *, group_name: str | None = None, timeout_s: float = _TIMEOUT_S
+) -> keras.Optimizer:
     """Change an optimizer so that it averages the gradients of all workers before it applies them.
 
     Call it in the training function of every worker, and pass `SynchronizationCallback` to `model.fit`.
@@ -143,7 +146,7 @@ class _Group:
         self._name = name
         self.size = 1 if name is None else collective.get_group_handle(name).world_size
 
-    def average(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def average(self, values: np.ndarray) -> np.ndarray:
         """Return the mean over the workers, as a new array: TensorFlow may keep its memory."""
         mean = np.array(values)
         if self._name is not None:
@@ -151,7 +154,7 @@ class _Group:
             mean /= self.size
         return mean
 
-    def broadcast(self, variables: list[Any]) -> None:
+    def broadcast(self, variables: list[keras.Variable]) -> None:
         """Give all workers the values that rank 0 has."""
         if self._name is None:
             return
@@ -166,13 +169,15 @@ class _Averaging:
 
     _raycompat_group: _Group
 
-    def build(self, variables: list[Any]) -> None:
+    def build(self, variables: list[keras.Variable]) -> None:
         """Start from rank 0's weights."""
         super().build(variables)  # type: ignore[misc]
         with tf.init_scope():  # at once, even when a function is being traced
             self._raycompat_group.broadcast(list(variables))
 
-    def apply(self, grads: list[Any], trainable_variables: list[Any] | None = None) -> None:
+    def apply(
+        self, grads: list[tf.Tensor], trainable_variables: list[keras.Variable] | None = None
+    ) -> None:
         """Apply the mean of all workers' gradients."""
         averaged = _average_gradients(self._raycompat_group, list(grads))
         super().apply(averaged, trainable_variables)  # type: ignore[misc]
@@ -192,11 +197,11 @@ def _averaging_class(cls: type) -> type:
         return _classes[cls]
 
 
-def _average_gradients(group: _Group, gradients: list[Any]) -> list[Any]:
+def _average_gradients(group: _Group, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
     """Return the mean of each gradient over the workers; None where one is missing."""
     if group.size == 1:
         return gradients
-    averaged: list[Any] = [None] * len(gradients)
+    averaged: list[tf.Tensor] = [None] * len(gradients)
     for dtype in (tf.float32, tf.float64):
         chosen = [
             index
@@ -238,7 +243,7 @@ class SynchronizationCallback(keras.callbacks.Callback):
     The callback turns the model's `jit_compile` off: XLA cannot call Python, which moves the gradients.
     """
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: keras.Model) -> None:
         """Take the group from the optimizer, and turn XLA off."""
         super().set_model(model)
         optimizer = model.optimizer
@@ -249,11 +254,11 @@ class SynchronizationCallback(keras.callbacks.Callback):
             model.jit_compile = False
             model.train_function = None
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Metrics | None = None) -> None:
         """Give all workers rank 0's weights and optimizer state."""
         self._group.broadcast([*self.model.variables, *self.model.optimizer.variables])
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Metrics | None = None) -> None:
         """Average the metrics and the weights that are not trained."""
         state = [
             variable
@@ -268,7 +273,7 @@ class SynchronizationCallback(keras.callbacks.Callback):
             logs.update(zip(names, means.tolist(), strict=True))
 
 
-def _advice(optimizer: Any) -> str:
+def _advice(optimizer: keras.Optimizer) -> str:
     """Return the code that should replace an optimizer that does not average."""
     if isinstance(getattr(optimizer, "inner_optimizer", None), _Averaging):
         return (

@@ -5,11 +5,16 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from raycompat.train import _functions
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train.tensorflow.tensorflow_checkpoint import TensorflowCheckpoint
+
+if TYPE_CHECKING:
+    import keras
+
+    from raycompat.train._types import Metrics
 
 _EVENTS = (
     *("epoch_begin", "epoch_end", "train_batch_begin", "train_batch_end", "test_batch_begin"),
@@ -73,9 +78,9 @@ class ReportCheckpointCallback:
     it is a callback of the Keras that its process uses; importing the class does not import TensorFlow.
     """
 
-    model: Any
+    model: keras.Model
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> ReportCheckpointCallback:
+    def __new__(cls, *args: object, **kwargs: object) -> ReportCheckpointCallback:
         """Make an object of a class that is Keras's `Callback`, too."""
         import tensorflow as tf
 
@@ -97,7 +102,7 @@ class ReportCheckpointCallback:
         self._report_metrics_on = _as_events("report_metrics_on", report_metrics_on)
         self._metrics = metrics
 
-    def _get_reported_metrics(self, logs: dict[str, Any]) -> dict[str, Any]:
+    def _get_reported_metrics(self, logs: Metrics) -> Metrics:
         wanted = self._metrics
         if wanted is None:
             return dict(logs)
@@ -112,7 +117,7 @@ class ReportCheckpointCallback:
             )
         return {new: logs[name] for new, name in names.items()}
 
-    def _handle(self, logs: dict[str, Any] | None, event: str) -> None:
+    def _handle(self, logs: Metrics | None, event: str) -> None:
         if event not in self._checkpoint_on and event not in self._report_metrics_on:
             return
         metrics = self._get_reported_metrics(logs or {})
@@ -125,10 +130,10 @@ class ReportCheckpointCallback:
         finally:
             shutil.rmtree(checkpoint.path)
 
-    def _save_and_report_checkpoint(self, metrics: dict[str, Any], checkpoint: Checkpoint) -> None:
+    def _save_and_report_checkpoint(self, metrics: Metrics, checkpoint: Checkpoint) -> None:
         _functions.report(metrics, checkpoint=checkpoint)
 
-    def _report_metrics(self, metrics: dict[str, Any]) -> None:
+    def _report_metrics(self, metrics: Metrics) -> None:
         _functions.report(metrics)
 
 
@@ -137,13 +142,13 @@ def _handler(event: str) -> Callable[..., None]:
     if event in _NUMBERED or "_batch_" in event:
 
         def numbered(
-            self: ReportCheckpointCallback, number: int, logs: dict[str, Any] | None = None
+            self: ReportCheckpointCallback, number: int, logs: Metrics | None = None
         ) -> None:
             self._handle(logs, event)
 
         return numbered
 
-    def plain(self: ReportCheckpointCallback, logs: dict[str, Any] | None = None) -> None:
+    def plain(self: ReportCheckpointCallback, logs: Metrics | None = None) -> None:
         self._handle(logs, event)
 
     return plain

@@ -42,7 +42,7 @@ class TensorflowConfig(BackendConfig):
     def framework(self) -> Any:
         return "tensorflow"
 
-    def _variables(self, function: Callable[..., Any], given: dict[str, str]) -> dict[str, str]:
+    def _variables(self, function: Callable[..., object], given: dict[str, str]) -> dict[str, str]:
         return _keras_choice.choose(function, given)
 
 

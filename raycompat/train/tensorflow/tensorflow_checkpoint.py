@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from raycompat.train._framework_checkpoint import FrameworkCheckpoint
+
+if TYPE_CHECKING:
+    import keras
+
+    from raycompat.data.preprocessor import Preprocessor
 
 __all__ = ["TensorflowCheckpoint"]
 
@@ -50,7 +55,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
     MODEL_FILENAME_KEY: ClassVar[str] = "_model_filename"
 
     @classmethod
-    def from_model(cls, model: Any, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+    def from_model(
+        cls, model: keras.Model, *, preprocessor: Preprocessor | None = None
+    ) -> TensorflowCheckpoint:
         """Save a model into a new temporary folder.
 
         Parameters
@@ -65,7 +72,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         return cls._described(folder, "model.keras", preprocessor)
 
     @classmethod
-    def from_h5(cls, file_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+    def from_h5(
+        cls, file_path: str, *, preprocessor: Preprocessor | None = None
+    ) -> TensorflowCheckpoint:
         """Copy a model in a file ``.h5`` into a new temporary folder.
 
         Raises
@@ -80,7 +89,9 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         return cls._described(folder, os.path.basename(file_path), preprocessor)
 
     @classmethod
-    def from_saved_model(cls, dir_path: str, *, preprocessor: Any = None) -> TensorflowCheckpoint:
+    def from_saved_model(
+        cls, dir_path: str, *, preprocessor: Preprocessor | None = None
+    ) -> TensorflowCheckpoint:
         """Copy a SavedModel into a new temporary folder.
 
         Raises
@@ -95,14 +106,16 @@ class TensorflowCheckpoint(FrameworkCheckpoint):
         return cls._described(folder, ".", preprocessor)
 
     @classmethod
-    def _described(cls, folder: str, name: str, preprocessor: Any) -> TensorflowCheckpoint:
+    def _described(
+        cls, folder: str, name: str, preprocessor: Preprocessor | None
+    ) -> TensorflowCheckpoint:
         checkpoint = cls(folder)
         if preprocessor is not None:
             checkpoint.set_preprocessor(preprocessor)
         checkpoint.update_metadata({cls.MODEL_FILENAME_KEY: name})
         return checkpoint
 
-    def get_model(self) -> Any:
+    def get_model(self) -> keras.Model:
         """Load the model, with the Keras of this process.
 
         Returns

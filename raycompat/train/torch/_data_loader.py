@@ -17,7 +17,7 @@ from torch.utils.data import (
 _END = object()
 
 
-def can_divide(loader: Any) -> bool:
+def can_divide(loader: torch.utils.data.DataLoader) -> bool:
     """Whether the loader's rows have an order, and are not divided already.
 
     Raises
@@ -41,20 +41,24 @@ def can_divide(loader: Any) -> bool:
     return True
 
 
-def has_default_sampler(loader: Any) -> bool:
+def has_default_sampler(loader: torch.utils.data.DataLoader) -> bool:
     """Whether the sampler is one that PyTorch makes from the option ``shuffle``."""
     return isinstance(loader.sampler, SequentialSampler | RandomSampler)
 
 
-def divided(loader: Any, size: int, rank: int) -> Any:
+def divided(
+    loader: torch.utils.data.DataLoader, size: int, rank: int
+) -> torch.utils.data.DataLoader:
     """Return a loader with the same options, for the part of one of `size` workers."""
     shuffle = not isinstance(loader.sampler, SequentialSampler)
     return with_sampler(loader, DistributedSampler(loader.dataset, size, rank, shuffle=shuffle))
 
 
-def with_sampler(loader: Any, sampler: Any) -> Any:
+def with_sampler(
+    loader: torch.utils.data.DataLoader, sampler: torch.utils.data.Sampler
+) -> torch.utils.data.DataLoader:
     """Return a loader with the same options and another sampler."""
-    more: dict[str, Any] = {}
+    more: dict[str, object] = {}
     if loader.num_workers:  # without processes PyTorch does not take these
         more = {
             "multiprocessing_context": loader.multiprocessing_context,
@@ -89,7 +93,9 @@ class DeviceLoader(DataLoader):
         Whether the next batch is copied on a separate stream while one is used.
     """
 
-    def __init__(self, loader: Any, device: Any, *, in_background: bool) -> None:
+    def __init__(
+        self, loader: torch.utils.data.DataLoader, device: torch.device, *, in_background: bool
+    ) -> None:
         # Not the constructor, which would make samplers again.
         self.__dict__.update(loader.__dict__)
         self.__dict__.update(
@@ -109,14 +115,14 @@ class DeviceLoader(DataLoader):
             following = next(copies, _END)
             yield batch
 
-    def _copies(self, stream: Any) -> Iterator[Any]:
+    def _copies(self, stream: torch.cuda.Stream) -> Iterator[Any]:
         for batch in self._loader:
             with torch.cuda.stream(stream):  # without a stream: the current one
                 copy = moved(batch, self._device, non_blocking=stream is not None)
             yield copy
 
 
-def moved(value: Any, device: Any, *, non_blocking: bool) -> Any:
+def moved(value: object, device: torch.device, *, non_blocking: bool) -> Any:
     """Return a batch with its tensors on a device; what is not a tensor stays as it is."""
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=non_blocking)
@@ -130,7 +136,7 @@ def moved(value: Any, device: Any, *, non_blocking: bool) -> Any:
     return value
 
 
-def _ready(batch: Any, stream: Any) -> Any:
+def _ready(batch: object, stream: torch.cuda.Stream) -> Any:
     """Let the current stream wait for the copy of a batch, and return the batch."""
     if stream is not None:
         current = torch.cuda.current_stream(stream.device)
@@ -140,7 +146,7 @@ def _ready(batch: Any, stream: Any) -> Any:
     return batch
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: object) -> Iterator[Any]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):

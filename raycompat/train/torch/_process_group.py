@@ -12,12 +12,15 @@ import os
 import socket
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 import raycompat as ray
 from raycompat._pytorch import imported
+
+if TYPE_CHECKING:
+    import torch
 
 INIT_METHODS = ("env", "tcp")
 
@@ -115,7 +118,7 @@ def join(member: Member, backend: str, init_method: str, timeout_s: float) -> No
     _store = None  # the group keeps it, and frees the port when it is destroyed
 
 
-def check_gpus_exist(given: list[Any], backend: str = "nccl") -> None:
+def check_gpus_exist(given: list[torch.device], backend: str = "nccl") -> None:
     """Raise if a machine has fewer GPUs than were declared: CUDA would fail in the program's code.
 
     On a machine without any, GPUs are numbers, as in Ray. A program can be tried there with gloo, as
@@ -157,7 +160,7 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def devices() -> list[Any]:
+def devices() -> list[torch.device]:
     """Return the devices of this process: its GPUs, or the CPU.
 
     Raises

@@ -86,7 +86,7 @@ class TorchConfig(BackendConfig):
         return _TorchBackend
 
     @property
-    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+    def train_func_context(self) -> Callable[[], AbstractContextManager[object]]:
         """A context manager in which this worker's GPU is the current device.
 
         Examples
@@ -103,7 +103,7 @@ class TorchConfig(BackendConfig):
     def framework(self) -> Any:
         return "torch"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the settings."""
         return {
             "backend": self.backend,

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from raycompat._pytorch import imported
 from raycompat.train._framework_checkpoint import FrameworkCheckpoint
+
+if TYPE_CHECKING:
+    import torch
+
+    from raycompat.data.preprocessor import Preprocessor
 
 __all__ = ["TorchCheckpoint"]
 
@@ -46,7 +51,7 @@ class TorchCheckpoint(FrameworkCheckpoint):
 
     @classmethod
     def from_state_dict(
-        cls, state_dict: dict[str, Any], *, preprocessor: Any = None
+        cls, state_dict: Mapping[str, torch.Tensor], *, preprocessor: Preprocessor | None = None
     ) -> TorchCheckpoint:
         """Save a model's state into a new temporary folder.
 
@@ -61,7 +66,9 @@ class TorchCheckpoint(FrameworkCheckpoint):
         return cls._saved(bare, preprocessor)
 
     @classmethod
-    def from_model(cls, model: Any, *, preprocessor: Any = None) -> TorchCheckpoint:
+    def from_model(
+        cls, model: torch.nn.Module, *, preprocessor: Preprocessor | None = None
+    ) -> TorchCheckpoint:
         """Save a whole model, pickled, into a new temporary folder.
 
         Parameters
@@ -74,7 +81,7 @@ class TorchCheckpoint(FrameworkCheckpoint):
         return cls._saved(model, preprocessor)
 
     @classmethod
-    def _saved(cls, value: Any, preprocessor: Any) -> TorchCheckpoint:
+    def _saved(cls, value: object, preprocessor: Preprocessor | None) -> TorchCheckpoint:
         torch = imported("TorchCheckpoint")
         folder = tempfile.mkdtemp(prefix="checkpoint-")
         torch.save(value, os.path.join(folder, cls.MODEL_FILENAME))
@@ -83,7 +90,7 @@ class TorchCheckpoint(FrameworkCheckpoint):
             checkpoint.set_preprocessor(preprocessor)
         return checkpoint
 
-    def get_model(self, model: Any = None) -> Any:
+    def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
         """Load the model into the memory of the CPU.
 
         Loading can run code that is in the checkpoint: load only what you trust.

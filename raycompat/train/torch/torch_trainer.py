@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from raycompat._surface import forms
 from raycompat.train._checkpoint import Checkpoint
@@ -12,6 +12,9 @@ from raycompat.train._data_config import DataConfig
 from raycompat.train._report_options import ValidationConfig
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.train.torch.config import TorchConfig
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Config
 
 __all__ = ["TorchTrainer"]
 
@@ -81,16 +84,16 @@ class TorchTrainer(DataParallelTrainer):
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[..., Any],
+        train_loop_per_worker: Callable[..., object],
         *,
-        train_loop_config: dict[str, Any] | None = None,
+        train_loop_config: Config | None = None,
         torch_config: TorchConfig | None = None,
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
-        datasets: dict[str, Any] | None = None,
+        datasets: Mapping[str, object] | None = None,
         dataset_config: DataConfig | None = None,
         validation_config: ValidationConfig | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:
         super().__init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from raycompat._surface.modules import names_of
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.train import _session
 from raycompat.train.torch import _process_group
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "accelerate",
@@ -32,7 +35,7 @@ _log = logging.getLogger("raycompat.train")
 _STRATEGIES = ("ddp", "fsdp", None)
 
 
-def get_device() -> Any:
+def get_device() -> torch.device:
     """Return the device of this worker: its first GPU, or the CPU.
 
     Returns
@@ -55,7 +58,7 @@ def get_device() -> Any:
     return _devices("torch.get_device")[0]
 
 
-def get_devices() -> list[Any]:
+def get_devices() -> list[torch.device]:
     """Return the devices of this worker: its GPUs, or the CPU.
 
     Returns
@@ -77,7 +80,7 @@ def get_devices() -> list[Any]:
     return _devices("torch.get_devices")
 
 
-def _devices(caller: str) -> list[Any]:
+def _devices(caller: str) -> list[torch.device]:
     session = _session.current(caller)
     if not isinstance(session, _session.LocalSession):
         return _process_group.devices()
@@ -89,11 +92,11 @@ def _devices(caller: str) -> list[Any]:
 
 @forms.takes_old_options("ray.train.torch.prepare_model")
 def prepare_model(
-    model: Any,
-    move_to_device: Any = True,
+    model: torch.nn.Module,
+    move_to_device: bool | torch.device = True,
     parallel_strategy: str | None = "ddp",
     parallel_strategy_kwargs: dict[str, Any] | None = None,
-) -> Any:
+) -> torch.nn.Module:
     """Move a model to this worker's device, and let the workers train it together.
 
     Parameters
@@ -164,7 +167,7 @@ def prepare_model(
 
 
 def prepare_data_loader(
-    data_loader: Any,
+    data_loader: torch.utils.data.DataLoader,
     add_dist_sampler: bool = True,
     move_to_device: bool = True,
     auto_transfer: bool = True,
@@ -295,7 +298,7 @@ def accelerate(amp: bool = False) -> None:
         )
 
 
-def prepare_optimizer(optimizer: Any) -> Any:
+def prepare_optimizer(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """Return `optimizer` itself, as in Ray 1.12 to 2.48 without mixed precision.
 
     Examples
@@ -313,7 +316,7 @@ def prepare_optimizer(optimizer: Any) -> Any:
     return optimizer
 
 
-def backward(tensor: Any) -> None:
+def backward(tensor: torch.Tensor) -> None:
     """Compute the gradients of `tensor`, as in Ray 1.12 to 2.48: the same as ``tensor.backward()``.
 
     Examples

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat.train._boosting import ReportsToTrain
 from raycompat.train._joined import Joined
-from raycompat.train._round_reports import Metrics, RoundReports
+from raycompat.train._round_reports import MetricNames, RoundReports
+
+if TYPE_CHECKING:
+    from raycompat.train._types import Metrics
 
 __all__ = ["RayTrainReportCallback"]
 
@@ -26,7 +29,7 @@ class OfXGBoost(Joined, RoundReports):
     # The rounds of the model that the last report has; None without a checkpoint.
     _saved_rounds: int | None = None
 
-    def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, Any]) -> bool:
+    def after_iteration(self, model: Any, epoch: int, evals_log: Metrics) -> bool:
         """Report the last value of each evaluation; XGBoost calls this."""
         found = {
             f"{data}-{name}": values[-1]
@@ -81,11 +84,11 @@ class RayTrainReportCallback(ReportsToTrain, OfXGBoost):
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str = OfXGBoost.CHECKPOINT_NAME,
         frequency: int = 0,
         checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+        results_postprocessing_fn: Callable[[Metrics], Metrics] | None = None,
     ) -> None:
         super().__init__(metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn)
 

@@ -22,7 +22,7 @@ _log = logging.getLogger("raycompat.train")
 _TRACKER_S = 5
 
 #: How this process, a worker, reaches the other workers.
-_arguments: dict[str, Any] = {}
+_arguments: dict[str, object] = {}
 
 
 @contextmanager
@@ -70,7 +70,7 @@ class XGBoostConfig(BackendConfig):
         return _XGBoostBackend
 
     @property
-    def train_func_context(self) -> Callable[[], AbstractContextManager[Any]]:
+    def train_func_context(self) -> Callable[[], AbstractContextManager[object]]:
         """A context manager in which the worker is a member of the group."""
         return _in_group
 
@@ -78,7 +78,7 @@ class XGBoostConfig(BackendConfig):
     def framework(self) -> Any:
         return "xgboost"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the settings."""
         return {"xgboost_communicator": self.xgboost_communicator}
 
@@ -118,5 +118,5 @@ class _XGBoostBackend(Backend):
                 _log.warning("XGBoost's tracker has not ended within %d s.", _TRACKER_S)
 
 
-def _arguments_are(arguments: dict[str, Any]) -> None:
+def _arguments_are(arguments: dict[str, object]) -> None:
     _arguments.update(arguments)

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from raycompat._old.tune.integration.reporting import report
-from raycompat.train._round_reports import Metrics, chosen
+from raycompat.train._round_reports import MetricNames, chosen
 from raycompat.train.tensorflow.keras import ReportCheckpointCallback
 
 __all__ = ["TuneReportCallback", "TuneReportCheckpointCallback", "TuneReporterCallback"]
@@ -29,7 +29,7 @@ class TuneReportCheckpointCallback(ReportCheckpointCallback):
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str = "checkpoint",
         frequency: int = 1,
         on: str | list[str] = "epoch_end",
@@ -67,7 +67,7 @@ class TuneReportCallback(TuneReportCheckpointCallback):
         Events at which it reports.
     """
 
-    def __init__(self, metrics: Metrics = None, on: str | list[str] = "epoch_end") -> None:
+    def __init__(self, metrics: MetricNames = None, on: str | list[str] = "epoch_end") -> None:
         super().__init__(metrics, frequency=0, on=on)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from raycompat._old.tune.integration.reporting import report
 from raycompat._old_forms.packages import require
-from raycompat.train._round_reports import Metrics, chosen
+from raycompat.train._round_reports import MetricNames, chosen
 
 
 def _lightning() -> Any:
@@ -44,7 +44,7 @@ class TuneReportCheckpointCallback(_lightning().Callback):  # type: ignore[misc]
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str = "checkpoint",
         save_checkpoints: bool = True,
         on: str | list[str] = "validation_end",
@@ -89,7 +89,7 @@ class TuneReportCallback(TuneReportCheckpointCallback):
         Events at which it reports.
     """
 
-    def __init__(self, metrics: Metrics = None, on: str | list[str] = "validation_end") -> None:
+    def __init__(self, metrics: MetricNames = None, on: str | list[str] = "validation_end") -> None:
         super().__init__(metrics, save_checkpoints=False, on=on)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from raycompat.train._round_reports import Metrics, RoundReports, report_by
+from raycompat.train._round_reports import MetricNames, RoundReports, report_by
 from raycompat.tune.trainable import session
 
 
@@ -19,7 +19,7 @@ class ReportsToTune(RoundReports):
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         filename: str | None = None,
         frequency: int = 5,
         checkpoint_at_end: bool = False,
@@ -36,7 +36,7 @@ class WithoutCheckpoints:
 
     def __init__(
         self,
-        metrics: Metrics = None,
+        metrics: MetricNames = None,
         results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
         more: Any = {"frequency": 0, "results_postprocessing_fn": results_postprocessing_fn}

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from raycompat._old_forms.packages import require
 from raycompat._pytorch import imported
@@ -15,6 +15,11 @@ from raycompat.data.torch import to_iterable_dataset
 from raycompat.train import _functions, collective
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._joined import Joined
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
+
+    from raycompat.train._types import Metrics
 
 
 class RayTrainReportCallback(Joined):
@@ -47,15 +52,23 @@ class RayTrainReportCallback(Joined):
 
     def __init__(self) -> None:
         super().__init__()
-        self.metrics: dict[str, Any] = {}
+        self.metrics: Metrics = {}
 
     def on_log(
-        self, args: Any, state: Any, control: Any, model: Any = None, logs: Any = None, **_: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: object = None,
+        logs: Metrics | None = None,
+        **_: object,
     ) -> None:
         """Keep the metrics for the next report; Transformers calls this."""
         self.metrics.update(logs or {})
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Report with the checkpoint that was saved just now; Transformers calls this."""
         collective.barrier()  # each worker has written its files
         metrics, self.metrics = self.metrics, {}
@@ -70,7 +83,7 @@ class RayTrainReportCallback(Joined):
             _functions.report(metrics, checkpoint=Checkpoint.from_directory(folder))
 
 
-def prepare_trainer(trainer: Any) -> Any:
+def prepare_trainer(trainer: Trainer) -> Trainer:
     """Let a ``transformers.Trainer`` take its batches from ``iter_torch_batches`` of a data set.
 
     Parameters
@@ -119,7 +132,7 @@ def prepare_trainer(trainer: Any) -> Any:
     return trainer
 
 
-def _loader(batches: Iterable[Any]) -> Any:
+def _loader(batches: Iterable[object]) -> Any:
     """Return a ``DataLoader`` that yields these batches as they are."""
     loader = imported("prepare_trainer").utils.data.DataLoader
     return loader(to_iterable_dataset(batches), batch_size=None)
