@@ -48,6 +48,7 @@ Upper: TypeAlias = Literal[
     "_old.train.trials",
     "train",
     "train._run_configs",
+    "tune.result_grid",
     "tune.trainable.nested",
 ]
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from raycompat import _storage
 from raycompat._surface import forms
+from raycompat._upper import upper
 from raycompat.train._checkpoint import Checkpoint
 from raycompat.train._checkpoint_registry import lookup
-from raycompat.train._run_state import RunState
+from raycompat.train._run_state import STATE_FILE, RunState
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,19 @@ class TrialResult:
     def config(self) -> Config | None:
         """The hyperparameters of the trial; None without metrics."""
         return self.metrics.get("config") if self.metrics else None
+
+    @classmethod
+    def from_path(
+        cls, path: str | os.PathLike[str], storage_filesystem: object = None
+    ) -> TrialResult:
+        """Read the result of a run of Train, or of a trial, from its folder.
+
+        Parameters as in `raycompat.train.Result.from_path`.
+        """
+        folder = _storage.Folder(path, storage_filesystem)
+        kind = Result if folder.exists(STATE_FILE) else upper("tune.result_grid").Result
+        found: TrialResult = kind.from_path(path, storage_filesystem)
+        return found
 
     @property
     def log_dir(self) -> Path | None:

@@ -8,6 +8,7 @@ from raycompat._surface import forms
 from raycompat.util._shown import ShownAsTable
 
 
+@forms.has_old_members("ray.train.SyncConfig")
 @forms.takes_old_options_in_constructor("ray.train.SyncConfig")
 @dataclass
 class SyncConfig(ShownAsTable):

@@ -40,6 +40,7 @@ __all__ = ["DataParallelTrainer"]
 TRAINER_FILE = "trainer.pkl"
 
 
+@forms.has_old_members("ray.train.data_parallel_trainer.DataParallelTrainer")
 @forms.takes_old_options_in_constructor("ray.train.DataParallelTrainer")
 class DataParallelTrainer:
     """Runs a function on many workers, each a new process with its part of the data.

@@ -38,6 +38,7 @@ def search():
     print("Best:", best.config, best.metrics["score"], best.checkpoint.to_dict())
     print("Worked in the trial's folder:", best.metrics["folder"] == str(best.log_dir))
     print("Checkpoints:", len(best.best_checkpoints))
+    print("At its path:", air.Result.from_path(best.path).metrics["score"])
     print("At a URI:", Checkpoint.from_uri(best.checkpoint.uri).to_dict())
 
 

@@ -291,6 +291,7 @@ EXPECTED = {
         Best: {'x': 2} 4 {'step': 1}
         Worked in the trial's folder: False
         Checkpoints: 2
+        At its path: 4
         At a URI: {'step': 1}
         Widths: [1, 10] 0
         All failed: True True

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from raycompat import tune
+from raycompat import air, tune
+from raycompat._old.data.tensor_array import TensorArray
 from raycompat._surface import era, forms, table
 from raycompat.exceptions import OldFormWarning
+from raycompat.train.data_parallel_trainer import DataParallelTrainer
 from raycompat.tune.experiment.trial import Trial
 
 ROWS = [
@@ -80,3 +83,26 @@ def test_a_subclass_may_have_the_member_itself():
             return "here"
 
     assert Own().get_current_ip() == "here"
+
+
+def test_arrays_of_a_column_have_methods_of_numpy():
+    column = TensorArray(np.arange(6).reshape(3, 2))
+    assert column.astype(float).to_numpy().tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert column.take([2]).to_numpy(dtype=float).tolist() == [[4.0, 5.0]]
+    assert (column.any(), column.all(), column.copy().numpy_dtype) == (
+        True,
+        False,
+        np.arange(1).dtype,
+    )
+
+
+def test_a_result_is_read_from_the_folder_of_a_run_or_of_a_trial(tmp_path):
+    with pytest.raises(RuntimeError, match="is not the folder of a trial"):
+        air.Result.from_path(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+def test_a_trainer_is_a_class_for_a_tuner():
+    trainable = DataParallelTrainer(lambda config: None).as_trainable()
+    assert issubclass(trainable, tune.Trainable)
+    assert trainable.__name__ == "DataParallelTrainer"

@@ -9,6 +9,7 @@ from typing import Any
 
 from raycompat._old.data import pipeline_split
 from raycompat._old_forms.data.named_rows import NamesRows
+from raycompat._surface import forms
 from raycompat.data.dataset import Dataset, MaterializedDataset, from_bundles
 from raycompat.exceptions import UnsupportedRayFeatureError
 
@@ -112,6 +113,8 @@ class DatasetPipeline(NamesRows):
         """
         return DatasetPipeline(lambda: (map(fn, windows) for windows in self._epochs()))
 
+    foreach_dataset = foreach_window  # in Ray 1.4 to 1.7
+
     def repeat(self, times: int | None = None) -> DatasetPipeline:
         """Return a pipeline with all epochs again and again.
 
@@ -195,6 +198,7 @@ class DatasetPipeline(NamesRows):
                 print(f"=== Window {next(numbers)} ===")
                 window.show(limit_per_dataset)
 
+    @forms.takes_old_options("ray.data.Dataset.iter_rows")
     def iter_rows(self) -> Iterator[Any]:
         """Yield the rows of all windows."""
         return itertools.chain.from_iterable(each.iter_rows() for each in self.iter_datasets())

@@ -35,9 +35,45 @@ class TensorArray(NDArrayOperatorsMixin, Sequence[Any]):
         shape: tuple[int, ...] = self._values.shape
         return shape
 
-    def to_numpy(self) -> np.ndarray[Any, Any]:
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        dtype: np.dtype[Any] = self._values.dtype
+        return dtype
+
+    @property
+    def numpy_ndim(self) -> int:
+        """The number of axes of all rows together."""
+        return self._values.ndim
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the values."""
+        return self._values.nbytes
+
+    def to_numpy(self, dtype: Any = None, copy: bool = False) -> np.ndarray[Any, Any]:
         """Return the rows as one array, whose first axis are the rows."""
-        return self._values
+        return np.array(self._values, dtype, copy=True) if copy else np.asarray(self._values, dtype)
+
+    def astype(self, dtype: Any, copy: bool = True) -> TensorArray:
+        """Return the rows with values of another type."""
+        return TensorArray(self._values.astype(dtype, copy=copy))
+
+    def copy(self) -> TensorArray:
+        """Return a copy."""
+        return TensorArray(self._values.copy())
+
+    def take(self, indices: Sequence[int]) -> TensorArray:
+        """Return some of the rows."""
+        return TensorArray(self._values[np.asarray(indices, int)])
+
+    def any(self, axis: int | None = None) -> Any:
+        """Return whether any value is true, or along an axis."""
+        return self._values.any(axis)
+
+    def all(self, axis: int | None = None) -> Any:
+        """Return whether all values are true, or along an axis."""
+        return self._values.all(axis)
 
     def __len__(self) -> int:
         return len(self._values)

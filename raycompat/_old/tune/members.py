@@ -13,6 +13,7 @@ from raycompat.tune.trainable.trainable import TrainingResult
 from raycompat.util import get_node_ip_address
 
 if TYPE_CHECKING:
+    from raycompat.train import SyncConfig
     from raycompat.tune.experiment.experiment import Experiment
     from raycompat.tune.experiment.trial import Trial
     from raycompat.tune.progress_reporter import TuneReporterBase
@@ -67,6 +68,12 @@ def get_trainable_cls(trial: Trial) -> type:
 def node_ip(trial: Trial) -> str | None:
     """Return the address of the node of its last result; None before there is one."""
     return trial.last_result.get("node_ip")
+
+
+def upload_dir(config: SyncConfig) -> str | None:
+    """Return where results go by the config; None if it does not say so."""
+    place: str | None = config._storage_path
+    return place
 
 
 def nothing(of: object) -> None:

@@ -115,6 +115,10 @@ class Analysis:
             found[str(folder)] = pandas.DataFrame.from_records(rows)
         return found
 
+    def fetch_trial_dataframes(self) -> dict[str, Any]:
+        """Return the same as `trial_dataframes`."""
+        return self.trial_dataframes
+
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
         """Return the config of each trial, by its folder."""
         found = {}
