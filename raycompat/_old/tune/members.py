@@ -70,10 +70,9 @@ def node_ip(trial: Trial) -> str | None:
     return trial.last_result.get("node_ip")
 
 
-def upload_dir(config: SyncConfig) -> str | None:
-    """Return where results go by the config; None if it does not say so."""
-    place: str | None = config._storage_path
-    return place
+def upload_dir(config: SyncConfig) -> object:
+    """Return where results go by the config, a path or URI; None if it does not say so."""
+    return config._storage_path
 
 
 def nothing(of: object) -> None:
