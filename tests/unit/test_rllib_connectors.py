@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 
 import cloudpickle
@@ -17,7 +18,9 @@ from raycompat.rllib.connectors.env_to_module.observation_preprocessor import (
 from raycompat.rllib.connectors.learner.frame_stacking import FrameStackingLearner
 
 from raycompat.exceptions import UnsupportedRayFeatureError
+from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms import BCConfig, PPOConfig
+from raycompat.rllib.connectors.actions import ActionConnectors
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
 from raycompat.rllib.connectors.env_to_module import (
@@ -27,11 +30,15 @@ from raycompat.rllib.connectors.env_to_module import (
 )
 from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.env.env_context import EnvContext
+from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
+from raycompat.rllib.env.runner import EnvRunnerSpec
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.filters import FilterOfUser, make_filter
 from raycompat.rllib.filters import MeanStdFilter as Filter
 from raycompat.rllib.fixed_policies import RLModuleSpec
+from raycompat.rllib.networks import Head, NetworkSpec
+from raycompat.rllib.policies import StochasticPolicy
 
 
 class Count(gymnasium.Env):
@@ -531,3 +538,92 @@ def test_actions_of_modules_are_stretched_in_one_way(more):
     actions, extras = policy.act(np.zeros((1, 1), np.float32), np.random.default_rng(0), True)
     assert decode(actions)[0].tolist() == [1.0]
     assert not more or extras["log_probabilities"].tolist() == [-7.0]
+
+
+class Opposite(ConnectorV2):
+    """Takes the other one of two actions, in every second step."""
+
+    def __call__(self, *, batch, episodes, explore, **kwargs):
+        assert self.input_action_space == spaces.Discrete(2)
+        for episode in self.single_agent_episode_iterator(episodes):
+            (key,) = [each for each in batch["actions"] if each[0] == episode.id_]
+            if len(episode) % 2:
+                batch["actions"][key][-1] = 1 - batch["actions"][key][-1]
+        return batch
+
+
+class First(Count):
+    def reset(self, *, seed=None, options=None):
+        self.taken = []
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.taken.append(int(action))
+        return super().step(action)
+
+
+class Zeros(StochasticPolicy):
+    def act(self, observations, rng, explore):
+        count = len(observations)
+        return np.zeros(count, np.int64), {"log_probabilities": np.zeros(count, np.float32)}
+
+
+def runner_through(*connectors, env_class=First, **options):
+    env = env_class()
+    network = NetworkSpec((1,), (Head("policy", 2),))
+    plan = PolicyPlan(Zeros, network, env.observation_space, env.action_space, **options)
+    make = partial(ActionConnectors, lambda env, spaces: list(connectors))
+    spec = EnvRunnerSpec(
+        lambda config: env_class(),
+        "First",
+        {},
+        2,
+        0,
+        {"default_policy": plan},
+        1,
+        make_action_connectors=make,
+    )
+    return EnvRunner(spec)
+
+
+def test_connectors_change_actions_that_are_played_and_learned():
+    runner = runner_through(Opposite())
+    columns = runner.sample(4).columns
+    assert columns["actions"].tolist() == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    assert columns["actions"].dtype == np.int64
+    assert [each.taken for each in runner.env.envs] == [[0, 1, 0, 1]] * 2
+
+
+def test_connectors_give_environments_other_actions_where_nothing_stretches_them():
+    class ForEnv(ConnectorV2):
+        def __call__(self, *, batch, shared_data, **kwargs):
+            batch["actions_for_env"] = {key: [1] for key in batch["actions"]}
+            batch["action_logp"] = {key: [np.log(0.5)] for key in batch["action_logp"]}
+            return batch
+
+    runner = runner_through(ForEnv(), normalize_actions=False)
+    columns = runner.sample(2).columns
+    assert columns["actions"].tolist() == [[0, 0], [0, 0]]
+    assert columns["log_probabilities"] == pytest.approx(np.log(0.5))
+    assert [each.taken for each in runner.env.envs] == [[1, 1]] * 2
+
+
+def test_connectors_of_actions_add_no_other_column():
+    class Adds(ConnectorV2):
+        def __call__(self, *, batch, **kwargs):
+            return {**batch, "mine": {}}
+
+    with pytest.raises(UnsupportedRayFeatureError, match="'mine', which Adds adds"):
+        runner_through(Adds()).sample(1)
+    with pytest.raises(UnsupportedRayFeatureError, match="module_to_env_connector: 3"):
+        runner_through(3)
+
+
+def test_connectors_of_the_actions_of_several_agents_are_refused():
+    config = PPOConfig().environment(lambda config: Two()).multi_agent(policies={"p"})
+    config.multi_agent(policy_mapping_fn=lambda agent, *args, **kwargs: "p")
+    config.env_runners(num_env_runners=0, module_to_env_connector=lambda env: Opposite())
+    with pytest.raises(
+        UnsupportedRayFeatureError, match="module_to_env_connector for several agents"
+    ):
+        config.build_algo()

@@ -29,6 +29,7 @@ from raycompat.rllib.algorithms.evaluation import Evaluation
 from raycompat.rllib.algorithms.old_keys import RENAMED
 from raycompat.rllib.algorithms.saved_algorithm import SavedAlgorithm
 from raycompat.rllib.callbacks.callbacks import overridden
+from raycompat.rllib.connectors.actions import ActionConnectors
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.env_to_module import MeanStdFilter as MeanStdFilterConnector
 from raycompat.rllib.connectors.learned import LearnerConnectors
@@ -42,7 +43,7 @@ from raycompat.rllib.env.construction import (
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.env_runner_group import GroupOptions, RunnerGroup, num_affordable
-from raycompat.rllib.env.episode import EpisodeRecord, call_hook, describe_records
+from raycompat.rllib.env.episode import Environments, EpisodeRecord, call_hook, describe_records
 from raycompat.rllib.env.multi_agent_env import is_multi_agent
 from raycompat.rllib.env.multi_agent_env_runner import MultiAgentEnvRunner
 from raycompat.rllib.env.runner import (
@@ -282,6 +283,7 @@ class Algorithm(SavedAlgorithm):
                 )
             self._filter = _filter_of(probe, settings.observation_filter)
             self._connectors = list(getattr(probe, "connectors", ()))
+            self._changes_actions = settings.module_to_env_connector is not None
             self._learner_connectors = self._made_learner_connectors()
             specs = specs_of(settings.policies)
             # Recorded steps without an environment are those of one policy, which may have any name.
@@ -480,6 +482,7 @@ class Algorithm(SavedAlgorithm):
             make_hooks=partial(with_writer, settings.hooks, settings.output)
             if is_watched
             else None,
+            make_action_connectors=self._make_action_connectors(),
             config=settings if is_watched or settings.plays_elsewhere else None,
             policy_mapping_fn=self._mapping,
             observation_fn=settings.observation_fn,
@@ -492,6 +495,18 @@ class Algorithm(SavedAlgorithm):
                 **({} if isinstance(fragment, str) else {"fragment": fragment}),
             },
         )
+
+    def _make_action_connectors(self) -> Callable[[Environments], ActionConnectors] | None:
+        make = self.config.module_to_env_connector
+        if make is None:
+            return None
+        if self.is_multi_agent:
+            raise UnsupportedRayFeatureError(
+                "module_to_env_connector for several agents",
+                "Connectors change the actions of one agent",
+                "change actions in the environment",
+            )
+        return partial(ActionConnectors, make)
 
     # What subclasses give.
 

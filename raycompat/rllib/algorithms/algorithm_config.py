@@ -193,6 +193,9 @@ class AlgorithmConfig(OptionsByName):
             the observation's shape that returns a function of observations).
             ``env_to_module_connector`` (function of an environment): returns connectors, such as
             `FlattenObservations`, `FrameStackingEnvToModule` or `PrevActionsPrevRewards`.
+            ``module_to_env_connector`` (function of an environment): returns connectors that change the
+            actions of one agent, in samples and evaluations; a checkpoint has no `ModuleToEnvPipeline`
+            then.
             ``explore`` (bool, default True): draw actions while training. ``remote_worker_envs``
             (bool): functions of programs call methods of environments with ``.remote()``; a runner
             steps its environments in its own process all the same. ``env_runner_cls`` (type):

@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, object]] = {
         "observation_filter": "NoFilter",
         "remote_worker_envs": False,
         "env_to_module_connector": None,
+        "module_to_env_connector": None,
         "explore": True,
         "env_runner_cls": None,
     },

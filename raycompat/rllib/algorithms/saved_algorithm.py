@@ -43,6 +43,7 @@ class SavedAlgorithm(Trainable):
     action_space: Space
     learners: dict[str, Any]
     _connectors: list[ConnectorV2]
+    _changes_actions: bool
     _acting: Mapping[str, Any]
     _episodes: EpisodeStatistics
     _rng: np.random.Generator
@@ -113,6 +114,8 @@ class SavedAlgorithm(Trainable):
         to_module = EnvToModulePipeline(*spaces, connectors=self._connectors)
         to_module.observation_filter = acting.filter
         to_module.save_to_path(folder.joinpath(*ENV_TO_MODULE))
+        if self._changes_actions:
+            return  # these connectors are called when a runner has drawn actions
         to_env = ModuleToEnvPipeline(*spaces)
         to_env.decode = acting.decode
         to_env.save_to_path(folder.joinpath(*MODULE_TO_ENV))

@@ -20,7 +20,7 @@ from raycompat.rllib.connectors.env_to_module import (
 from raycompat.rllib.connectors.past import Past
 from raycompat.rllib.env.construction import EnvCreator
 from raycompat.rllib.env.env_context import EnvContext
-from raycompat.rllib.env.episode import Episode
+from raycompat.rllib.env.episode import Environments, Episode
 from raycompat.rllib.env.multi_agent_env import (
     MultiAgentDict,
     MultiAgentEnv,
@@ -50,7 +50,7 @@ def connected(create: EnvCreator, make: Callable[..., object]) -> EnvCreator:
         env = create(context)
         several = is_multi_agent(env)
         env = env if several else of_today(env)
-        connectors = connectors_of(_called(make, env))
+        connectors = connectors_of(called(make, env))
         if not connectors:
             return env
         return ConnectedAgents(env, connectors) if several else ConnectedEnv(env, connectors)
@@ -58,7 +58,8 @@ def connected(create: EnvCreator, make: Callable[..., object]) -> EnvCreator:
     return create_connected
 
 
-def _called(make: Callable[..., object], env: Env) -> object:
+def called(make: Callable[..., object], env: Env | Environments) -> object:
+    """Return what the function of an option makes; it has the parameters of any year."""
     spaces = {"__env__": (env.observation_space, env.action_space)}
     names = list(inspect.signature(make).parameters)
     given = {"env": env, "spaces": spaces, "device": None}

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib._types import Action, Array, Observation
 from raycompat.rllib.acting import ActingPolicy, RecordedRule
 from raycompat.rllib.env.construction import check_reset, check_step
 from raycompat.rllib.env.episode import Episode
 from raycompat.rllib.env.episode_watch import EpisodeWatch
 from raycompat.rllib.env.runner import EnvRunnerSpec, Runner, RunnerState, Sample
+from raycompat.rllib.policies import Extras
 from raycompat.rllib.results import EndedEpisode
 from raycompat.rllib.utils.error import EnvError
 
@@ -53,6 +55,14 @@ class EnvRunner(Runner):
         super().__init__(spec, index, is_recreated)
         ((self._policy_id, acting),) = self.policies.items()
         self._acting: Any = acting if isinstance(acting, ActingPolicy) else RecordedRule(acting)
+        make = spec.make_action_connectors
+        self._connect = None if make is None else make(self._together)
+        if make is not None and self._acting.memory is not None and self._acting.memory.actions:
+            raise UnsupportedRayFeatureError(
+                "module_to_env_connector with lstm_use_prev_action or attention_use_n_prev_actions",
+                "The network sees the actions that it has chosen itself",
+                "leave one of them out",
+            )
         self._observations: Array | None = None
         self._raw: list[Observation] = [None] * spec.num_envs
         self._returns = np.zeros(spec.num_envs)
@@ -89,9 +99,9 @@ class EnvRunner(Runner):
             custom_data.append([] if self._watch is None else self._watch.custom_data())
             observations = self._observations
             assert observations is not None
-            actions, extras = self._acting.act(observations, self._rng, explore)
+            actions, extras, for_env = self._act(observations, explore)
             left = extras.pop("memories", None)
-            row = self._step(self._acting.decode(actions), episodes)
+            row = self._step(for_env, episodes)
             rows.append(row)
             for name, value in {
                 "observations": observations,
@@ -121,6 +131,23 @@ class EnvRunner(Runner):
         if self._watch is not None:
             self._show(sample, custom_data)
         return sample
+
+    def _act(self, observations: Array, explore: bool) -> tuple[Array, Extras, list[Action]]:
+        """Return actions, what to remember of them, and the actions as environments take them."""
+        actions, extras = self._acting.act(observations, self._rng, explore)
+        if self._connect is None:
+            return actions, extras, self._acting.decode(actions)
+        assert self._watch is not None, "connectors see episodes"
+        kept = {name: extras.pop(name) for name in ("memories",) if name in extras}
+        episodes = self._watch.single_agent_episodes()
+        columns, for_env = self._connect({"actions": actions, **extras}, episodes, explore)
+        actions = columns.pop("actions")
+        plan = self.spec.policies[self._policy_id]
+        if (
+            for_env is None or plan.normalize_actions or plan.clip_actions
+        ):  # as in Ray, they are made again
+            for_env = self._acting.decode(actions)
+        return actions, {**columns, **kept}, for_env
 
     def _show(self, sample: Sample, custom_data: list[list[dict[str, object]]]) -> None:
         """Show a sample to callbacks, and add what they leave: for learner connectors, of each step."""
@@ -170,9 +197,9 @@ class EnvRunner(Runner):
             if by_steps:
                 left = [max(each - 1, 0) for each in left]
             observations = self._acting.observe(self._raw, update=False, memories=memories)
-            actions, extras = self._acting.act(observations, self._rng, explore)
+            _, extras, for_env = self._act(observations, explore)
             ended: dict[int, EndedEpisode] = {}
-            row = self._step(self._acting.decode(actions), [], ended)
+            row = self._step(for_env, [], ended)
             memories = self._remembered(extras.get("memories"), row, begins=True)
             for place, episode in ended.items():
                 if by_steps or left[place]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from raycompat.rllib._types import Action, AgentID, Array, Observation
 from raycompat.rllib.env.episode import Environments, Episode, EpisodeRecord, call_hook
+from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.metrics_logger import Logged, MetricsLogger
 
 if TYPE_CHECKING:
@@ -144,6 +145,11 @@ class EpisodeWatch:
     def custom_data(self) -> list[dict[str, Any]]:
         """Return what callbacks have left in the episodes that are played now, by environment."""
         return [self._episodes[place].custom_data for place in sorted(self._episodes)]
+
+    def single_agent_episodes(self) -> list[SingleAgentEpisode]:
+        """Return the episodes that are played now in environments of one agent, by environment."""
+        episodes = (self._episodes[place] for place in sorted(self._episodes))
+        return [each for each in episodes if isinstance(each, SingleAgentEpisode)]
 
     @property
     def sees_batches(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from raycompat._old_forms.gym.adapters import of_its_time
 from raycompat._surface import era
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib._types import AgentID, AlgorithmOptions, Array, Env, Observation
+from raycompat.rllib._types import Action, AgentID, AlgorithmOptions, Array, Env, Observation
 from raycompat.rllib.acting import ActingPolicy, ActingRule, PolicyPlan
 from raycompat.rllib.env.construction import EnvCreator, make_env
 from raycompat.rllib.env.env_context import EnvContext
@@ -30,6 +30,7 @@ from raycompat.rllib.utils.error import EnvError
 if TYPE_CHECKING:
     from raycompat.rllib.callbacks.callbacks import RLlibCallback
     from raycompat.rllib.env.multi_agent_episode import WatchedEpisode
+    from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 
 _T = TypeVar("_T")
 
@@ -44,6 +45,15 @@ POLICY_ID = "default_policy"
 
 #: Columns of steps by name.
 Columns = dict[str, NDArray[Any]]
+
+
+class ConnectsActions(Protocol):
+    """What lies between the actions of a network and environments; see `ActionConnectors`."""
+
+    def __call__(
+        self, columns: Mapping[str, Array], episodes: list[SingleAgentEpisode], explore: bool
+    ) -> tuple[dict[str, Array], list[Action] | None]:
+        """Return the columns as they are after it, and what environments take instead of actions."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,8 @@ class EnvRunnerSpec:
         Whether a failed environment is made again, instead of raising its error.
     make_hooks : callable, optional
         Returns the callbacks that see episodes; None where there are none.
+    make_action_connectors : callable, optional
+        Returns what changes the actions of a network, see `ActionConnectors`; None where nothing does.
     policy_mapping_fn : callable, optional
         Returns the policy of an agent, see `multi_agent_env.call_mapping`.
     observation_fn : callable, optional
@@ -97,6 +109,7 @@ class EnvRunnerSpec:
     keeps_next_observations: bool = False
     restarts_environments: bool = False
     make_hooks: Callable[[], list[RLlibCallback]] | None = None
+    make_action_connectors: Callable[[Environments], ConnectsActions] | None = None
     policy_mapping_fn: Callable[..., str] | None = None
     observation_fn: Callable[..., dict[AgentID, Observation]] | None = None
     horizon: int | None = None
@@ -201,7 +214,9 @@ class Runner:
         self.index = index
         self._is_recreated = is_recreated
         hooks = spec.make_hooks() if spec.make_hooks else []
-        self._watch = EpisodeWatch(self, hooks) if hooks else None
+        # Connectors of actions see episodes, too.
+        is_watched = hooks or spec.make_action_connectors is not None
+        self._watch = EpisodeWatch(self, hooks) if is_watched else None
         self._rng = np.random.default_rng([spec.seed, index])
         self._envs = [self._make(place) for place in range(spec.num_envs)]
         self._together = Environments(self._envs)

@@ -42,7 +42,8 @@ class EnvRunnerServerForExternalInference(EnvRunner):
     Raises
     ------
     UnsupportedRayFeatureError
-        When callbacks are to see the episodes, or the network has a memory.
+        When callbacks are to see the episodes, connectors are to change actions, or the network has a
+        memory.
 
     Notes
     -----
@@ -53,6 +54,7 @@ class EnvRunnerServerForExternalInference(EnvRunner):
     def __init__(self, spec: EnvRunnerSpec, index: int = 0, is_recreated: bool = False) -> None:
         super().__init__(spec, index, is_recreated)
         refused = {
+            "module_to_env_connector": self._connect is not None,
             "Callbacks of episodes, or output,": self._watch is not None,
             "A network with a memory": self._acting.memory is not None,
         }
