@@ -161,7 +161,7 @@ lint: setup  ## check style, types, layers and spelling
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy
-	$(RUN) mypy tests/unit/test_typed_handles.py tests/simulation/simulate.py
+	$(RUN) mypy tests/unit/test_typed_handles.py tests/unit/typed_libraries.py tests/simulation/simulate.py
 	.venv/bin/lint-imports
 	.venv/bin/codespell
 	.venv/bin/python -W ignore docs/_tools/parameters.py
