@@ -43,6 +43,7 @@ def is_tunes(callback: object) -> bool:
     return tunes is not None and isinstance(callback, tunes.Callback)
 
 
+@forms.takes_old_options_in_constructor("ray.air.ScalingConfig")
 @dataclass
 class ScalingConfig(air.ScalingConfig):
     """The number of workers that train, and the resources of each.

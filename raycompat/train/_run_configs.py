@@ -26,6 +26,7 @@ __all__ = ["CheckpointConfig", "FailureConfig", "RunConfig", "ScalingConfig"]
 DEPRECATED = "DEPRECATED"
 
 
+@forms.takes_old_options_in_constructor("ray.air.ScalingConfig")
 @dataclass(repr=False, eq=False)
 class ScalingConfig(ShownAsTable):
     """The number of workers that train, and the resources of each.

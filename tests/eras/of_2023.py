@@ -102,7 +102,7 @@ def trainer():
     result = DataParallelTrainer(
         train_loop,
         train_loop_config={"factor": 3},
-        scaling_config=ray.train.ScalingConfig(num_workers=2),
+        scaling_config=ray.train.ScalingConfig(num_workers=2, _max_cpu_fraction_per_node=0.8),
         datasets={"train": air.train_test_split(ray.data.range(6), 2)[0]},
         run_config=RunConfig(local_dir=RESULTS, stop={"epoch": 2}, callbacks=[Count()]),
     ).fit()
