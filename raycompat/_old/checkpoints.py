@@ -62,34 +62,6 @@ class InMemory(Checkpoint):
         return f"Checkpoint({sorted(map(str, self._data))})"
 
 
-def of_torch_model(model: Any, preprocessor: Any = None) -> Checkpoint:
-    """Return a checkpoint of a model: ``ray.train.torch.to_air_checkpoint`` of 1.13 to 2.0."""
-    from raycompat.train.torch import TorchCheckpoint
-
-    return TorchCheckpoint.from_model(model, preprocessor=preprocessor)
-
-
-def of_keras_model(model: Any, preprocessor: Any = None) -> Checkpoint:
-    """Return a checkpoint of a model: ``ray.train.tensorflow.to_air_checkpoint`` of 1.13 to 2.0."""
-    from raycompat.train.tensorflow import TensorflowCheckpoint
-
-    return TensorflowCheckpoint.from_model(model, preprocessor=preprocessor)
-
-
-def of_xgboost_model(path: str, booster: Any, preprocessor: Any = None) -> Checkpoint:
-    """Return a checkpoint of a model: ``ray.train.xgboost.to_air_checkpoint`` of 1.13."""
-    from raycompat.train.xgboost import XGBoostCheckpoint
-
-    return XGBoostCheckpoint.from_model(booster, preprocessor=preprocessor, path=path)
-
-
-def of_lightgbm_model(path: str, booster: Any, preprocessor: Any = None) -> Checkpoint:
-    """Return a checkpoint of a model: ``ray.train.lightgbm.to_air_checkpoint`` of 1.13."""
-    from raycompat.train.lightgbm import LightGBMCheckpoint
-
-    return LightGBMCheckpoint.from_model(booster, preprocessor=preprocessor, path=path)
-
-
 class KeepsPreprocessor(UserCallback):
     """Writes the preprocessor of a trainer into each checkpoint.
 

@@ -156,7 +156,7 @@ def test_a_checkpoint_is_made_of_a_model():
     torch = pytest.importorskip("torch")
     from raycompat.train.torch import to_air_checkpoint
 
-    checkpoint = to_air_checkpoint(torch.nn.Linear(2, 1), "a preprocessor")
+    checkpoint = to_air_checkpoint(torch.nn.Linear(2, 1), preprocessor="a preprocessor")
     assert checkpoint.get_model().in_features == 2
     assert checkpoint.get_preprocessor() == "a preprocessor"
 

@@ -268,20 +268,11 @@ class MLDataset(ParallelIterator[pd.DataFrame]):
         features = (feature_columns, feature_shapes, feature_types)
         return TorchMLDataset(self, *features, label_column, label_shape, label_type)
 
-    def to_tf(
-        self,
-        feature_columns: Any = None,
-        feature_shapes: Any = None,
-        feature_types: Any = None,
-        label_column: Any = None,
-        label_shape: Any = None,
-        label_type: Any = None,
-    ) -> TFMLDataset:
+    def to_tf(self, *args: Any, **options: Any) -> TFMLDataset:
         """Return the columns as data sets of TensorFlow; for the parameters see `TFMLDataset`."""
         from raycompat._old.sgd.tf_dataset import TFMLDataset
 
-        features = (feature_columns, feature_shapes, feature_types)
-        return TFMLDataset(self, *features, label_column, label_shape, label_type)
+        return TFMLDataset(self, *args, **options)
 
 
 def _no_tables(method: str) -> UnsupportedRayFeatureError:

@@ -16,17 +16,8 @@ __all__ = ["TFMLDataset"]
 class TFMLDataset:
     """The columns of an `MLDataset` as a ``tf.data.Dataset`` for each shard.
 
-    Parameters
-    ----------
-    ds : MLDataset
-    feature_columns : name or list of names
-    feature_shapes : list of tf.TensorShape, optional
-        The shape of a row in each column. By default a number.
-    feature_types : list of tf.DType, optional
-        By default ``tf.float32``.
-    label_column : name
-    label_shape : tf.TensorShape, optional
-    label_type : tf.DType, optional
+    The parameters are those of `TorchMLDataset`, with types and shapes of TensorFlow; by default a
+    column has numbers of ``tf.float32``.
 
     Notes
     -----
