@@ -143,6 +143,8 @@ def _lacking(error: BaseException) -> str:
 
 def _not_imported(lacking: str) -> str:
     """Return that a module must be imported; "" for other attributes, which a program may misspell."""
+    if lacking.rpartition(".")[0] not in sys.modules:
+        return ""  # its own import has failed, and `find_spec` would try it again
     try:
         found = importlib.util.find_spec(lacking)
     except (ImportError, ValueError):  # what should contain it is not a package

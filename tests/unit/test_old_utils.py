@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from urllib.error import URLError
 
 import numpy as np
@@ -123,6 +124,14 @@ def test_a_module_that_was_not_imported_is_said_and_other_attributes_may_be_miss
     assert f"dask {dask.__version__}, which is installed, has no dask.gfile" in advice_on(
         dask, "gfile"
     )
+
+
+def test_a_module_whose_import_has_failed_is_not_imported_again(monkeypatch, tmp_path):
+    (tmp_path / "timm.py").write_text("raise AssertionError('imported again')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    error = AttributeError("missing", name="layers", obj=types.ModuleType("timm"))
+    assert packages.advice(error) == ""
 
 
 def test_an_option_that_the_installed_version_lacks_is_said():
