@@ -106,8 +106,13 @@ def tensors():
         print("TensorFlow:", features.numpy().tolist(), labels.numpy().tolist())
         epochs = table.repeat(2).to_tf(output_signature=signature, label_column="label")
         print("TensorFlow epochs:", [labels.numpy().tolist() for _, labels in epochs])
+        numbers = ray.data.range(3).to_tf(
+            output_signature=tf.TensorSpec((None, 1), tf.int64), batch_size=2
+        )
+        print("TensorFlow numbers:", [batch.numpy().tolist() for batch in numbers])
     else:
         print("TensorFlow: [[1.0, 2.0]] [3.0]\nTensorFlow epochs: [[3.0], [3.0]]")
+        print("TensorFlow numbers: [[[0], [1]], [[2]]]")
 
 
 if __name__ == "__main__":

@@ -209,6 +209,7 @@ EXPECTED = {
         Torch epochs: [3.0, 3.0]
         TensorFlow: [[1.0, 2.0]] [3.0]
         TensorFlow epochs: [[3.0], [3.0]]
+        TensorFlow numbers: [[[0], [1]], [[2]]]
         """,
     "rl_of_2021": """
         Old form: 4 4 True

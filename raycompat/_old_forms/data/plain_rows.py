@@ -20,7 +20,7 @@ from raycompat._surface import era, table
 COLUMN, KEY, VALUE = "__value__", "__key__", "__on__"
 
 #: The name of the column of plain values in a DataFrame or a table that the program gets.
-_SHOWN = "value"
+SHOWN = "value"
 
 #: The words of the row in `raycompat._surface`.
 _USE = "ray.data rows that are plain values"
@@ -96,4 +96,4 @@ def unwrapped(found: Any) -> Any:
 
 def shown(block: pa.Table) -> pa.Table:
     """Return a block with the names of columns that a program may see."""
-    return block.rename_columns([_SHOWN]) if is_plain(block.column_names) else block
+    return block.rename_columns([SHOWN]) if is_plain(block.column_names) else block

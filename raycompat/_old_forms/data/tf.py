@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from raycompat._old_forms.data import plain_rows
 from raycompat._surface import forms
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -53,7 +54,8 @@ def _by_signature(
         batches = dataset.iter_batches(
             batch_size=batch_size, batch_format="numpy", prefetch_batches=prefetch_blocks
         )
-        for batch in batches:
+        for given in batches:
+            batch = given if isinstance(given, Mapping) else {plain_rows.SHOWN: given}
             columns = feature_columns or [name for name in batch if name != label_column]
             made = features(batch, columns)
             yield made if label_column is None else (made, batch[label_column])
