@@ -231,9 +231,13 @@ def get(
 def get(
     object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False
 ) -> Any: ...
-@forms.shown_without_positions
+@forms.shown_as_today
 def get(
-    object_refs: Any, *old: Any, timeout: float | None = None, _use_object_store: bool = False
+    object_refs: Any = forms.NOT_GIVEN,
+    *old: Any,
+    timeout: float | None = None,
+    _use_object_store: bool = False,
+    object_ids: Any = forms.NOT_GIVEN,
 ) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
@@ -277,6 +281,10 @@ def get(
     if old:
         named = {} if timeout is None else {"timeout": timeout}
         timeout = forms.by_position("ray.get", _OLD_OF_GET, old, named, _SEVERAL)["timeout"]
+    if object_refs is forms.NOT_GIVEN or object_ids is not forms.NOT_GIVEN:
+        object_refs = forms.by_old_name(
+            "ray.get", "object_refs", object_refs, object_ids=object_ids
+        )
     session = sessions.connected_or_not()
     if _has_compiled(object_refs):
         return _get_compiled(object_refs, timeout)
@@ -334,13 +342,15 @@ def wait(
     timeout: float | None = None,
     fetch_local: bool = True,
 ) -> tuple[list[Any], list[Any]]: ...
-@forms.shown_without_positions
+@forms.shown_as_today
 def wait(
-    ray_waitables: Any,
+    ray_waitables: Any = forms.NOT_GIVEN,
     *old: Any,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
+    object_refs: Any = forms.NOT_GIVEN,
+    object_ids: Any = forms.NOT_GIVEN,
 ) -> tuple[list[Any], list[Any]]:
     """Split references into those that are ready and the rest, each in the order given.
 
@@ -387,6 +397,14 @@ def wait(
         named = {name: value for name, value in given.items() if value != defaults[name]}
         given |= forms.by_position("ray.wait", _OLD_OF_WAIT, old, named, _ONE_LIST)
         num_returns, timeout = given["num_returns"], given["timeout"]
+    if not (ray_waitables is not forms.NOT_GIVEN and object_refs is object_ids is forms.NOT_GIVEN):
+        ray_waitables = forms.by_old_name(
+            "ray.wait",
+            "ray_waitables",
+            ray_waitables,
+            object_refs=object_refs,
+            object_ids=object_ids,
+        )
     session = sessions.connected_or_not()
     _check_waitables(ray_waitables)
     if (
@@ -440,6 +458,7 @@ def _of_wrong_references(refs: list[Any], session: object) -> ValueError:
     return ValueError("Wait requires a list of unique references; one is in it twice.")
 
 
+@forms.takes_old_options("ray.cancel")
 @forms.takes_positions(
     "ray.cancel",
     {"force": forms.FLAG},

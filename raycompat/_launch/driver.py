@@ -673,6 +673,7 @@ def _end_cluster() -> None:
             cluster.close()
 
 
+@forms.takes_old_options("ray.shutdown")
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
     """Leave the cluster. If this process started the cluster, end it. Without a session, do nothing.
 

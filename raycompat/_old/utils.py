@@ -16,6 +16,7 @@ import psutil
 
 import raycompat
 from raycompat._host import processes, segment
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 
 #: The bytes of an id.
@@ -121,6 +122,7 @@ def get_user() -> str:
         return ""
 
 
+@forms.takes_old_options("ray.internal.free")
 def free(
     object_refs: raycompat.ObjectRef[Any] | Sequence[raycompat.ObjectRef[Any]],
     local_only: bool = False,

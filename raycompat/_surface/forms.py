@@ -24,6 +24,9 @@ _T = TypeVar("_T")
 
 _BY_POSITION = "options of ray.get, ray.wait, ray.kill and ray.cancel by position"
 
+#: The default of parameters that can be given by an old name.
+NOT_GIVEN: Any = object()
+
 #: The forms of which this process has warned.
 _seen: set[str] = set()
 
@@ -171,15 +174,48 @@ def takes_positions(
     return decorate
 
 
-def shown_without_positions(function: _F) -> _F:
-    """Give a function the signature of today: without ``*old``, the options by position.
+def shown_as_today(function: _F) -> _F:
+    """Give a function the signature of today: without ``*old``, the options by position, and old names.
 
-    It asks `by_position` itself, because a function around it would make each call of it slower.
+    It asks `by_position` and `by_old_name` itself, because a function around it would make each call of
+    it slower. The default `NOT_GIVEN` is that of a parameter that has an old name, and of old names.
     """
     signature = inspect.signature(function)
-    today = [each for each in signature.parameters.values() if each.kind is not each.VAR_POSITIONAL]
+    today = [
+        each.replace(default=each.empty) if each.default is NOT_GIVEN else each
+        for each in signature.parameters.values()
+        if each.kind is not each.VAR_POSITIONAL
+        and not (each.kind is each.KEYWORD_ONLY and each.default is NOT_GIVEN)
+    ]
     function.__signature__ = signature.replace(parameters=today)  # type: ignore[attr-defined]
     return function
+
+
+def by_old_name(of: str, today: str, given: object, **older: object) -> Any:
+    """Return the value of a parameter that a call gives by an old name.
+
+    Parameters
+    ----------
+    of, today : str
+        The function's dotted name in Ray, and the parameter's name of today.
+    given : object
+        What the call gives by that name; `NOT_GIVEN` if nothing.
+    **older : object
+        What it gives by each old name.
+
+    Raises
+    ------
+    TypeError
+        When it is given several times, or not at all.
+    """
+    by_name = {today: given, **older}
+    names = [name for name, value in by_name.items() if value is not NOT_GIVEN]
+    if len(names) != 1:
+        raise TypeError(
+            f"{of}() takes {today!r} once; the call gives {' and '.join(names) or 'nothing'}."
+        )
+    option(of, names[0])
+    return by_name[names[0]]
 
 
 def by_position(

@@ -4,6 +4,9 @@ The release is an unpacked wheel, which is read and never imported::
 
     .venv/bin/python tests/compat/compare_release.py FOLDER_WITH_THE_PACKAGE_RAY [ray.tune ray.train ...]
 
+With ``--members``, it lists the methods and fields of classes, too. Many of them are for Ray's own code, so it is
+a list to choose from: rows ``[members]`` of the table serve those that programs use.
+
 A name is known when it works under its own dotted name, or when a row gives the reason why it does not. A
 parameter is known when today's function has it, or when the table has it as an old option.
 """
@@ -45,11 +48,13 @@ LEFT_OUT = (
 
 
 class Found(NamedTuple):
-    """A public name of a release; of a function or class also its parameters."""
+    """A public name of a release; of a function or class also its parameters, of a class its members."""
 
     module: str
     name: str
     parameters: tuple[str, ...] | None
+    #: Of a method also its parameters.
+    members: dict[str, tuple[str, ...] | None] = {}
 
 
 def public_modules(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -80,7 +85,7 @@ def public_names(dotted: str, path: Path) -> Iterator[Found]:
         if path.name == "__init__.py":
             names += imported(tree)
     for name in dict.fromkeys(names):
-        yield Found(dotted, name, parameters(defined.get(name)))
+        yield Found(dotted, name, parameters(defined.get(name)), members(defined.get(name)))
 
 
 def listed(tree: ast.Module) -> list[str] | None:
@@ -121,6 +126,71 @@ def parameters(node: ast.AST | None) -> tuple[str, ...] | None:
     arguments = node.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return tuple(each.arg for each in every if not each.arg.startswith("_"))
+
+
+def members(node: ast.AST | None) -> dict[str, tuple[str, ...] | None]:
+    """Return the public methods and fields of a class, of methods with their parameters."""
+    found: dict[str, tuple[str, ...] | None] = {}
+    for each in node.body if isinstance(node, ast.ClassDef) else []:
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef):
+            is_property = any("property" in ast.unparse(made) for made in each.decorator_list)
+            given = tuple(name for name in parameters(each) or () if name not in ("self", "cls"))
+            found[each.name] = None if is_property else given
+        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            found[each.target.id] = None
+    return {name: given for name, given in found.items() if not name.startswith("_")}
+
+
+def unknown_members(found: Found) -> list[str]:
+    """Return the members, and parameters of methods, that the class of today does not have."""
+    dotted = f"{found.module}.{found.name}"
+    cls = forms.find("raycompat" + dotted.removeprefix("ray"))
+    lines: list[str] = []
+    for name, given in found.members.items() if isinstance(cls, type) else ():
+        if has_member(cls, name):
+            unknown = unknown_parameters(name, getattr(cls, name, None), given)
+            lines += [f"{dotted}.{name}({each}=)" for each in unknown]
+        else:
+            lines.append(f"{dotted}.{name}")
+    return lines
+
+
+def has_member(cls: type, name: str) -> bool:
+    """Return whether objects of a class have a member: its own, a field, or one of the table."""
+    in_table = (
+        name in rows
+        for library in ("core", *table.LIBRARIES)
+        for of, rows in table.rows(library).members.items()
+        if of.endswith(f".{cls.__name__}")
+    )
+    return (
+        hasattr(cls, name)
+        or any(in_table)
+        or any(name in inspect.get_annotations(base) for base in cls.__mro__)
+        or name in assigned(cls)
+    )
+
+
+def assigned(cls: type) -> set[str]:
+    """Return the attributes that the files of a class's methods set."""
+    values = [value for base in cls.__mro__ for value in vars(base).values()]
+    files = {
+        inspect.unwrap(each).__code__.co_filename for each in values if inspect.isfunction(each)
+    }
+    return {name for path in files if path.endswith(".py") for name in set_in(path)}
+
+
+@functools.cache
+def set_in(path: str) -> frozenset[str]:
+    """Return the attributes of ``self`` that a file sets."""
+    return frozenset(
+        node.attr
+        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
 
 
 def state_of(found: Found) -> tuple[str, list[str]]:
@@ -199,7 +269,9 @@ def old_options(name: str) -> set[str]:
     return found
 
 
-def compared(folder: Path, below: list[str]) -> tuple[dict[str, int], list[str]]:
+def compared(
+    folder: Path, below: list[str], *, with_members: bool = False
+) -> tuple[dict[str, int], list[str]]:
     """Compare a release; return the count of each state, and lines for what is missing."""
     counts = {"has": 0, "reason": 0, "missing": 0, "parameter": 0}
     lines: list[str] = []
@@ -213,6 +285,8 @@ def compared(folder: Path, below: list[str]) -> tuple[dict[str, int], list[str]]
                 lines.append(f"{dotted}.{found.name}")
             counts["parameter"] += len(unknown)
             lines += [f"{dotted}.{found.name}({each}=)" for each in unknown]
+            if with_members and state == "has":
+                lines += unknown_members(found)
     return counts, lines
 
 
@@ -230,10 +304,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("below", nargs="*")
+    parser.add_argument("--members", action="store_true")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     read_today()
-    counts, lines = compared(given.folder, given.below)
+    counts, lines = compared(given.folder, given.below, with_members=given.members)
     print("\n".join(lines))
     print(counts, file=sys.stderr)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import compare_release
 import pytest
 
@@ -43,3 +45,14 @@ def test_a_refused_function_has_a_reason_under_other_names_too(monkeypatch):
 def test_other_names():
     assert state("ray.remote") == state("ray.data") == "has"
     assert state("ray.nonsense") == state("ray.data.nonsense") == "missing"
+
+
+def test_members_are_methods_fields_and_rows_of_the_table():
+    source = "class Trial:\n  field: int\n  def resources(self): ...\n  def nonsense(self): ...\n  def _own(self): ..."
+    found = compare_release.members(ast.parse(source).body[0])
+    assert found == {"field": None, "resources": (), "nonsense": ()}
+    trial = compare_release.Found(
+        "ray.tune.experiment.trial", "Trial", None, {**found, "config": None}
+    )
+    missing = compare_release.unknown_members(trial)
+    assert [each.rpartition(".")[2] for each in missing] == ["field", "nonsense"]

@@ -191,6 +191,10 @@ def by_position():
     except TypeError as error:
         print("Too many:", "num_returns, timeout" in str(error))
     ray.cancel(ready[0], False)
+    ready, _ = ray.wait(object_ids=[ray.put(3)])
+    print("By old names:", ray.get(object_ids=ready), len(ray.wait(object_refs=ready)[0]))
+    ray.cancel(object_id=ready[0])
+    ray.cancel(object_ref=ready[0])
     ray.kill(Held.remote(), True)
 
 

@@ -145,6 +145,7 @@ EXPECTED = {
         Pinned: [1, 2]
         By position: 1 1 1
         Too many: True
+        By old names: [3] 1
         """,
     "graphs_of_2018": """
         Line: [2.0, 3.0]
