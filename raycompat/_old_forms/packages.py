@@ -10,7 +10,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable
-from types import FrameType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 from urllib.error import URLError
 
@@ -187,7 +187,10 @@ def _owner(name: str, caller: FrameType) -> str:
     ]
     for value in (*used, *of_modules):
         for each in (value, type(value)):
-            if getattr(each, "__name__", "") == name:
+            if (
+                isinstance(each, BuiltinFunctionType | FunctionType | type)
+                and each.__name__ == name
+            ):
                 return str(each.__module__).partition(".")[0]
     return ""
 

@@ -351,6 +351,8 @@ def has_old_members(of: str) -> Callable[[type[_T]], type[_T]]:
         otherwise = getattr(cls, "__getattr__", None)
 
         def old_member(self: object, name: str) -> Any:
+            if hasattr(type(self), name):  # a property of the program, whose own error this is
+                return object.__getattribute__(self, name)
             row = None if name.startswith("_") else table.members(of).get(name)
             if row is not None:
                 return _member(row, self)
@@ -370,11 +372,16 @@ def _member(row: Row, of: object) -> Any:
     """Return what a member of older Rays is of an object."""
     if row.without:
         raise AttributeError(str(UnsupportedRayFeatureError(row.name, row.without, row.today)))
-    use(row, refusal=AttributeError)
-    if not row.here:
-        return getattr(of, row.now.rpartition(".")[2].removesuffix("()"))
-    found = find(row.here)
-    return functools.partial(found, of) if row.name.endswith("()") else found(of)
+    is_method = row.name.endswith("()")
+    if not is_method or (row.last and era.is_past(row.last)):
+        use(row, refusal=AttributeError)
+    found = find(row.here) if row.here else getattr(type(of), row.now.rpartition(".")[2])
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        use(row)
+        return found(of, *args, **kwargs)
+
+    return call if is_method else found(of)
 
 
 def _asks_for_nothing(value: Any, row: Row) -> bool:

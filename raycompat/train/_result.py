@@ -72,7 +72,7 @@ class TrialResult:
     @property
     def log_dir(self) -> Path | None:
         """`path`, as in Ray 2.0 to 2.6."""
-        forms.used("ray.train.Result.log_dir")
+        forms.used("ray.train.Result.log_dir", refusal=AttributeError)
         return None if self.path is None else Path(self.path)
 
     @property

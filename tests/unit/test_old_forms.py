@@ -14,6 +14,7 @@ from raycompat._surface.table import Row, Rows
 from raycompat.exceptions import OldFormWarning, UnsupportedRayFeatureError
 
 ROWS = Rows(
+    members={},
     modules={
         "ray.core_of_old": Row("ray.core_of_old", last="1.13", now="ray.util.queue"),
         "ray.left.out": Row("ray.left.out", last="1.13", without="It reached into Ray's processes"),

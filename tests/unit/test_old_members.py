@@ -106,3 +106,33 @@ def test_a_trainer_is_a_class_for_a_tuner():
     trainable = DataParallelTrainer(lambda config: None).as_trainable()
     assert issubclass(trainable, tune.Trainable)
     assert trainable.__name__ == "DataParallelTrainer"
+
+
+def test_the_error_of_a_property_is_its_own():
+    class Rated(Counter):
+        @property
+        def rate(self):
+            return self.unknown / 2
+
+    with pytest.raises(AttributeError, match="'unknown'"):
+        Rated().rate
+
+
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+def test_a_checkpoint_that_is_gone_is_not_deleted_with_its_neighbours(tmp_path):
+    (tmp_path / "results.json").touch()
+    trainable = Counter()
+    saved = trainable.save(str(tmp_path / "checkpoint"))
+    trainable.delete_checkpoint(saved)
+    trainable.delete_checkpoint(saved)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_looking_for_a_method_is_not_its_use(monkeypatch):
+    monkeypatch.setattr(forms, "_seen", set())
+    trainable = Counter()
+    assert hasattr(trainable, "get_current_ip")
+    with pytest.warns(OldFormWarning, match="get_current_ip"):
+        trainable.get_current_ip()
+    monkeypatch.setenv(era.VARIABLE, "2.60")
+    assert not hasattr(trainable, "get_current_ip")

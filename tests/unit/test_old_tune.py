@@ -167,8 +167,9 @@ def test_a_trainable_hears_of_its_resources_before_it_is_restored():
     actor._trainable = SimpleNamespace(
         trial_resources="two", update_resources=heard.append, restore=heard.append
     )
-    actor._restore(TrainingResult("checkpoint", {}))
-    assert heard == ["two", "checkpoint"]
+    for has_new in (False, True):
+        actor._restore(SimpleNamespace(has_new_resources=has_new), TrainingResult("saved", {}))
+    assert heard == ["saved", "two", "saved"]
 
 
 # Schedulers.

@@ -229,3 +229,16 @@ def test_a_missing_command_of_serve_has_an_advice():
     assert started("/no/serve") == ""
     if shutil.which("serve") is None:
         assert "which raycompat does not have: use a web framework" in started("serve")
+
+
+def test_advice_on_an_option_does_not_touch_what_the_frame_has():
+    class Options(dict):
+        __getattr__ = dict.__getitem__
+
+    def model(lr):
+        """Take no epochs."""
+
+    options = Options(lr=1)
+    with pytest.raises(TypeError) as caught:
+        model(options.lr, epochs=3)
+    assert packages.advice(caught.value) == ""

@@ -120,7 +120,10 @@ def restore_from_object(trainable: Trainable, obj: bytes) -> None:
 def delete_checkpoint(trainable: Trainable, checkpoint_path: str | TrainingResult) -> None:
     """Delete the folder of a checkpoint, which `Trainable.save` has returned."""
     path = _folder_of(checkpoint_path)
-    shutil.rmtree(path if path.is_dir() else path.parent)
+    if path.is_file():  # as older trainables returned it
+        path = path.parent
+    if path.is_dir():
+        shutil.rmtree(path)
 
 
 def _folder_of(saved: str | TrainingResult) -> Path:

@@ -43,7 +43,7 @@ class TrialActor:
             raise RuntimeError("The actor has a trainable already; reset it.")
         self._trainable = _construct(trainable_cls, config, place)
         if checkpoint is not None:
-            self._restore(checkpoint)
+            self._restore(place, checkpoint)
         return os.getpid()
 
     def become(self, config: Config, place: TrialPlace, checkpoint: TrainingResult | None) -> bool:
@@ -52,14 +52,14 @@ class TrialActor:
         if not self._trainable.reset(config, storage=place):
             return False
         if checkpoint is not None:
-            self._restore(checkpoint)
+            self._restore(place, checkpoint)
         return True
 
-    def _restore(self, checkpoint: TrainingResult) -> None:
+    def _restore(self, place: TrialPlace, checkpoint: TrainingResult) -> None:
         from raycompat.tune.trainable.function_trainable import FunctionTrainable
 
         # A trial gets other resources by a restart.
-        if hasattr(self._trainable, "update_resources"):
+        if place.has_new_resources and hasattr(self._trainable, "update_resources"):
             forms.used("ray.tune.Trainable.update_resources")
             self._trainable.update_resources(self._trainable.trial_resources)
         is_function = isinstance(self._trainable, FunctionTrainable)

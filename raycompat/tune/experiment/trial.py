@@ -78,6 +78,9 @@ class Trial:
     TERMINATED: ClassVar[str] = "TERMINATED"
     ERROR: ClassVar[str] = "ERROR"
 
+    #: Whether its resources were changed after it had begun.
+    _has_new_resources = False
+
     def __init__(
         self,
         trainable_name: str,
@@ -213,6 +216,7 @@ class Trial:
             resources=self.placement_group_factory,
             next_checkpoint=self._next_checkpoint,
             log_to_file=self.log_to_file,
+            has_new_resources=self._has_new_resources,
         )
 
     # What became of it.
@@ -259,6 +263,7 @@ class Trial:
         if isinstance(resources, dict):
             resources = resource_dict_to_pg_factory(resources)
         self.placement_group_factory = resources
+        self._has_new_resources = True
 
     def update_last_result(self, result: Metrics, flat: Metrics) -> None:
         """Take note of a result, and of each number in it."""

@@ -29,6 +29,8 @@ class TrialPlace:
         The number of the next checkpoint's folder.
     works_in_folder : bool
         Whether the trial's process goes to the folder.
+    has_new_resources : bool
+        Whether its resources were changed after it had begun.
     """
 
     trial_id: str
@@ -39,6 +41,7 @@ class TrialPlace:
     next_checkpoint: int = 0
     log_to_file: tuple[str | None, str | None] = (None, None)
     works_in_folder: bool = True
+    has_new_resources: bool = False
     _logdir: str | None = field(default=None, repr=False)
 
     @property
