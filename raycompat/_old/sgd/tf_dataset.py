@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from raycompat._old.data.ml_dataset import MLDataset
+    from raycompat._old.sgd.torch_dataset import Tables
 
 __all__ = ["TFMLDataset"]
 
@@ -26,7 +26,7 @@ class TFMLDataset:
 
     def __init__(
         self,
-        ds: MLDataset,
+        ds: Tables,
         feature_columns: Any = None,
         feature_shapes: Any = None,
         feature_types: Any = None,
@@ -48,7 +48,7 @@ class TFMLDataset:
     def set_num_shards(self, num_shards: int) -> None:
         """Deal the tables out to another number of shards."""
         if num_shards != self._ds.num_shards():
-            self._ds = cast("MLDataset", self._ds.repartition(num_shards))
+            self._ds = cast("Tables", self._ds.repartition(num_shards))
 
     def get_shard(self, shard_index: int, *args: Any, **options: Any) -> Any:
         """Return the rows of a shard, or of all if it is negative, as a ``tf.data.Dataset``.

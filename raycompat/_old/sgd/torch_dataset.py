@@ -65,8 +65,8 @@ class Dataset:
         return self.iter.get_shard(i)
 
 
-class _Tables(Protocol):
-    """What `TorchMLDataset` asks of an `MLDataset`, which makes it and so knows this module."""
+class Tables(Protocol):
+    """What `TorchMLDataset` and `TFMLDataset` ask of an `MLDataset`, which makes and so knows them."""
 
     def num_shards(self) -> int: ...
 
@@ -107,7 +107,7 @@ class TorchMLDataset:
 
     def __init__(
         self,
-        ds: _Tables,
+        ds: Tables,
         feature_columns: Any = None,
         feature_shapes: Any = None,
         feature_types: Any = None,
@@ -125,7 +125,7 @@ class TorchMLDataset:
     def set_num_shards(self, num_shards: int) -> None:
         """Deal the tables out to another number of shards."""
         if num_shards != self._ds.num_shards():
-            self._ds = cast("_Tables", self._ds.repartition(num_shards))
+            self._ds = cast("Tables", self._ds.repartition(num_shards))
 
     def get_shard(
         self,
