@@ -20,6 +20,7 @@ from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
 from raycompat._protocol.options import actor_options, task_options
 from raycompat._surface import forms
+from raycompat._surface.forms import NOT_GIVEN
 from raycompat.actor import ActorClass, ActorHandle
 from raycompat.remote_function import RemoteFunction
 
@@ -233,11 +234,11 @@ def get(
 ) -> Any: ...
 @forms.shown_as_today
 def get(
-    object_refs: Any = forms.NOT_GIVEN,
+    object_refs: Any = NOT_GIVEN,
     *old: Any,
     timeout: float | None = None,
     _use_object_store: bool = False,
-    object_ids: Any = forms.NOT_GIVEN,
+    object_ids: Any = NOT_GIVEN,
 ) -> Any:
     """Return the value of a reference, or the list of values of a list of references.
 
@@ -281,7 +282,7 @@ def get(
     if old:
         named = {} if timeout is None else {"timeout": timeout}
         timeout = forms.by_position("ray.get", _OLD_OF_GET, old, named, _SEVERAL)["timeout"]
-    if object_refs is forms.NOT_GIVEN or object_ids is not forms.NOT_GIVEN:
+    if object_refs is NOT_GIVEN or object_ids is not NOT_GIVEN:
         object_refs = forms.by_old_name(
             "ray.get", "object_refs", object_refs, object_ids=object_ids
         )
@@ -344,13 +345,13 @@ def wait(
 ) -> tuple[list[Any], list[Any]]: ...
 @forms.shown_as_today
 def wait(
-    ray_waitables: Any = forms.NOT_GIVEN,
+    ray_waitables: Any = NOT_GIVEN,
     *old: Any,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
-    object_refs: Any = forms.NOT_GIVEN,
-    object_ids: Any = forms.NOT_GIVEN,
+    object_refs: Any = NOT_GIVEN,
+    object_ids: Any = NOT_GIVEN,
 ) -> tuple[list[Any], list[Any]]:
     """Split references into those that are ready and the rest, each in the order given.
 
@@ -397,7 +398,7 @@ def wait(
         named = {name: value for name, value in given.items() if value != defaults[name]}
         given |= forms.by_position("ray.wait", _OLD_OF_WAIT, old, named, _ONE_LIST)
         num_returns, timeout = given["num_returns"], given["timeout"]
-    if not (ray_waitables is not forms.NOT_GIVEN and object_refs is object_ids is forms.NOT_GIVEN):
+    if not (ray_waitables is not NOT_GIVEN and object_refs is object_ids is NOT_GIVEN):
         ray_waitables = forms.by_old_name(
             "ray.wait",
             "ray_waitables",
