@@ -375,6 +375,8 @@ def _member(row: Row, of: object) -> Any:
     is_method = row.name.endswith("()")
     if not is_method or (row.last and era.is_past(row.last)):
         use(row, refusal=AttributeError)
+    if not (is_method or row.here):
+        return getattr(of, row.now.rpartition(".")[2])
     found = find(row.here) if row.here else getattr(type(of), row.now.rpartition(".")[2])
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib._types import Action, Nested, Observation, Options, Space, Values
 from raycompat.rllib.checkpoint_state import (
@@ -33,6 +34,7 @@ _HAS_TO = (
 )
 
 
+@forms.has_old_members("ray.rllib.policy.policy.Policy")
 class Policy:
     """A policy that acts by a rule. Subclass it, and write `compute_actions`.
 
@@ -614,6 +616,8 @@ class ViewRequirement:
         Has no effect.
     shift : int, str or list of int, default 0
         A step up to the newest one, which is 0; a range of them, "-3:0" is the newest four; or a list.
+    used_for_compute_actions, used_for_training : bool, default True
+        They have no effect.
     **options
         They have no effect.
     """
@@ -623,6 +627,10 @@ class ViewRequirement:
         data_col: str | None = None,
         space: Space | None = None,
         shift: int | str | Sequence[int] = 0,
+        used_for_compute_actions: bool = True,
+        used_for_training: bool = True,
         **options: object,
     ) -> None:
         self.data_col, self.space, self.shift = data_col, space, shift
+        self.used_for_compute_actions = used_for_compute_actions
+        self.used_for_training = used_for_training

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from raycompat._surface import forms
 from raycompat.rllib._types import Metrics
 
 #: Says that `MetricsLogger.peek` has no default.
@@ -67,6 +68,7 @@ def _path_of(key: str | tuple[str, ...]) -> tuple[str, ...]:
     return (key,) if isinstance(key, str) else tuple(key)
 
 
+@forms.has_old_members("ray.rllib.utils.metrics.metrics_logger.MetricsLogger")
 class MetricsLogger:
     """Collects values of programs for results.
 
@@ -263,7 +265,11 @@ class MetricsLogger:
                 self.count_played(each, () if key is None else _path_of(key))
 
     def merge_and_log_n_dicts(
-        self, stats_dicts: Iterable[object], *, key: str | tuple[str, ...] | None = None
+        self,
+        stats_dicts: Iterable[object],
+        *,
+        key: str | tuple[str, ...] | None = None,
+        **options: Any,
     ) -> None:
         """Do what `aggregate` does, the form until 2025.
 
@@ -271,8 +277,14 @@ class MetricsLogger:
         ----------
         stats_dicts : list
         key : str or tuple of str, optional
+        **options
+            For the values of dicts, see `log_dict`.
         """
-        self.aggregate(stats_dicts, key=key)
+        for each in stats_dicts:
+            if options and isinstance(each, Mapping):
+                self.log_dict(each, key=key, **options)
+            else:
+                self.aggregate([each], key=key)
 
     def reduce(self, key: str | tuple[str, ...] | None = None, **options: object) -> Any:
         """Return what results have now; keys whose values are of each result begin again.
@@ -293,6 +305,18 @@ class MetricsLogger:
         for part in () if key is None else _path_of(key):
             found = found[part]
         return found
+
+    def forget(self, *path: str) -> bool:
+        """Forget what was logged under a path, or all; return whether there was something.
+
+        Parameters
+        ----------
+        *path : str
+            The first keys.
+        """
+        count = len(path)
+        self._logged = [each for each in self._logged if each.path[:count] != path]
+        return self._kept.forget(path)
 
     def has(self, name: str) -> bool:
         """Return whether something was logged whose path begins with the name."""
@@ -329,6 +353,13 @@ class LoggedMetrics:
         """Return the newest value of a key; None without one."""
         kept = self._kept.get(path)
         return None if kept is None else kept.last
+
+    def forget(self, path: tuple[str, ...]) -> bool:
+        """Forget the keys that begin with a path; return whether there were any."""
+        found = [each for each in self._kept if each[: len(path)] == path]
+        for each in found:
+            del self._kept[each]
+        return bool(found)
 
     def has(self, name: str) -> bool:
         """Return whether a key begins with the name."""

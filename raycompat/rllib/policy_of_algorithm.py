@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from raycompat._storage import Folder
+from raycompat._surface import forms
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib._types import Action, AlgorithmOptions, Observation, State, Values
 from raycompat.rllib.acting import PolicyPlan
@@ -18,6 +19,7 @@ from raycompat.rllib.networks import Weights
 # The algorithm is Any below: its module imports this one.
 
 
+@forms.has_old_members("ray.rllib.policy.policy.Policy")
 class PolicyOfAlgorithm:
     """One policy of an algorithm.
 

@@ -61,6 +61,10 @@ class TorchDistribution:
         """Return random actions."""
         return self._dist.sample(torch.Size(sample_shape))
 
+    def rsample(self, *, sample_shape: Sequence[int] = ()) -> torch.Tensor:
+        """Return random actions through which gradients flow."""
+        return self._dist.rsample(torch.Size(sample_shape))
+
     def logp(self, value: torch.Tensor, **kwargs: object) -> torch.Tensor:
         """Return the logarithms of chances or densities of actions, of shape (rows,)."""
         return self._dist.log_prob(value)

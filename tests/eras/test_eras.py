@@ -75,6 +75,20 @@ EXPECTED = {
         Line: True True
         Left: False
         """,
+    "algorithms_of_2023": """
+        Evaluated without: False
+        Checked: 30 0
+        Made: default_policy False 0
+        Actions: True True {'a': [], 'b': []} ['action_dist_inputs']
+        Of a batch: 3
+        Policies: ['default_policy']
+        Healthy: 1 []
+        Contexts: [[0]]
+        Sampled: 200 200 True
+        Spaces: ['__env__', 'default_policy']
+        Of evaluations: 0
+        Own loss: True
+        """,
     "algorithms_of_2025": """
         One agent: True
         Steps: True
@@ -341,6 +355,7 @@ EXPECTED = {
 #: The version that a program says it is for, where it does: then there is no warning.
 VERSION = {
     "waits_of_2018": "0.5",
+    "algorithms_of_2023": "2.9",
     "algorithms_of_2025": "2.50",
     "of_2021": "1.12",
     "data_of_2022": "1.12",

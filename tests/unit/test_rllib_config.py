@@ -141,8 +141,8 @@ def test_what_does_not_happen_here_is_refused():
     assert A3CConfig().update_from_dict({"use_lstm": True}).model["use_lstm"]
     with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
         PPOConfig().callbacks(on_create_policy=print)
-    with pytest.raises(UnsupportedRayFeatureError, match="on_create_policy"):
-        type("Mine", (RLlibCallback,), {"on_create_policy": print})
+    with pytest.raises(UnsupportedRayFeatureError, match="on_policy_made"):
+        type("Mine", (RLlibCallback,), {"on_policy_made": print})
 
 
 @pytest.mark.parametrize(

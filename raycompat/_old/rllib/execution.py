@@ -11,6 +11,7 @@ an iteration. Its operators are made of `raycompat.util.iter.LocalIterator`:
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -258,6 +259,36 @@ class LocalReplayBuffer:
         return MultiAgentBatch(drawn, self._size)
 
     sample = replay
+
+    def update_priorities(self, prio_dict: Mapping[str, Any]) -> None:
+        """Do nothing: steps are drawn with equal chances."""
+
+    def stats(self, debug: bool = False) -> dict[str, Any]:
+        """Return how many steps of each policy there are.
+
+        Parameters
+        ----------
+        debug : bool
+            Has no effect.
+        """
+        found = {f"policy_{name}": {"num_entries": len(b)} for name, b in self._buffers.items()}
+        return {"num_added": self._num_added, **found}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the steps."""
+        buffers = {name: each.get_state() for name, each in self._buffers.items()}
+        return {"num_added": self._num_added, "replay_buffers": buffers}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take what `get_state` returned."""
+        self._num_added = state["num_added"]
+        for name, own in state["replay_buffers"].items():
+            self._buffers[name] = ReplayBuffer(self._capacity, self._rng)
+            self._buffers[name].set_state(own)
+
+    def get_host(self) -> str:
+        """Return the name of this machine."""
+        return platform.node()
 
 
 #: The name since 1.10.

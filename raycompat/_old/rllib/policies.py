@@ -6,6 +6,8 @@ weights, and does not learn.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 from raycompat._old.rllib.action_distributions import torch_distribution_class
@@ -16,13 +18,68 @@ from raycompat.rllib.checkpoint_state import policies_of
 from raycompat.rllib.distributions import num_parameters
 from raycompat.rllib.spaces import ActionDecoder
 
+#: Methods of a program's subclass, by the functions of policies that they are here.
+_METHODS = {
+    "loss": "loss_fn",
+    "postprocess_trajectory": "postprocess_fn",
+    "stats_fn": "stats_fn",
+    "extra_grad_info": "stats_fn",
+    "grad_stats_fn": "grad_stats_fn",
+}
+
+#: Methods that say how a policy acts, and how gradients are applied.
+_REFUSED = (
+    "action_distribution_fn",
+    "action_sampler_fn",
+    "apply_gradients",
+    "compute_actions",
+    "compute_actions_from_input_dict",
+    "compute_gradients",
+    "compute_gradients_fn",
+    "extra_action_out",
+    "extra_action_out_fn",
+    "extra_compute_action_fetches",
+    "extra_compute_action_feed_dict",
+    "extra_compute_grad_fetches",
+    "extra_grad_process",
+    "gradients",
+    "learn_on_batch",
+    "make_model",
+    "make_model_and_action_dist",
+    "optimizer",
+)
+
 
 class PolicyClass:
-    """The policy of an algorithm."""
+    """The policy of an algorithm; a subclass of a program may have a loss of its own.
+
+    Its methods see what functions of `build_policy_class` see as ``policy``: no object of the class.
+    """
 
     is_of_algorithm: ClassVar[bool] = True
+    #: Those of a program; a class without has none.
+    functions: ClassVar[Functions]
     #: The name of the algorithm.
     algorithm: ClassVar[str] = ""
+    #: Whether its loss computes in PyTorch.
+    is_of_torch: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = vars(cls)
+        refused = [name for name in _REFUSED if name in own]
+        if refused and cls.__module__ != __name__:
+            raise UnsupportedRayFeatureError(
+                f"{cls.__name__}.{refused[0]}",
+                "An algorithm makes the network, acts and applies gradients in its own way",
+                f"use the methods {', '.join(sorted(_METHODS))}, or the options of its config",
+            )
+        functions = {_METHODS[name]: own[name] for name in _METHODS if name in own}
+        if functions:
+            if "postprocess_fn" in functions:
+                functions["postprocess_fn"] = _of_its_time(functions["postprocess_fn"])
+            base = getattr(cls, "functions", Functions("torch" if cls.is_of_torch else "tf"))
+            cls.functions = functions_of(base, cls.__name__, functions)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Refuse: an algorithm makes its policies."""
@@ -49,6 +106,12 @@ class PolicyClass:
         return type(name or cls.__name__, (cls,), {"functions": made, "__module__": __name__})
 
 
+def _of_its_time(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a ``postprocess_trajectory`` that takes an episode, too: until 2018 it took none."""
+    count = len(inspect.signature(method).parameters) - 1
+    return lambda policy, *given: method(policy, *given[:count])
+
+
 class TorchPolicyV2(PolicyClass):
     """The network of a policy in PyTorch, without the policy's algorithm.
 
@@ -71,6 +134,8 @@ class TorchPolicyV2(PolicyClass):
     Ray source: ``ray.rllib.policy.torch_policy_v2.TorchPolicyV2``, 2.60.0. Differs from Ray: it has
     a network, and neither acts nor learns.
     """
+
+    is_of_torch: ClassVar[bool] = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Return an object."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from raycompat.rllib.spaces import ObservationEncoder
@@ -104,15 +105,30 @@ class SampleBatch(dict[str, Any]):
                 dict.__setitem__(made, name, values.copy() if hasattr(values, "copy") else values)
         return made
 
-    def as_multi_agent(self) -> MultiAgentBatch:
-        """Return the batch as that of the only policy."""
-        return MultiAgentBatch({"default_policy": self}, self.count)
+    def as_multi_agent(self, module_id: str | None = None) -> MultiAgentBatch:
+        """Return the batch as that of the only policy.
 
-    def split_by_episode(self) -> list[SampleBatch]:
-        """Return a batch for each part of an episode: where ``eps_id`` or ``unroll_id`` changes."""
-        named = [np.asarray(self[name]) for name in ("eps_id", "unroll_id") if name in self]
+        Parameters
+        ----------
+        module_id : str, optional
+            Its name. Default: ``default_policy``.
+        """
+        return MultiAgentBatch({module_id or "default_policy": self}, self.count)
+
+    def split_by_episode(self, key: str | None = None) -> list[SampleBatch]:
+        """Return a batch for each part of an episode: where ``eps_id`` or ``unroll_id`` changes.
+
+        Parameters
+        ----------
+        key : str, optional
+            The column that counts, in place of these.
+        """
+        names = ("eps_id", "unroll_id") if key is None else (key,)
+        named = [np.asarray(self[name]) for name in names if name in self]
         if not named:
-            raise KeyError(f"split_by_episode needs the column 'eps_id': there are {sorted(self)}.")
+            raise KeyError(
+                f"split_by_episode needs the column {names[0]!r}: there are {sorted(self)}."
+            )
         changes = np.any([each[1:] != each[:-1] for each in named], axis=0)
         places = [0, *(np.flatnonzero(changes) + 1), self.count]
         return [self.slice(begin, end) for begin, end in pairwise(places) if end > begin]
@@ -126,9 +142,189 @@ class SampleBatch(dict[str, Any]):
         """Return several columns."""
         return [self[key] for key in keys]
 
-    def slice(self, start: int, end: int) -> SampleBatch:
-        """Return the steps from `start`, before `end`."""
-        return SampleBatch({name: values[start:end] for name, values in self.items()})
+    def slice(
+        self,
+        start: int,
+        end: int | None,
+        state_start: int | None = None,
+        state_end: int | None = None,
+    ) -> SampleBatch:
+        """Return the steps from `start`, before `end`.
+
+        Parameters
+        ----------
+        start, end : int
+        state_start, state_end : int, optional
+            Which sequences these steps are: rows of ``state_in_0``, ``state_in_1`` and so on, and of
+            ``seq_lens``. Without them, these columns are of steps as the others.
+        """
+        of_sequences = state_start is not None or state_end is not None
+        return SampleBatch(
+            {
+                name: values[state_start:state_end]
+                if of_sequences and _is_of_sequences(name)
+                else values[start:end]
+                for name, values in self.items()
+            }
+        )
+
+    def timeslices(self, size: int | None = None, num_slices: int | None = None) -> list[Any]:
+        """Return the steps as several batches, in their order.
+
+        Parameters
+        ----------
+        size : int, optional
+            Of each; the last one may have fewer steps.
+        num_slices : int, optional
+            How many batches, of about equal sizes. One of the two is required.
+
+        Raises
+        ------
+        ValueError
+            When both are given, or neither.
+        """
+        if (size is None) == (num_slices is None):
+            raise ValueError(
+                f"timeslices(size={size!r}, num_slices={num_slices!r}): expected one of the two."
+            )
+        if size is not None:
+            places = [*range(0, self.count, size), self.count]
+        else:
+            assert num_slices is not None
+            places = [self.count * place // num_slices for place in range(num_slices + 1)]
+        return [self.slice(begin, end) for begin, end in pairwise(places) if end > begin]
+
+    def right_zero_pad(self, max_seq_len: int, exclude_states: bool = True) -> SampleBatch:
+        """Fill each sequence of ``seq_lens`` with zeros behind its end, and return the batch.
+
+        Parameters
+        ----------
+        max_seq_len : int
+            How many rows each sequence has afterwards.
+        exclude_states : bool, default True
+            Leave ``state_in_0``, ``state_in_1`` and so on as they are.
+
+        Raises
+        ------
+        ValueError
+            When there is no column ``seq_lens``, or a sequence is longer.
+        """
+        lengths = [int(each) for each in self.get(self.SEQ_LENS, ())]
+        if not lengths or max(lengths) > max_seq_len:
+            raise ValueError(
+                f"right_zero_pad({max_seq_len}) of sequences with the lengths {lengths}: expected a "
+                "column 'seq_lens' of lengths up to this number."
+            )
+        ends = np.cumsum(lengths)
+        rows = np.concatenate(
+            [n * max_seq_len + np.arange(length) for n, length in enumerate(lengths)]
+        )
+        for name, values in self.items():
+            if name == self.SEQ_LENS or (exclude_states and name.startswith("state_in_")):
+                continue
+            column = np.asarray(values)
+            empty = None if column.dtype == object else 0
+            padded = np.full((len(lengths) * max_seq_len, *column.shape[1:]), empty, column.dtype)
+            padded[rows] = column[: ends[-1]]
+            self[name] = padded
+        return self
+
+    #: The name until 2021.
+    zero_pad = right_zero_pad
+
+    def compress(self, *args: Any, **kwargs: Any) -> SampleBatch:
+        """Return the batch: as in Ray without the package lz4, columns stay as they are.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            They have no effect.
+        """
+        return self
+
+    #: Nothing is compressed.
+    decompress_if_needed = compress
+
+    def concat(self, other: SampleBatch) -> SampleBatch:
+        """Return the steps of this batch and of another one."""
+        return self.concat_samples([self, other])
+
+    def size_bytes(self) -> int:
+        """Return how many bytes its columns have."""
+        return sum(np.asarray(values).nbytes for values in self.values())
+
+    @property
+    def data(self) -> SampleBatch:
+        """The batch itself: until 2020 it had its columns in a dict of this name."""
+        return self
+
+    def is_single_trajectory(self) -> bool:
+        """Return whether no episode ends before the last step."""
+        return not self._ends()[:-1].any()
+
+    def is_terminated_or_truncated(self) -> bool:
+        """Return whether an episode ends with the last step."""
+        return bool(self._ends()[-1])
+
+    def _ends(self) -> Any:
+        found = np.asarray(self["terminateds"], bool)
+        return found | np.asarray(self["truncateds"], bool) if "truncateds" in self else found
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a network that sees the batch learns."""
+        return bool(vars(self).get("_is_training", False))
+
+    def set_training(self, training: bool = True) -> None:
+        """Say whether a network that sees the batch learns."""
+        self._is_training = training
+
+    def to_device(self, device: Any, framework: str = "torch") -> SampleBatch:
+        """Return the batch with its columns as tensors of PyTorch.
+
+        Parameters
+        ----------
+        device : torch.device or str
+        framework : {"torch"}
+
+        Raises
+        ------
+        NotImplementedError
+            For another framework, as in Ray.
+        """
+        if framework != "torch":
+            raise NotImplementedError(f"to_device(framework={framework!r}): expected 'torch'.")
+        import torch
+
+        for name, values in self.items():
+            column = values if isinstance(values, torch.Tensor) else np.asarray(values)
+            if isinstance(column, torch.Tensor) or column.dtype.kind in "biuf":
+                self[name] = torch.as_tensor(column).to(device)
+        return self
+
+    def get_single_step_input_dict(
+        self, view_requirements: Any, index: int | str = "last"
+    ) -> SampleBatch:
+        """Return one step as a network sees it, in a batch of one row.
+
+        Parameters
+        ----------
+        view_requirements : dict of ViewRequirement
+            By the names of the new columns.
+        index : int or "last", default "last"
+            Which step; "last" is the one after the last of the batch, of which its ``new_obs``,
+            ``actions`` and ``rewards`` are known.
+        """
+        columns = {}
+        for name, view in view_requirements.items():
+            source = view.data_col or name
+            if isinstance(index, str):
+                source = _SEEN_AFTER.get(source, source)
+                if source in self:
+                    columns[name] = self[source][-1:]
+            elif source in self:
+                columns[name] = self[source][index : (index + 1) or None]
+        return SampleBatch({**columns, "seq_lens": np.array([1], np.int32)})
 
     def shuffle(self) -> SampleBatch:
         """Put the steps into a random order, and return the batch."""
@@ -136,6 +332,14 @@ class SampleBatch(dict[str, Any]):
         for name, values in self.items():
             self[name] = values[order]
         return self
+
+
+#: The columns that the step after the last one of a batch has as its past.
+_SEEN_AFTER = {"obs": "new_obs", "prev_actions": "actions", "prev_rewards": "rewards"}
+
+
+def _is_of_sequences(column: str) -> bool:
+    return column == SampleBatch.SEQ_LENS or column.startswith("state_in_")
 
 
 class MultiAgentBatch:
@@ -175,6 +379,68 @@ class MultiAgentBatch:
     def as_multi_agent(self) -> MultiAgentBatch:
         """Return the batch itself."""
         return self
+
+    def _changed(self, change: Callable[[SampleBatch], SampleBatch]) -> MultiAgentBatch:
+        batches = {policy: change(own) for policy, own in self.policy_batches.items()}
+        return MultiAgentBatch(batches, self.count)
+
+    def copy(self) -> MultiAgentBatch:
+        """Return a copy with its own arrays."""
+        return self._changed(lambda own: own.copy())
+
+    def to_device(self, device: Any, framework: str = "torch") -> MultiAgentBatch:
+        """Return a batch of tensors; see `SampleBatch.to_device`."""
+        return self._changed(lambda own: own.to_device(device, framework))
+
+    def size_bytes(self) -> int:
+        """Return how many bytes its columns have."""
+        return sum(own.size_bytes() for own in self.policy_batches.values())
+
+    def compress(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing; see `SampleBatch.compress`."""
+
+    def decompress_if_needed(self, *args: Any, **kwargs: Any) -> MultiAgentBatch:
+        """Return the batch: nothing is compressed."""
+        return self
+
+    def timeslices(self, k: int) -> list[MultiAgentBatch]:
+        """Return batches of `k` steps of the environment each, in their order.
+
+        Parameters
+        ----------
+        k : int
+            The last batch may have fewer. The columns ``eps_id`` and ``t`` say which rows are of one
+            step.
+        """
+        times = {
+            policy: list(zip(own["eps_id"].tolist(), own["t"].tolist(), strict=True))
+            for policy, own in self.policy_batches.items()
+        }
+        steps = sorted({each for own in times.values() for each in own})
+        made = []
+        for begin in range(0, len(steps), k):
+            wanted = set(steps[begin : begin + k])
+            chosen = {p: [each in wanted for each in own] for p, own in times.items()}
+            batches = {
+                policy: SampleBatch({n: c[chosen[policy]] for n, c in own.items()})
+                for policy, own in self.policy_batches.items()
+                if any(chosen[policy])
+            }
+            made.append(MultiAgentBatch(batches, len(wanted)))
+        return made
+
+    @staticmethod
+    def wrap_as_needed(policy_batches: dict[str, SampleBatch], env_steps: int) -> Any:
+        """Return the batch of the only policy where it has the default name, else one of all.
+
+        Parameters
+        ----------
+        policy_batches : dict of SampleBatch
+        env_steps : int
+        """
+        if list(policy_batches) == ["default_policy"]:
+            return policy_batches["default_policy"]
+        return MultiAgentBatch(policy_batches, env_steps)
 
     @staticmethod
     def concat_samples(samples: list[Any]) -> MultiAgentBatch:
@@ -402,8 +668,43 @@ class Preprocessor:
     """
 
     def __init__(self, obs_space: Any, options: Any = None) -> None:
+        self._obs_space = obs_space
         self._encode = ObservationEncoder(obs_space)
         self.shape = self._encode.shape
+
+    @property
+    def observation_space(self) -> Any:
+        """The space of what `transform` returns; its ``original_space`` is that of observations."""
+        found: Any = gymnasium.spaces.Box(-np.inf, np.inf, self.shape, np.float32)
+        found.original_space = self._obs_space
+        return found
+
+    def check_shape(self, observation: Any) -> None:
+        """Check that an observation is one of the space.
+
+        Raises
+        ------
+        ValueError
+            When it is not.
+        """
+        value = np.asarray(observation) if isinstance(observation, list) else observation
+        if not self._obs_space.contains(value):
+            raise ValueError(
+                f"The observation {observation!r} is outside of its space: expected one of "
+                f"{self._obs_space!r}."
+            )
+
+    def write(self, observation: Any, array: Any, offset: int) -> None:
+        """Write the numbers of `transform` into an array of one axis.
+
+        Parameters
+        ----------
+        observation : object
+        array : array
+        offset : int
+            The place of the first number.
+        """
+        array[offset : offset + self.size] = np.ravel(self.transform(observation))
 
     @property
     def size(self) -> int:

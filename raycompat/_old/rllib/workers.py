@@ -7,6 +7,8 @@ Functions that programs give to ``foreach_worker``, and evaluations of programs,
 from __future__ import annotations
 
 import logging
+import platform
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +24,7 @@ from raycompat.rllib.env.episode import describe_records
 from raycompat.rllib.env.runner import POLICY_ID, EnvRunnerSpec, PlayedEpisodes, Runner
 from raycompat.rllib.fixed_policies import is_rule
 from raycompat.rllib.results import EndedEpisode, describe, describe_agents
+from raycompat.util import get_node_ip_address
 
 #: Steps of each environment in a sample, where the options say "auto".
 FRAGMENT = 200
@@ -225,6 +228,71 @@ class WorkerOfProgram:
         """
         return func(self.get_policy(policy_id), **kwargs)
 
+    def foreach_env_with_context(self, func: Callable[..., Any]) -> list[Any]:
+        """Return what a function of environment and context returns for each environment.
+
+        Parameters
+        ----------
+        func : callable
+        """
+        contexts = map(self._runner.context, range(self._runner.spec.num_envs))
+        return self._runner.apply_to_environments(lambda env: func(env, next(contexts)))
+
+    def sample_with_count(self) -> tuple[Any, int]:
+        """Return what `sample` returns, and how many steps it has."""
+        found = self.sample()
+        return found, found.count
+
+    def assert_healthy(self) -> None:
+        """Do nothing: a runner that cannot play raises when it is made."""
+
+    def lock(self) -> None:
+        """Do nothing: one call of a runner runs at a time."""
+
+    #: The end of `lock`.
+    unlock = lock
+
+    @property
+    def num_envs(self) -> int:
+        """How many environments it plays in."""
+        return self._runner.spec.num_envs
+
+    def get_host(self) -> str:
+        """Return the name of its machine."""
+        return platform.node()
+
+    def get_node_ip(self) -> str:
+        """Return the address of its machine."""
+        return get_node_ip_address()
+
+    def find_free_port(self) -> int:
+        """Return a free port of its machine."""
+        with socket.socket() as open_socket:
+            open_socket.bind(("", 0))
+            port: int = open_socket.getsockname()[1]
+            return port
+
+    def get_filters(self, flush_after: bool = False) -> dict[str, Any]:
+        """Return the filters of observations, by policy.
+
+        Parameters
+        ----------
+        flush_after : bool
+            Has no effect: the algorithm takes what was counted with each sample.
+        """
+        return {
+            name: acting.filter
+            for name, acting in self._runner.policies.items()
+            if isinstance(acting, ActingPolicy)
+        }
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        """Return the spaces of observations and actions by policy, and the environment's."""
+        plans = self._runner.spec.policies
+        found = {name: (p.observation_space, p.action_space) for name, p in plans.items()}
+        env = self.foreach_env(lambda each: each)[0]
+        return {"__env__": (env.observation_space, env.action_space), **found}
+
     def foreach_policy(self, func: Callable[..., Any], **kwargs: Any) -> list[Any]:
         """Return what a function of policy and name returns for each policy.
 
@@ -236,26 +304,30 @@ class WorkerOfProgram:
         """
         return [func(self.get_policy(name), name, **kwargs) for name in self._runner.policies]
 
-    def set_weights(self, weights: Mapping[str, Any], global_vars: Any = None) -> None:
+    def set_weights(
+        self, weights: Mapping[str, Any], global_vars: Any = None, weights_seq_no: Any = None
+    ) -> None:
         """Replace the weights of policies.
 
         Parameters
         ----------
         weights : dict
             By policy, what its ``get_weights`` returned.
-        global_vars : optional
-            Has no effect.
+        global_vars, weights_seq_no : optional
+            They have no effect.
         """
         for name, own in weights.items():
             self.get_policy(name).set_weights(own)
 
-    def get_weights(self, policies: Any = None) -> dict[str, Any]:
+    def get_weights(self, policies: Any = None, inference_only: bool = False) -> dict[str, Any]:
         """Return the weights of policies.
 
         Parameters
         ----------
         policies : list of str, optional
             Default: all.
+        inference_only : bool, default False
+            Has no effect: a runner has what acts.
         """
         names = self._runner.policies if policies is None else policies
         return {name: self.get_policy(name).get_weights() for name in names}

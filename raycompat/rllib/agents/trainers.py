@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from raycompat._upper import upper
+from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.algorithms.algorithm import Algorithm
 from raycompat.rllib.algorithms.algorithm_config import AlgorithmConfig
+from raycompat.tune.trainable.nested import merge_dicts
 
 #: What options of today were called by the trainers of 2018 to 2022.
 _NAMES_OF_TRAINERS = {
@@ -77,6 +79,33 @@ class Agent(Algorithm):
         builders = upper("_old.rllib.builders")
         made: type[Agent] = builders.trainer_with(cls, overrides, f"{cls.__name__}.with_updates")
         return made
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "execution_plan" in vars(cls):
+            raise UnsupportedRayFeatureError(
+                f"{cls.__name__}.execution_plan",
+                "A plan of a program is an option of a trainer",
+                f"use {cls.__mro__[1].__name__}.with_updates(execution_plan=...)",
+            )
+
+    @classmethod
+    def merge_trainer_configs(
+        cls,
+        config1: Mapping[str, Any],
+        config2: Mapping[str, Any],
+        _allow_unknown_configs: bool | None = None,
+    ) -> dict[str, Any]:
+        """Return the options of two dicts in one; dicts in them are merged, too.
+
+        Parameters
+        ----------
+        config1, config2 : dict
+            The second one counts.
+        _allow_unknown_configs : bool, optional
+            Has no effect: the trainer checks the names.
+        """
+        return merge_dicts(config1, config2)
 
     @_OfClass
     def _default_config(cls) -> dict[str, Any]:  # noqa: N805

@@ -8,7 +8,7 @@ import os
 import time
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ import numpy as np
 
 import raycompat as ray
 from raycompat._old_forms.gym.adapters import of_today
-from raycompat._surface import era
+from raycompat._surface import era, forms
 from raycompat._surface.modules import names_of
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
@@ -93,6 +93,7 @@ _SHOWN_OF_RUNNERS = (
 )
 
 
+@forms.has_old_members("ray.rllib.algorithms.algorithm.Algorithm")
 class Algorithm(SavedAlgorithm):
     """An algorithm of reinforcement learning, with its policy and the processes that play.
 
@@ -173,7 +174,7 @@ class Algorithm(SavedAlgorithm):
     def setup(self, config: dict[str, Any]) -> None:
         """Make the environments, the policies and the runners."""
         self.config: Any = self._config_of(config["config"], config["env"])
-        self.config.validate()
+        self.validate_config(self.config)
         if self.config.output and "://" not in self.config.output:
             # Runners may have other working folders.
             self.config.output = os.path.abspath(os.path.expanduser(self.config.output))
@@ -237,7 +238,19 @@ class Algorithm(SavedAlgorithm):
             )
         #: The learners, as programs see them.
         self.learner_group = LearnerGroup(self, self._learner_connectors)
+        for name in self._plans:
+            self.call_hooks("on_create_policy", policy_id=name, policy=self.get_policy(name))
         self.call_hooks("on_algorithm_init")
+
+    def validate_config(self, config: Any) -> None:
+        """Check the options before they are used; a subclass of until 2023 may change them, too.
+
+        Parameters
+        ----------
+        config : AlgorithmConfig
+            It has its options by their names, too, as a dict.
+        """
+        config.validate()
 
     def creator_of_env(self, env: GivenEnv | None = None) -> EnvCreator:
         """Return what makes an environment for an `EnvContext`: that of the config by default."""
@@ -679,6 +692,8 @@ class Algorithm(SavedAlgorithm):
                     "on_env_runners_recreated",
                     env_runner_group=group,
                     env_runner_indices=indices,
+                    worker_set=group,
+                    worker_ids=indices,
                     is_evaluation=is_evaluation,
                 )
 
@@ -723,6 +738,7 @@ class Algorithm(SavedAlgorithm):
         }
         self._shown.report("run", self.iteration, figures)
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm.Algorithm.evaluate")
     def evaluate(self) -> Metrics:
         """Play whole episodes without exploring.
 
@@ -744,6 +760,7 @@ class Algorithm(SavedAlgorithm):
 
     # Acting.
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm.Algorithm.compute_single_action")
     def compute_single_action(
         self,
         observation: Observation,
@@ -818,18 +835,59 @@ class Algorithm(SavedAlgorithm):
         """Return the action for one observation; the name of `compute_single_action` until 2020."""
         return self.compute_single_action(observation, *args, **kwargs)
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm.Algorithm.compute_actions")
     def compute_actions(
         self,
         observations: Mapping[AgentID, Observation],
+        state: Mapping[AgentID, Any] | None = None,
         *,
+        prev_action: Sequence[Action] | None = None,
+        prev_reward: Sequence[float] | None = None,
         policy_id: str = POLICY_ID,
         explore: bool | None = None,
-    ) -> dict[AgentID, Action]:
-        """Return the actions for several observations, by the same keys."""
-        return {
-            key: self.compute_single_action(each, policy_id=policy_id, explore=explore)
-            for key, each in observations.items()
+        full_fetch: bool = False,
+    ) -> Any:
+        """Return the actions for several observations, by the same keys.
+
+        Parameters
+        ----------
+        observations : dict
+            Of the policy's observation space.
+        state : dict, optional
+            Of a network with a memory: what the call before returned, by the same keys.
+        prev_action, prev_reward : sequence, optional
+            The last actions and rewards, in the order of the observations.
+        policy_id : str, default "default_policy"
+            Which policy acts.
+        explore : bool, optional
+            See `compute_single_action`.
+        full_fetch : bool, default False
+            Return a tuple, also without states.
+
+        Returns
+        -------
+        dict, or (dict, dict, dict)
+            The actions; with `state`, also the states and what the network gave for the actions: an
+            array by name, with one row for each observation.
+        """
+        found = {
+            key: self.compute_single_action(
+                each,
+                None if state is None else state.get(key),
+                prev_action=None if prev_action is None else prev_action[place],
+                prev_reward=None if prev_reward is None else prev_reward[place],
+                policy_id=policy_id,
+                explore=explore,
+                full_fetch=True,
+            )
+            for place, (key, each) in enumerate(observations.items())
         }
+        actions = {key: action for key, (action, _, _) in found.items()}
+        if state is None and not full_fetch:
+            return actions
+        extras = [each for _, _, each in found.values()]
+        columns = {name: np.stack([each[name] for each in extras]) for name in extras[0]}
+        return actions, {key: states for key, (_, states, _) in found.items()}, columns
 
     def get_policy(self, policy_id: str = POLICY_ID) -> PolicyOfAlgorithm:
         """Return one of the policies, to act by it, or to read or replace its weights.

@@ -101,6 +101,7 @@ class _OptionsOf(Protocol[_AlgorithmT_co]):
     def copy(self) -> Any: ...
 
 
+@forms.has_old_members("ray.rllib.algorithms.algorithm_config.AlgorithmConfig")
 class AlgorithmConfig(OptionsByName):
     """Options of an algorithm, in groups.
 
@@ -749,18 +750,6 @@ class AlgorithmConfig(OptionsByName):
             made.__dict__["_is_frozen"] = copy_frozen
         return made
 
-    def freeze(self) -> None:
-        """Refuse changes from now on: an algorithm has read its options when it was built."""
-        self.__dict__["_is_frozen"] = True
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if self.__dict__.get("_is_frozen"):
-            raise AttributeError(
-                f"{name}={value!r} has no effect: the config is frozen, because an algorithm was built "
-                "from it. Change config.copy(copy_frozen=False), and build another algorithm."
-            )
-        super().__setattr__(name, value)
-
     @property
     def is_multi_agent(self) -> bool | Callable[[], bool]:
         """Whether there are other policies than one with the default name.
@@ -958,6 +947,7 @@ class AlgorithmConfig(OptionsByName):
 
         return found, is_policy_to_train
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm_config.AlgorithmConfig.build_algo")
     def build_algo(
         self: _OptionsOf[_AlgorithmT_co], env: GivenEnv | None = None, logger_creator: object = None
     ) -> _AlgorithmT_co:

@@ -59,6 +59,36 @@ RENAMED = {
     "train_batch_size": "train_batch_size_per_learner",
 }
 
+#: Old names that configs of 2022 to 2025 had as attributes, which programs set.
+OLD_ATTRIBUTES = frozenset(
+    {
+        "custom_resources_per_worker",
+        "entropy_coeff_schedule",
+        "evaluation_num_workers",
+        "exploration_config",
+        "grad_norm_clipping",
+        "ignore_worker_failures",
+        "lr_schedule",
+        "max_num_worker_restarts",
+        "metrics_smoothing_episodes",
+        "mini_batch_size_per_learner",
+        "num_cpus_for_local_worker",
+        "num_cpus_per_worker",
+        "num_envs_per_worker",
+        "num_gpus_per_learner_worker",
+        "num_gpus_per_worker",
+        "num_learner_workers",
+        "num_rollout_workers",
+        "num_sgd_iter",
+        "num_workers",
+        "recreate_failed_env_runners",
+        "recreate_failed_workers",
+        "sgd_minibatch_size",
+        "train_batch_size",
+        "vf_share_layers",
+    }
+)
+
 #: The rows of options that are not carried out here, and of those of a network.
 _OPTIONS = "ray.rllib.algorithms.algorithm_config.AlgorithmConfig"
 OF_BUFFERS = "ray.rllib.utils.replay_buffers.ReplayBuffer"

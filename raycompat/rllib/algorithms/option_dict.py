@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from raycompat.rllib.algorithms.old_keys import RENAMED
+from raycompat.rllib.algorithms.old_keys import OLD_ATTRIBUTES, RENAMED
 
 
 class OptionsByName:
@@ -24,6 +24,21 @@ class OptionsByName:
     @abstractmethod
     def update_from_dict(self, config: Mapping[str, Any]) -> Self:
         """Set options by name."""
+
+    def freeze(self) -> None:
+        """Refuse changes from now on: an algorithm has read its options when it was built."""
+        self.__dict__["_is_frozen"] = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self.__dict__.get("_is_frozen"):
+            raise AttributeError(
+                f"{name}={value!r} has no effect: the config is frozen, because an algorithm was built "
+                "from it. Change config.copy(copy_frozen=False), and build another algorithm."
+            )
+        if name in OLD_ATTRIBUTES and name not in self.names():
+            self.update_from_dict({name: value})
+        else:
+            super().__setattr__(name, value)
 
     def get(self, key: str, default: object = None) -> Any:
         """Return an option by its name, old or new."""

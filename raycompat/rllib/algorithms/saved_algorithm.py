@@ -14,6 +14,7 @@ import cloudpickle
 import numpy as np
 
 from raycompat._storage import Folder
+from raycompat._surface import forms
 from raycompat.rllib._types import Space, State
 from raycompat.rllib.acting import ActingPolicy
 from raycompat.rllib.checkpoint_state import (
@@ -67,6 +68,7 @@ class SavedAlgorithm(Trainable):
                     f"{name!r} is not a policy with weights: expected one of {sorted(self.learners)}."
                 )
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm.Algorithm.export_policy_checkpoint")
     def export_policy_checkpoint(self, export_dir: str, policy_id: str = POLICY_ID) -> None:
         """Write a policy into a folder, which `Policy.from_checkpoint` takes.
 
@@ -130,6 +132,7 @@ class SavedAlgorithm(Trainable):
             "rng": self._rng.bit_generator.state,
         }
 
+    @forms.takes_old_options("ray.rllib.algorithms.algorithm.Algorithm.load_checkpoint")
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Take the state from a folder, or a dict."""
         state = checkpoint if isinstance(checkpoint, dict) else read_state(Path(checkpoint))

@@ -47,11 +47,15 @@ HOOKS = (
 _MOST_LINES = 10
 _OF_PROCESS = ("rss", "vms", "data")
 
-#: Names of methods until 2020, in dicts of functions.
-OLD_HOOKS = {"on_postprocess_traj": "on_postprocess_trajectory"}
+#: Older names of methods: until 2020 in dicts of functions, until 2022 and until 2024.
+OLD_HOOKS = {
+    "on_postprocess_traj": "on_postprocess_trajectory",
+    "on_trainer_init": "on_algorithm_init",
+    "on_workers_recreated": "on_env_runners_recreated",
+}
 
-#: Methods of Ray for what never happens here: a class may have them.
-NEVER_CALLED = ("on_offline_eval_runners_recreated",)
+#: Methods of classes alone. What the second one is for never happens here.
+_OF_CLASSES = ("on_create_policy", "on_offline_eval_runners_recreated")
 
 
 class RLlibCallback:
@@ -84,8 +88,10 @@ class RLlibCallback:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        for name in vars(cls):
-            if name.startswith("on_") and name not in (*HOOKS, *NEVER_CALLED):
+        for name, method in list(vars(cls).items()):
+            if name in OLD_HOOKS:
+                setattr(cls, OLD_HOOKS[name], method)
+            elif name.startswith("on_") and name not in (*HOOKS, *_OF_CLASSES):
                 raise UnsupportedRayFeatureError(
                     f"{cls.__name__}.{name}", alternative=f"the methods are {', '.join(HOOKS)}"
                 )
@@ -97,6 +103,15 @@ class RLlibCallback:
 
     def on_algorithm_init(self, *, algorithm: Any, **kwargs: Any) -> None:
         """Take note that the algorithm is ready to train."""
+
+    def on_create_policy(self, *, policy_id: str, policy: Any) -> None:
+        """Inspect a policy of an algorithm when it has been made, before `on_algorithm_init`."""
+
+    def on_trainer_init(self, **kwargs: Any) -> None:
+        """Do nothing: a subclass until 2022 has it in place of `on_algorithm_init`."""
+
+    def on_workers_recreated(self, **kwargs: Any) -> None:
+        """Do nothing: a subclass until 2024 has it in place of `on_env_runners_recreated`."""
 
     def on_train_result(self, *, algorithm: Any, result: Metrics, **kwargs: Any) -> None:
         """Inspect a result, or add to it, before `train` returns it."""

@@ -85,7 +85,8 @@ class ConnectorV2:
         ----------
         input_observation_space, input_action_space : gymnasium.Space
         """
-        return input_observation_space
+        old = getattr(self, "recompute_observation_space_from_input_spaces", None)  # until 2.10
+        return input_observation_space if old is None else old()
 
     def recompute_output_action_space(
         self, input_observation_space: Space, input_action_space: Space
@@ -96,7 +97,8 @@ class ConnectorV2:
         ----------
         input_observation_space, input_action_space : gymnasium.Space
         """
-        return input_action_space
+        old = getattr(self, "recompute_action_space_from_input_spaces", None)  # until 2.10
+        return input_action_space if old is None else old()
 
     def observe(self, observation: Observation, past: Past) -> Observation:
         """Return what it makes of one agent's observation.

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from raycompat._surface import forms
 
+
+@forms.has_old_members("ray.rllib.env.env_context.EnvContext")
 class EnvContext(dict[str, Any]):
     """The option ``env_config``, and which of all environments this one is.
 

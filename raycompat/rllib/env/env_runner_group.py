@@ -12,6 +12,7 @@ import numpy as np
 
 import raycompat as ray
 from raycompat._host import clock
+from raycompat._surface import forms
 from raycompat._surface.modules import names_of
 from raycompat.exceptions import GetTimeoutError, RayActorError, WorkerCrashedError
 from raycompat.rllib._types import AlgorithmOptions, Array
@@ -80,6 +81,7 @@ class GroupOptions:
         )
 
 
+@forms.has_old_members("ray.rllib.env.env_runner_group.EnvRunnerGroup")
 class RunnerGroup:
     """Runners in actors, or a single one in this process.
 
@@ -417,6 +419,14 @@ class _RunnerActor:
     def for_policy(self, func: Callable[..., object], *args: object, **kwargs: object) -> object:
         """Return what a function returns for a policy."""
         return self._for_program("for_policy", func, *args, **kwargs)
+
+    def foreach_env_with_context(self, func: Callable[..., object]) -> object:
+        """Return what a function returns for each environment and its context."""
+        return self._for_program("foreach_env_with_context", func)
+
+    def sample_with_count(self) -> object:
+        """Play, and return the steps, and their number."""
+        return self._for_program("sample_with_count")
 
     def foreach_policy(self, func: Callable[..., object], **kwargs: object) -> object:
         """Return what a function returns for each policy."""

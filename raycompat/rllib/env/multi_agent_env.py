@@ -94,6 +94,26 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         """Return the action space of an agent."""
         return _space_of(self, agent_id, "action_space")
 
+    def observation_space_sample(
+        self, agent_ids: Iterable[AgentID] | None = None
+    ) -> MultiAgentDict:
+        """Return an observation drawn for each agent, or for some: a form of 2022 to 2024."""
+        agents = agents_of(self) if agent_ids is None else agent_ids
+        return {agent: self.get_observation_space(agent).sample() for agent in agents}
+
+    def action_space_sample(self, agent_ids: Iterable[AgentID] | None = None) -> MultiAgentDict:
+        """Return an action drawn for each agent, or for some: a form of 2022 to 2024."""
+        agents = agents_of(self) if agent_ids is None else agent_ids
+        return {agent: self.get_action_space(agent).sample() for agent in agents}
+
+    def observation_space_contains(self, x: MultiAgentDict) -> bool:
+        """Return whether each agent's observation is one of its space: a form of 2022 to 2024."""
+        return all(self.get_observation_space(agent).contains(each) for agent, each in x.items())
+
+    def action_space_contains(self, x: MultiAgentDict) -> bool:
+        """Return whether each agent's action is one of its space: a form of 2022 to 2024."""
+        return all(self.get_action_space(agent).contains(each) for agent, each in x.items())
+
     @property
     def num_agents(self) -> int:
         """How many agents the episode has now."""

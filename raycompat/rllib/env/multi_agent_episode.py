@@ -17,6 +17,7 @@ from itertools import chain
 from types import MethodType
 from typing import Any, Self, TypeAlias
 
+from raycompat._surface import forms
 from raycompat._upper import upper
 from raycompat.rllib._types import Action, AgentID, Observation, Space, State, Values
 from raycompat.rllib.env.agent_values import AgentValues, OpenStep
@@ -40,6 +41,7 @@ def _of_a_copy(agent_id: AgentID, episode: object, **kwargs: object) -> str:
     )
 
 
+@forms.has_old_members("ray.rllib.env.multi_agent_episode.MultiAgentEpisode")
 class MultiAgentEpisode(AgentValues, ForCallbacks):
     """What several agents have seen, done and earned in an episode, or in a part of one.
 

@@ -263,9 +263,16 @@ class Runner:
         return of_its_time(self._envs[0]) if era.is_within("2.2") else self._envs[0]
 
     def _make(self, place: int) -> Env:
-        return make_env(self.spec.create, self._context(place), self.spec.described)
+        return make_env(self.spec.create, self.context(place), self.spec.described)
 
-    def _context(self, place: int) -> EnvContext:
+    def context(self, place: int) -> EnvContext:
+        """Return what an environment of the runner is made with.
+
+        Parameters
+        ----------
+        place : int
+            Which environment, from 0.
+        """
         spec = self.spec
         return EnvContext(
             spec.env_config,
@@ -286,7 +293,7 @@ class Runner:
         """
         for place, each in enumerate(self._envs):
             env: Any = each  # a `TaskSettableEnv`
-            task = function(result, env, self._context(place))
+            task = function(result, env, self.context(place))
             if env.get_task() != task:
                 env.set_task(task)
 

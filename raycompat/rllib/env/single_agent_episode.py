@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import DTypeLike
 
+from raycompat._surface import forms
 from raycompat._upper import upper
 from raycompat.rllib._types import Action, AgentID, Array, Nested, Observation, Space, State, Values
 
@@ -174,6 +175,7 @@ class LookbackBuffer:
             self.values[place] = value
 
 
+@forms.has_old_members("ray.rllib.env.single_agent_episode.SingleAgentEpisode")
 class SingleAgentEpisode:
     """What one agent has seen, done and earned in an episode, or in a part of one.
 
@@ -385,6 +387,7 @@ class SingleAgentEpisode:
             each.is_numpy = True
         return self
 
+    @forms.takes_old_options("ray.rllib.env.single_agent_episode.SingleAgentEpisode.concat_episode")
     def concat_episode(self, other: SingleAgentEpisode) -> None:
         """Add the steps of the part that follows.
 

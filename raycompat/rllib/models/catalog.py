@@ -167,26 +167,30 @@ class ModelCatalog:
         _refuse("ModelCatalog.get_action_dist", _OF_ALGORITHMS, "use Policy.compute_single_action")
 
     @staticmethod
-    def get_preprocessor(env: Env, options: object = None) -> Any:
+    def get_preprocessor(
+        env: Env, options: object = None, include_multi_binary: bool = False
+    ) -> Any:
         """Return what makes vectors of the observations of an environment.
 
         Parameters
         ----------
         env : gymnasium.Env
-        options : optional
-            Has no effect.
+        options, include_multi_binary : optional
+            They have no effect: bits are numbers in any case.
         """
         return ModelCatalog.get_preprocessor_for_space(env.observation_space, options)
 
     @staticmethod
-    def get_preprocessor_for_space(observation_space: Space, options: object = None) -> Any:
+    def get_preprocessor_for_space(
+        observation_space: Space, options: object = None, include_multi_binary: bool = False
+    ) -> Any:
         """Return what makes vectors of observations.
 
         Parameters
         ----------
         observation_space : gymnasium.Space
-        options : optional
-            Has no effect.
+        options, include_multi_binary : optional
+            They have no effect: bits are numbers in any case.
         """
         return upper("_old.rllib.sample_batch").Preprocessor(observation_space, options)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from raycompat._old.rllib.models.original_spaces import restored
+from raycompat._old.rllib.sample_batch import SampleBatch
 
 
 class ModelV2:
@@ -107,6 +108,47 @@ class ModelV2:
         """Return a context in which the network is used: none is needed."""
         return contextlib.nullcontext()
 
+    def get_input_dict(self, sample_batch: Mapping[str, Any], index: int | str = "last") -> Any:
+        """Return one step of a batch as the network sees it, in a batch of one row.
+
+        Parameters
+        ----------
+        sample_batch : SampleBatch
+        index : int or "last"
+            See `SampleBatch.get_single_step_input_dict`.
+        """
+        views = {"obs": _Seen(), **self.view_requirements}
+        return SampleBatch(sample_batch).get_single_step_input_dict(views, index)
+
+    def from_batch(self, train_batch: Mapping[str, Any], is_training: bool = True) -> Any:
+        """Return the outputs for the steps of a batch, and the states after them.
+
+        Parameters
+        ----------
+        train_batch : SampleBatch
+            Of a network with a memory, it has ``state_in_0`` and so on, and ``seq_lens``.
+        is_training : bool, default True
+            What the network sees under this name.
+        """
+        columns = {**train_batch, "is_training": is_training}
+        states = [name for name in columns if name.startswith("state_in_")]
+        before = [columns[f"state_in_{place}"] for place in range(len(states))]
+        return self(columns, before, columns.get("seq_lens"))
+
+    def variables(self, as_dict: bool = False) -> Any:
+        """Return what the network learns by, and what it keeps beside that.
+
+        Parameters
+        ----------
+        as_dict : bool, default False
+            By their names, in place of a list.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method variables.")
+
+    def trainable_variables(self, as_dict: bool = False) -> Any:
+        """Return those of `variables` that learn."""
+        raise NotImplementedError(f"{type(self).__name__} has no method trainable_variables.")
+
     def is_time_major(self) -> bool:
         """Return False: the first axis is that of observations."""
         return False
@@ -172,23 +214,49 @@ class TFModelV2(ModelV2):
         """
         vars(self).setdefault("_own_variables", []).extend(variables)
 
-    def variables(self) -> list[Any]:
+    def variables(self, as_dict: bool = False) -> Any:
         """Return the variables of the layers and models among its attributes."""
         import keras
 
         parts = parts_of(self, (keras.layers.Layer, keras.Variable), set())
         found = [own for each in parts for own in getattr(each, "weights", [each])]
-        return list({id(each): each for each in found}.values())
+        return _named(list({id(each): each for each in found}.values()), as_dict)
 
-    def trainable_variables(self) -> list[Any]:
+    def trainable_variables(self, as_dict: bool = False) -> Any:
         """Return those that learn."""
-        return [each for each in self.variables() if each.trainable]
+        return _named([each for each in self.variables() if each.trainable], as_dict)
+
+    def update_ops(self) -> list[Any]:
+        """Return none: layers of Keras update themselves when they are called."""
+        return []
 
 
 class TorchModelV2(ModelV2):
     """A network of PyTorch; a subclass derives from ``torch.nn.Module``, too: see `ModelV2`."""
 
     _framework = "torch"
+
+    def variables(self, as_dict: bool = False) -> Any:
+        """Return the parameters and buffers of the module."""
+        module: Any = self  # a subclass derives from torch.nn.Module
+        return module.state_dict() if as_dict else list(module.state_dict().values())
+
+    def trainable_variables(self, as_dict: bool = False) -> Any:
+        """Return the parameters that learn."""
+        module: Any = self
+        found = {name: each for name, each in module.named_parameters() if each.requires_grad}
+        return found if as_dict else list(found.values())
+
+
+def _named(variables: list[Any], as_dict: bool) -> Any:
+    """Return variables of Keras as a list, or by their paths."""
+    return {each.path: each for each in variables} if as_dict else variables
+
+
+class _Seen(NamedTuple):
+    """The requirement of the newest value of a column."""
+
+    data_col: str | None = None
 
 
 class RecurrentModel(ModelV2):
