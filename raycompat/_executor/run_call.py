@@ -82,7 +82,7 @@ class Outcome:
     retry: bool = False
     refs: set[str] = field(default_factory=set)
     #: Objects that keep `refs` alive until the receiver of the results holds them.
-    holds: list[Any] = field(default_factory=list)
+    holds: list[object] = field(default_factory=list)
     #: The marks of the call for the timeline (`_executor.timeline.Marks`).
     marks: tuple[float, float] = (0.0, 0.0)
 
@@ -332,7 +332,7 @@ def _value(executor: CallRunner, wire: Any) -> Any:
     return deserialize(segment.read(value.path))
 
 
-def _argument(given: object, values: list[Any]) -> object:
+def _argument(given: object, values: list[object]) -> object:
     if isinstance(given, Slot):
         return values[given.number]
     if isinstance(given, Known):
@@ -352,7 +352,7 @@ def _find_function(executor: CallRunner, call: Call) -> Callable[..., Any]:
 
 
 def _builder(executor: CallRunner, cls: Any) -> Callable[..., object]:
-    def build(*args: Any, **kwargs: Any) -> Any:
+    def build(*args: object, **kwargs: object) -> object:
         instance = cls.__new__(cls)
         assert executor.actor is not None
         executor.actor.instance = instance

@@ -106,14 +106,14 @@ class _DualBody:
 
     _ray_task_error: TaskError
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         """Fill an instance that a program makes, as ``type(error)("text")``; `of` fills others."""
         dual_class = next(
             each for each in type(self).__mro__ if vars(each).get("__init__") is _DualBody.__init__
         )
         task_error_class, cause_class = dual_class.__bases__
         cause = cause_class(*args, **kwargs)
-        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
+        state: dict[str, object] = object.__getattribute__(self, "__dict__")
         state.update(getattr(cause, "__dict__", {}))
         state["_ray_task_error"] = task_error_class("", "", cause)
         state["_dual_args"] = args
@@ -123,9 +123,9 @@ class _DualBody:
         return self._ray_task_error.cause
 
     @property
-    def args(self) -> tuple[Any, ...]:
-        state: dict[str, Any] = object.__getattribute__(self, "__dict__")
-        return cast("tuple[Any, ...]", state.get("_dual_args", (self.cause,)))
+    def args(self) -> tuple[object, ...]:
+        state: dict[str, object] = object.__getattribute__(self, "__dict__")
+        return cast("tuple[object, ...]", state.get("_dual_args", (self.cause,)))
 
     @args.setter
     def args(self, value: tuple[object, ...]) -> None:
@@ -145,13 +145,13 @@ class _DualBody:
         task_error = self._ray_task_error
         return str(task_error if task_error.traceback_str else task_error.cause)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        own: dict[str, Any] = object.__getattribute__(self, "__dict__")
+    def __reduce__(self) -> tuple[object, ...]:
+        own: dict[str, object] = object.__getattribute__(self, "__dict__")
         theirs = getattr(self.cause, "__dict__", {})
         state = {k: v for k, v in own.items() if k not in theirs or theirs[k] is not v}
         return _restore_dual, (state.pop("_ray_task_error"), state)
 
-    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         return _DualBody.__reduce__(self)
 
     def make_dual_exception_instance(self) -> Any:

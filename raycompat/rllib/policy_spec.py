@@ -5,7 +5,7 @@ A policy has its spaces from its spec, or else from the agents of the environmen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def _spec_of(name: object, spec: object) -> PolicySpec:
     )
 
 
-def default_mapping(agent_id: AgentID, episode: object, **kwargs: object) -> str:
+def default_mapping(agent_id: Hashable, episode: object, **kwargs: object) -> str:
     """Return the policy of all agents, where an algorithm has one."""
     return POLICY_ID
 

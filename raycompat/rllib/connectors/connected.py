@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import gymnasium
@@ -257,7 +257,7 @@ class ConnectedAgents(MultiAgentEnv):
             self._past(agent).add(action, float(found[1].get(agent, 0.0)))
         return (self._observed(found[0]), *found[1:])
 
-    def _past(self, agent: AgentID) -> Past:
+    def _past(self, agent: Hashable) -> Past:
         past = self._pasts.get(agent)
         if past is None:
             space = (self.action_spaces or {}).get(agent, self.action_space)

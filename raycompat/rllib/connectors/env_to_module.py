@@ -9,7 +9,7 @@ connectors remember lasts for an episode; the statistics of `MeanStdFilter` are 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -51,7 +51,7 @@ class FlattenObservations(ConnectorV2):
         *,
         multi_agent: bool = False,
         as_learner_connector: bool = False,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         keys_to_remove: list[str] | None = None,
         **kwargs: object,
     ) -> None:

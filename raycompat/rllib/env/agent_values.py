@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 
 from raycompat.rllib._types import Action, AgentID, Values
@@ -45,7 +45,7 @@ class AgentValues:
     def get_observations(
         self,
         indices: Indices = None,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
@@ -90,7 +90,7 @@ class AgentValues:
     def get_infos(
         self,
         indices: Indices = None,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
@@ -104,7 +104,7 @@ class AgentValues:
     def get_actions(
         self,
         indices: Indices = None,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
@@ -119,7 +119,7 @@ class AgentValues:
     def get_rewards(
         self,
         indices: Indices = None,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
@@ -134,7 +134,7 @@ class AgentValues:
         self,
         key: str | None = None,
         indices: Indices = None,
-        agent_ids: AgentID | Collection[AgentID] = None,
+        agent_ids: Hashable | Collection[Hashable] = None,
         *,
         env_steps: bool = True,
         neg_index_as_lookback: bool = False,
@@ -156,7 +156,7 @@ class AgentValues:
         self,
         what: str,
         indices: Indices,
-        agent_ids: AgentID | Collection[AgentID],
+        agent_ids: Hashable | Collection[Hashable],
         env_steps: bool,
         return_list: bool,
         options: tuple[bool, float | None, bool],
@@ -213,14 +213,14 @@ class AgentValues:
                     each[agent] = value
         return found
 
-    def _steps(self, agent: AgentID, counts_last: bool) -> LookbackBuffer:
+    def _steps(self, agent: Hashable, counts_last: bool) -> LookbackBuffer:
         """Return the numbers of an agent's steps; of actions, without the last observation."""
         steps = self.env_t_to_agent_t[agent]
         return steps if counts_last else LookbackBuffer(steps.values[:-1], steps.lookback)
 
     def _value(
         self,
-        agent: AgentID,
+        agent: Hashable,
         buffer: LookbackBuffer,
         step: int | str,
         fill: float | None,
@@ -234,7 +234,7 @@ class AgentValues:
         return None if fill is None else buffer.get(_NOWHERE, False, fill, one_hot)
 
     def _buffer(
-        self, agent: AgentID, what: str, key: str | None = None, with_open: bool = True
+        self, agent: Hashable, what: str, key: str | None = None, with_open: bool = True
     ) -> LookbackBuffer:
         """Return the values of an agent, with that of its open step."""
         episode, step = self.agent_episodes[agent], self._open.get(agent) if with_open else None
@@ -263,7 +263,7 @@ class AgentValues:
     def set_observations(
         self,
         *,
-        new_data: Mapping[AgentID, Values],
+        new_data: Mapping[AgentID, object],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -289,7 +289,7 @@ class AgentValues:
     def set_actions(
         self,
         *,
-        new_data: Mapping[AgentID, Values],
+        new_data: Mapping[AgentID, object],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -300,7 +300,7 @@ class AgentValues:
     def set_rewards(
         self,
         *,
-        new_data: Mapping[AgentID, Values],
+        new_data: Mapping[AgentID, object],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -312,7 +312,7 @@ class AgentValues:
         self,
         *,
         key: str,
-        new_data: Mapping[AgentID, Values],
+        new_data: Mapping[AgentID, object],
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
@@ -326,9 +326,9 @@ class AgentValues:
             )
 
 
-def _several(agents: AgentID | Collection[AgentID]) -> set[AgentID]:
+def _several(agents: object) -> set[object]:
     return set(agents) if isinstance(agents, list | tuple | set | frozenset) else {agents}
 
 
-def _is_empty(values: Values) -> bool:
+def _is_empty(values: object) -> bool:
     return isinstance(values, list) and not values

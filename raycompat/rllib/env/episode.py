@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Never
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from raycompat._upper import upper
 from raycompat.exceptions import UnsupportedRayFeatureError
-from raycompat.rllib._types import Action, AgentID, Array, Observation, Values
+from raycompat.rllib._types import Action, Array, Observation, Values
 from raycompat.rllib.env.single_agent_episode import Indices, LookbackBuffer, SingleAgentEpisode
 from raycompat.rllib.metrics_logger import REDUCTIONS
 
@@ -108,7 +108,7 @@ class Episode(ForCallbacks, SingleAgentEpisode):
         """The sum of its rewards."""
         return self.get_return()
 
-    def policy_for(self, agent_id: AgentID = None) -> str:
+    def policy_for(self, agent_id: Hashable = None) -> str:
         """Return the policy of the agent."""
         return "default_policy"
 
@@ -137,22 +137,22 @@ class Episode(ForCallbacks, SingleAgentEpisode):
             column.setflags(write=name in ("obs", "new_obs"))
         return made
 
-    def last_observation_for(self, agent_id: AgentID = None) -> Observation:
+    def last_observation_for(self, agent_id: Hashable = None) -> Observation:
         """Return the newest observation."""
         return self.observations.values[-1]
 
     last_raw_obs_for = last_observation_for
 
-    def last_info_for(self, agent_id: AgentID = None) -> dict[str, Any]:
+    def last_info_for(self, agent_id: Hashable = None) -> dict[str, Any]:
         """Return the newest info."""
         info: dict[str, Any] = self.infos.values[-1]
         return info
 
-    def last_action_for(self, agent_id: AgentID = None) -> Action:
+    def last_action_for(self, agent_id: Hashable = None) -> Action:
         """Return the newest action; None before the first step."""
         return self.actions.values[-1] if self.actions.values else None
 
-    def last_reward_for(self, agent_id: AgentID = None) -> float:
+    def last_reward_for(self, agent_id: Hashable = None) -> float:
         """Return the newest reward; 0 before the first step."""
         return self.rewards.values[-1] if self.rewards.values else 0.0
 

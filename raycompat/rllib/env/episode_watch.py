@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +31,7 @@ def agents_in(episode: WatchedEpisode) -> dict[AgentID, Episode]:
     return own
 
 
-def policy_in(episode: WatchedEpisode, agent: AgentID) -> str:
+def policy_in(episode: WatchedEpisode, agent: Hashable) -> str:
     """Return the policy of an agent."""
     return episode.policy_for(agent)
 
@@ -58,7 +58,7 @@ class WatchedRunner(Protocol):
     def encode_batch(self, policy: str, batch: dict[str, Array]) -> None:
         """Let a batch have observations as the network sees them."""
 
-    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
+    def take_changes(self, place: int, agent: Hashable, begin: int, observations: Array) -> None:
         """Learn from observations that a callback has changed in a batch."""
 
 

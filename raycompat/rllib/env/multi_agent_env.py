@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import gymnasium
@@ -223,7 +223,7 @@ class GroupedAgents(MultiAgentEnv):
         self.env.close()
 
 
-def agents_of(env: Env) -> list[AgentID]:
+def agents_of(env: Env) -> list[Hashable]:
     """Return the agents that an environment says there may be; none if it does not say."""
     found = getattr(env, "possible_agents", None) or getattr(env, "_agent_ids", None)
     if not found:
@@ -247,12 +247,12 @@ def _by_agent(env: Env, name: str) -> Mapping[AgentID, Space] | None:
     return None
 
 
-def _space_of(env: Env, agent: AgentID, name: str) -> Any:
+def _space_of(env: Env, agent: Hashable, name: str) -> Any:
     found = _by_agent(env, name)
     return getattr(env, name, None) if found is None else found.get(agent)
 
 
-def space_of(env: Env, agent: AgentID, name: str) -> Any:
+def space_of(env: Env, agent: Hashable, name: str) -> Any:
     """Return a space of an agent; None where the environment does not say.
 
     Parameters
@@ -266,7 +266,7 @@ def space_of(env: Env, agent: AgentID, name: str) -> Any:
 
 
 def call_mapping(
-    function: Callable[..., str], agent: AgentID, episode: object, runner: object = None
+    function: Callable[..., str], agent: Hashable, episode: object, runner: object = None
 ) -> str:
     """Return the policy of an agent, by a function with the parameters of any year.
 

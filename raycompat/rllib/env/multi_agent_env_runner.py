@@ -7,6 +7,7 @@ step that still waits for its next observation goes into the next sample.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -88,7 +89,7 @@ class AgentTrack:
         All steps of the episode, where callbacks may change them.
     """
 
-    agent: AgentID
+    agent: Hashable
     policy: str
     steps: list[AgentStep] = field(default_factory=list)
     open: AgentStep | None = None
@@ -325,7 +326,7 @@ class MultiAgentEnvRunner(Runner):
         )
         return dict(found)
 
-    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
+    def take_changes(self, place: int, agent: Hashable, begin: int, observations: Array) -> None:
         """Learn from observations that a callback has changed in a batch; see `Runner`."""
         assert self._playing is not None, "episodes are played"
         track = self._playing[place].tracks[agent]
@@ -345,7 +346,7 @@ class MultiAgentEnvRunner(Runner):
     def _length_of(self, place: int) -> int:
         return self._playing[place].length if self._playing else 0
 
-    def _track(self, playing: _Playing, agent: AgentID) -> AgentTrack:
+    def _track(self, playing: _Playing, agent: Hashable) -> AgentTrack:
         """Return what an agent has done; at its first sight, choose its policy."""
         track = playing.tracks.get(agent)
         if track is None:
@@ -354,7 +355,7 @@ class MultiAgentEnvRunner(Runner):
                 track.acted = []
         return track
 
-    def _policy_of(self, agent: AgentID, episode: MultiAgentEpisode) -> str:
+    def _policy_of(self, agent: Hashable, episode: MultiAgentEpisode) -> str:
         """Return the policy that the program's function chooses for an agent."""
         function = self.spec.policy_mapping_fn
         assert function is not None, "an algorithm of several agents has a mapping"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from copy import deepcopy
 from itertools import chain
 from types import MethodType
@@ -30,11 +30,11 @@ from raycompat.rllib.utils.error import MultiAgentEnvError
 _SpacesByAgent: TypeAlias = "Space | Mapping[AgentID, Space]"
 
 
-def _one_policy(agent_id: AgentID, episode: object, **kwargs: object) -> str:
+def _one_policy(agent_id: Hashable, episode: object, **kwargs: object) -> str:
     return "default_policy"
 
 
-def _of_a_copy(agent_id: AgentID, episode: object, **kwargs: object) -> str:
+def _of_a_copy(agent_id: Hashable, episode: object, **kwargs: object) -> str:
     raise ValueError(
         f"{episode!r} is a copy, which knows the modules of the agents that were in it, and not that "
         f"of {agent_id!r}: the function that chooses them belongs to an env runner."
@@ -206,7 +206,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         self._begun = self._last = time.perf_counter()
 
     def _enter(
-        self, agent: AgentID, observation: Observation, info: Mapping[str, object] | None
+        self, agent: Hashable, observation: Observation, info: Mapping[str, object] | None
     ) -> None:
         """Begin the episode of an agent."""
         options = {
@@ -330,7 +330,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             self._begun = self._last
 
     def _begin_step(
-        self, agent: AgentID, action: Action, outputs: Mapping[str, Values] | None
+        self, agent: Hashable, action: Action, outputs: Mapping[str, Values] | None
     ) -> None:
         """Begin the step of an agent, with what it has earned before."""
         reward = self._early.pop(agent, 0.0)
@@ -338,12 +338,12 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             reward += self._open[agent].reward
         self._open[agent] = OpenStep(action, reward, dict(outputs or {}))
 
-    def _goes_on(self, agent: AgentID) -> bool:
+    def _goes_on(self, agent: Hashable) -> bool:
         return agent in self.agent_episodes and not self.agent_episodes[agent].is_done
 
     def _close(
         self,
-        agent: AgentID,
+        agent: Hashable,
         observation: Observation,
         info: Mapping[str, object] | None,
         ends: tuple[bool, bool],
@@ -375,11 +375,11 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         own = {agent: each for agent, each in observations.items() if not self._has_ended(agent)}
         self._step(own, action, rewards, infos, terminateds, truncateds, {})
 
-    def act(self, agent: AgentID, step: OpenStep) -> None:
+    def act(self, agent: Hashable, step: OpenStep) -> None:
         """Note what an agent has done since its last observation, in a part that begins later."""
         self._open[agent] = step
 
-    def _has_ended(self, agent: AgentID) -> bool:
+    def _has_ended(self, agent: Hashable) -> bool:
         return agent in self.agent_episodes and self.agent_episodes[agent].is_done
 
     def validate(self) -> None:
@@ -426,7 +426,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         """The ids of the agents' episodes."""
         return {agent: each.id_ for agent, each in self.agent_episodes.items()}
 
-    def module_for(self, agent_id: AgentID = None) -> str:
+    def module_for(self, agent_id: Hashable = None) -> str:
         """Return the policy of an agent, which it has from the first call on."""
         if agent_id not in self._policies:
             self._policies[agent_id] = self.agent_to_module_mapping_fn(agent_id, self)
@@ -573,7 +573,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         return made
 
     def _give_part(
-        self, made: MultiAgentEpisode, agent: AgentID, begin: int, end: int, lookback: int
+        self, made: MultiAgentEpisode, agent: Hashable, begin: int, end: int, lookback: int
     ) -> None:
         """Give a part of this episode the part of an agent."""
         tag, episode = self.SKIP_ENV_TS_TAG, self.agent_episodes[agent]
@@ -594,7 +594,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
             if step is not None:
                 made._open[agent] = step
 
-    def _step_at(self, agent: AgentID, place: int) -> OpenStep | None:
+    def _step_at(self, agent: Hashable, place: int) -> OpenStep | None:
         """Return a step of an agent as one that is open."""
         values = {
             what: self._buffer(agent, what).values
@@ -689,7 +689,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         agents = dict.fromkeys(chain(self.agent_episodes, self._early))
         return {(agent, self.module_for(agent)): self._reward_of(agent) for agent in agents}
 
-    def _reward_of(self, agent: AgentID) -> float:
+    def _reward_of(self, agent: Hashable) -> float:
         episode, step = self.agent_episodes.get(agent), self._open.get(agent)
         total = self._early.get(agent, 0.0) + (0.0 if step is None else step.reward)
         return total + (0.0 if episode is None else episode.get_return())
@@ -699,17 +699,17 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         """The sum of the rewards of all agents, those of open steps too."""
         return self.get_return(include_hanging_rewards=True)
 
-    def last_observation_for(self, agent_id: AgentID = None) -> Observation:
+    def last_observation_for(self, agent_id: Hashable = None) -> Observation:
         """Return the newest observation of an agent."""
         return self.agent_episodes[agent_id].last_observation_for()
 
     last_raw_obs_for = last_observation_for
 
-    def last_info_for(self, agent_id: AgentID = None) -> dict[str, Any]:
+    def last_info_for(self, agent_id: Hashable = None) -> dict[str, Any]:
         """Return the newest info of an agent."""
         return self.agent_episodes[agent_id].last_info_for()
 
-    def last_action_for(self, agent_id: AgentID = None) -> Action:
+    def last_action_for(self, agent_id: Hashable = None) -> Action:
         """Return the newest action of an agent; None before its first."""
         step = self._open.get(agent_id)
         if step is not None:
@@ -717,7 +717,7 @@ class MultiAgentEpisode(AgentValues, ForCallbacks):
         episode = self.agent_episodes.get(agent_id)
         return None if episode is None else episode.last_action_for()
 
-    def last_reward_for(self, agent_id: AgentID = None) -> float:
+    def last_reward_for(self, agent_id: Hashable = None) -> float:
         """Return the newest reward of an agent; 0 before its first."""
         return self.agent_episodes[agent_id].last_reward_for()
 
@@ -729,7 +729,7 @@ EpisodeType: TypeAlias = "SingleAgentEpisode | MultiAgentEpisode"
 WatchedEpisode: TypeAlias = "Episode | MultiAgentEpisode"
 
 
-def _of_agent(space: _SpacesByAgent, agent: AgentID) -> Space | None:
+def _of_agent(space: _SpacesByAgent, agent: Hashable) -> Space | None:
     """Return the space of an agent; None without one."""
     spaces = getattr(space, "spaces", space)
     return spaces.get(agent) if isinstance(spaces, Mapping) else None
@@ -739,5 +739,5 @@ def _of_all(flags: Mapping[AgentID, bool] | bool) -> bool:
     return flags if isinstance(flags, bool) else bool(flags.get(ALL, False))
 
 
-def _flag_of(flags: Mapping[AgentID, bool] | bool, agent: AgentID) -> bool:
+def _flag_of(flags: Mapping[AgentID, bool] | bool, agent: Hashable) -> bool:
     return flags if isinstance(flags, bool) else bool(flags.get(agent, False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -381,7 +381,7 @@ class Runner:
             else:
                 batch[name].setflags(write=False)
 
-    def take_changes(self, place: int, agent: AgentID, begin: int, observations: Array) -> None:
+    def take_changes(self, place: int, agent: Hashable, begin: int, observations: Array) -> None:
         """Learn from observations that a callback has changed in a batch.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import gymnasium
@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from raycompat._surface import forms
 from raycompat._upper import upper
-from raycompat.rllib._types import Action, AgentID, Array, Nested, Observation, Space, State, Values
+from raycompat.rllib._types import Action, Array, Nested, Observation, Space, State, Values
 
 #: An index, a slice or a list of indices; None is everything after the lookback.
 Indices = int | slice | list[int] | None
@@ -143,7 +143,7 @@ class LookbackBuffer:
             f"of {self.lookback}: expected one of them"
         )
 
-    def set(self, new_data: Values, indices: Indices = None, is_lookback: bool = False) -> None:
+    def set(self, new_data: object, indices: Indices = None, is_lookback: bool = False) -> None:
         """Replace a value, or several.
 
         Parameters
@@ -224,7 +224,7 @@ class SingleAgentEpisode:
         extra_model_outputs: Mapping[str, Values] | None = None,
         t_started: int | None = None,
         len_lookback_buffer: int | str = "auto",
-        agent_id: AgentID = None,
+        agent_id: Hashable = None,
         module_id: str | None = None,
         multi_agent_episode_id: str | None = None,
     ) -> None:
@@ -544,19 +544,19 @@ class SingleAgentEpisode:
         return self.extra_model_outputs[key].get(indices, neg_index_as_lookback, fill)
 
     def set_observations(
-        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: object, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace observations; see `LookbackBuffer.set`."""
         self.observations.set(new_data, at_indices, neg_index_as_lookback)
 
     def set_actions(
-        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: object, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace actions; see `LookbackBuffer.set`."""
         self.actions.set(new_data, at_indices, neg_index_as_lookback)
 
     def set_rewards(
-        self, *, new_data: Values, at_indices: Indices = None, neg_index_as_lookback: bool = False
+        self, *, new_data: object, at_indices: Indices = None, neg_index_as_lookback: bool = False
     ) -> None:
         """Replace rewards; see `LookbackBuffer.set`."""
         self.rewards.set(new_data, at_indices, neg_index_as_lookback)
@@ -565,7 +565,7 @@ class SingleAgentEpisode:
         self,
         *,
         key: str,
-        new_data: Values,
+        new_data: object,
         at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
