@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
 import re
 import socket
 import sys
@@ -170,14 +171,27 @@ def _unknown_option(error: BaseException) -> str:
         return ""
     while within.tb_next is not None:
         within = within.tb_next
-    package = _owner(found[1].partition(".")[0], within.tb_frame)
+    owner = _owner(found[1].partition(".")[0], within.tb_frame)
+    package = "" if owner is None else str(owner.__module__).partition(".")[0]
     if package not in _INSTALLED_AS:
         return ""
-    return _other_version(package, f"option {found[2]!r} of {found[1]}()")
+    said = _other_version(package, f"option {found[2]!r} of {found[1]}()")
+    nearest = difflib.get_close_matches(found[2], _options(owner, found[1]), n=1, cutoff=0.75)
+    return f"Did you mean {nearest[0]!r}? {said}" if said and nearest else said
 
 
-def _owner(name: str, caller: FrameType) -> str:
-    """Return the package of the function or class with a name that a frame uses; "" for none."""
+def _options(owner: Any, function: str) -> list[str]:
+    """Return the options of a function or class, or of the method of a class that a name has."""
+    for part in function.split(".")[1:]:
+        owner = getattr(owner, part, None)
+    try:
+        return list(inspect.signature(owner).parameters)
+    except (TypeError, ValueError):  # written in C, or it is not the one that was called
+        return []
+
+
+def _owner(name: str, caller: FrameType) -> Callable[..., object] | None:
+    """Return the function or class with a name that a frame uses."""
     there = {**caller.f_globals, **caller.f_locals}
     code = caller.f_code
     names = (*code.co_names, *code.co_varnames, *code.co_freevars)
@@ -191,8 +205,8 @@ def _owner(name: str, caller: FrameType) -> str:
                 isinstance(each, BuiltinFunctionType | FunctionType | type)
                 and each.__name__ == name
             ):
-                return str(each.__module__).partition(".")[0]
-    return ""
+                return each
+    return None
 
 
 def _other_version(package: str, lacking: str) -> str:

@@ -15,7 +15,7 @@ from raycompat.data import aggregate, batch, block, frames, tensor
 from raycompat.data.aggregation import Aggregation
 from raycompat.data.block import Block, BlockEntry, Bundle, RefBundle
 from raycompat.data.context import DataContext
-from raycompat.data.iterator import DataIterator, DatasetIterator
+from raycompat.data.iterator import DataIterator, DatasetIterator, Executed
 from raycompat.data.plan import Node
 from raycompat.data.streaming_split import streaming_split
 
@@ -45,6 +45,7 @@ class Consumption:
     limit: Callable[[int], Consumption]
     columns: Callable[..., list[str] | None]
     schema: Callable[..., Schema | None]
+    split: Callable[..., Sequence[Executed]]
     aggregate: Callable[..., Any]
 
     # Rows.

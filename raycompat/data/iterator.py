@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import raycompat as ray
@@ -37,6 +37,9 @@ class Executed(Protocol):
 
     def stats(self) -> str:
         """Return a text about the last execution."""
+
+    def split(self, n: int, *, equal: bool = False) -> Sequence[Executed]:
+        """Execute the plan, and divide its rows into several data sets."""
 
 
 class Again(Iterable[Any]):
@@ -107,6 +110,10 @@ class DataIterator(abc.ABC):
         >>> "ReadRange" in iterator.stats()
         True
         """
+
+    def _data_set(self) -> Executed:
+        """Return the rows as a data set, without a wait for other iterators."""
+        return self.materialize()
 
     def __getattr__(self, name: str) -> Any:
         """Find the methods that a worker's part of a data set had while it was a data set itself."""
@@ -484,6 +491,9 @@ class DatasetIterator(DataIterator):
 
     def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r})"
+
+    def _data_set(self) -> Executed:
+        return self._dataset
 
     def _pieces(self) -> Iterator[tuple[Bundle, int, int]]:
         for bundle in self._dataset._bundles():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import raycompat as ray
@@ -91,6 +91,8 @@ class SplitCoordinator:
         self._distribution = Distribution(num, equal)
         self._is_over = True
         self._error: BaseException | None = None
+        self._dividing = threading.Lock()
+        self._parts: Sequence[Executed] | None = None
 
     def start_epoch(self, index: int) -> int:
         """Wait until all iterators want another epoch; return its number."""
@@ -136,6 +138,16 @@ class SplitCoordinator:
         elif bundle.num_rows:
             self._distribution.add(bundle, index)
 
+    def part(self, index: int) -> Executed:
+        """Return the rows for an iterator as a data set, which is the same at each call.
+
+        The other iterators do not need to call it: a program of Ray 1.7 to 2.2 may ask in one worker.
+        """
+        with self._dividing:
+            if self._parts is None:
+                self._parts = self._dataset.split(self._num, equal=self._equal)
+        return self._parts[index]
+
     def schema(self) -> Schema | None:
         """Return the columns."""
         with self._condition:
@@ -169,6 +181,10 @@ class SplitIterator(DataIterator):
         while (piece := ray.get(coming)) is not None:
             coming = coordinator.next_piece.remote(index, epoch)
             yield piece
+
+    def _data_set(self) -> Executed:
+        part: Executed = ray.get(self._coordinator.part.remote(self._index))
+        return part
 
     def schema(self) -> Schema | None:
         """Return the columns and their types."""

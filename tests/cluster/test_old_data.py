@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -220,7 +221,7 @@ def test_a_function_of_batches_is_a_preprocessor():
     sizes = BatchMapper(lambda batch: {"id": [len(batch["id"])]}, "numpy", batch_size=2)
     assert ids(sizes.transform(numbers(5, 1)).take_all()) == [2, 2, 1]
     chain = Chain(BatchMapper(lambda frame: frame * 2), sizes)
-    assert ids(chain.fit_transform(numbers(5, 1)).take_all()) == [5]
+    assert ids(chain.fit_transform(numbers(5, 1)).take_all()) == [2, 2, 1]
     assert BatchMapper(str).fit_status().name == "NOT_FITTABLE"
     frame = pd.DataFrame({"id": [1, 2]})
     assert chain.preprocessors[0].transform_batch(frame).id.tolist() == [2, 4]
@@ -232,10 +233,27 @@ def test_annotations_name_the_type_of_rows():
 
 
 def test_a_part_of_a_data_set_is_one_itself():
-    part, _ = ray.data.range(4).streaming_split(2)
-    assert not hasattr(part, "nothing")
+    part, other = ray.data.range(5).streaming_split(2, equal=True)
+    assert (part.count(), part.sum("id")) == (2, 1)  # without the other one
+    assert ids(part.map_batches(lambda batch: batch).take_all()) == [0, 1]  # and the same rows
+    assert other.to_pandas().id.tolist() == [2, 3]
+    assert sum(table.num_rows for table in ray.get(other.to_arrow())) == 2
     whole = ray.data.range(4).iterator()
     assert (whole.count(), whole.sum("id"), len(whole.to_pandas())) == (4, 6, 4)
+
+
+def test_a_part_of_a_data_set_has_the_methods_of_its_time(monkeypatch):
+    part = ray.data.range(4).iterator()
+    for name in ("nothing", "context", "name", "copy", "streaming_split", "write_datasource"):
+        assert not hasattr(part, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert hasattr(part, "count")  # the call warns
+    monkeypatch.setenv(era.VARIABLE, "2.2")
+    assert (part.count(), hasattr(part, "to_arrow")) == (4, False)
+    monkeypatch.setenv(era.VARIABLE, "2.60")
+    with pytest.raises(AttributeError, match=r"Ray 2\.60\.0 was chosen, which does not have it"):
+        part.count  # noqa: B018
 
 
 def test_parquet_files_are_read_by_row_groups(tmp_path):

@@ -147,6 +147,8 @@ def test_an_option_that_the_installed_version_lacks_is_said():
     assert advice_on(lambda: dask.is_dask_collection(trees=3)).startswith(f"{said} is_dask_coll")
     assert advice_on(lambda: Callback(trees=3)).startswith(f"{said} Callback.__init__()")
     assert advice_on(lambda: Callback().register(trees=3)).startswith(f"{said} Callback.register()")
+    meant = advice_on(lambda: Callback(starts=3))
+    assert meant.startswith(f"Did you mean 'start'? {said.replace('trees', 'starts')}")
     assert advice_on(lambda: advice_on(trees=3)) == ""
     assert packages.advice(TypeError("f() got an unexpected keyword argument 'x'")) == ""
 

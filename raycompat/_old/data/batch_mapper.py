@@ -23,8 +23,7 @@ class BatchMapper(Preprocessor):
     batch_format : {"pandas", "numpy"}, optional
         Of the batches. By default "pandas".
     batch_size : int, None or "default"
-        The number of rows of a batch. None and "default" are those of a block. A `Chain` has batches of
-        its own.
+        The number of rows of a batch. None and "default" are those of a block.
 
     Notes
     -----

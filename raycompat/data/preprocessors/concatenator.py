@@ -144,6 +144,27 @@ class Chain(Preprocessor):
                 ds = each.transform(ds)
         return self
 
+    def transform(
+        self,
+        ds: Dataset,
+        *,
+        batch_size: int | None = None,
+        num_cpus: float | None = None,
+        memory: float | None = None,
+        concurrency: int | None = None,
+    ) -> Dataset:
+        """Return a data set that each has transformed; the options are for each of them."""
+        self._require_fit()
+        for each in self.preprocessors:
+            ds = each.transform(
+                ds,
+                batch_size=batch_size,
+                num_cpus=num_cpus,
+                memory=memory,
+                concurrency=concurrency,
+            )
+        return ds
+
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         for each in self.preprocessors:
             df = each.transform_batch(df)
