@@ -580,7 +580,9 @@ def _describe(
 @contextlib.contextmanager
 def _advised(error: BaseException) -> Iterator[None]:
     """Give an error a note while it is described: what an unchanged program of Ray can do about it."""
-    if not (_as_ray.is_installed() and isinstance(error, TypeError | ImportError | AttributeError)):
+    may_be_of_old = isinstance(error, TypeError | ImportError | AttributeError)
+    is_advised = isinstance(error, exceptions.RayTaskError)  # of a call that this call has made
+    if is_advised or not may_be_of_old or not _as_ray.is_installed():
         yield
         return
     from raycompat._old_forms import packages  # the import takes time, and few calls fail

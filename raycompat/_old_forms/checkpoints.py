@@ -227,9 +227,12 @@ class OldForms:
         """
         forms.used(_PREPROCESSOR, refusal=AttributeError)
         with self.as_directory() as folder:
-            file = Path(folder, PREPROCESSOR_KEY)
-            if file.exists():
-                return pickle.loads(file.read_bytes())
+            for name in (
+                PREPROCESSOR_KEY,
+                "preprocessor.pkl",
+            ):  # the second: of before
+                if Path(folder, name).exists():
+                    return pickle.loads(Path(folder, name).read_bytes())
             if Path(folder, DICT_FILE).exists():
                 return self.to_dict().get(PREPROCESSOR_KEY)
         return None

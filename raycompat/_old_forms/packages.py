@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -10,7 +11,7 @@ import inspect
 import re
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 from urllib.error import URLError
@@ -165,9 +166,11 @@ def _gone_attribute(error: AttributeError, lacking: str) -> str:
 
 def _unknown_option(error: BaseException) -> str:
     """Return that an installed package's function has no such option; "" for other errors."""
-    found = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
     within = error.__traceback__
-    if not isinstance(error, TypeError) or found is None or within is None:
+    if not isinstance(error, TypeError) or within is None:
+        return ""
+    found = re.match(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if found is None:
         return ""
     while within.tb_next is not None:
         within = within.tb_next
@@ -212,7 +215,7 @@ def _owner(name: str, caller: FrameType) -> Callable[..., object] | None:
 def _other_version(package: str, lacking: str) -> str:
     """Return that an installed package lacks something; "" where the module is not the package's."""
     file = getattr(sys.modules.get(package), "__file__", None) or ""
-    for name in importlib.metadata.packages_distributions().get(package, ()):
+    for name in _distributions().get(package, ()):
         distribution = importlib.metadata.distribution(name)
         if file.startswith(str(distribution.locate_file(""))):  # not a file of the program
             return (
@@ -220,6 +223,12 @@ def _other_version(package: str, lacking: str) -> str:
                 f"The program may be written for another version of {name}: then install that one."
             )
     return ""
+
+
+@functools.cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Read once, in up to a second, which packages each module is of."""
+    return importlib.metadata.packages_distributions()
 
 
 def _no_network(error: BaseException | None) -> str:

@@ -40,7 +40,7 @@ _WITHOUT_EFFECT: dict[str, object] = {
     "default_hash_shuffle_parallelism": 200,
     "default_map_logical_memory_enabled": False,
     "downstream_capacity_backpressure_ratio": 2.0,
-    "eager_free": False,
+    "eager_free": True,
     "enable_auto_log_stats": False,
     "enable_dynamic_output_queue_size_backpressure": False,
     "enable_get_object_locations_for_metrics": False,

@@ -7,6 +7,7 @@ import pytest
 
 from raycompat import air, tune
 from raycompat._old.data.tensor_array import TensorArray
+from raycompat._storage import Folder
 from raycompat._surface import era, forms, table
 from raycompat.exceptions import OldFormWarning
 from raycompat.train.data_parallel_trainer import DataParallelTrainer
@@ -24,7 +25,7 @@ ROWS = [
 def test_each_row_says_what_the_member_is_here(of, row):
     cls = forms.find(f"raycompat{of.removeprefix('ray')}")
     name = row.name.rpartition(".")[2].removesuffix("()")
-    assert name not in vars(cls), "the class has it: the row is never read"
+    assert not hasattr(cls, name), "the class has it: the row is never read"
     assert bool(row.now or row.here) != bool(row.without)
     if row.here:
         assert callable(forms.find(row.here))
@@ -136,3 +137,13 @@ def test_looking_for_a_method_is_not_its_use(monkeypatch):
         trainable.get_current_ip()
     monkeypatch.setenv(era.VARIABLE, "2.60")
     assert not hasattr(trainable, "get_current_ip")
+
+
+@pytest.mark.filterwarnings("ignore::raycompat.exceptions.OldFormWarning")
+def test_where_files_are_that_are_not_on_this_machine(tmp_path):
+    tune.register_trainable("counter", Counter)
+    assert Trial("counter", experiment_folder=Folder(str(tmp_path))).remote_checkpoint_dir is None
+    remote = Trial("counter", experiment_folder=Folder("memory://bucket/own"))
+    assert remote.remote_checkpoint_dir.startswith("memory://")
+    assert tune.SyncConfig(upload_dir="s3://bucket").upload_dir == "s3://bucket"
+    assert (remote.uses_placement_groups, remote.is_restoring) == (True, False)

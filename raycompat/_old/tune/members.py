@@ -75,16 +75,17 @@ def upload_dir(config: SyncConfig) -> object:
     return config._storage_path
 
 
-def nothing(of: object) -> None:
-    """Return None: the files of trials are written into the storage at once."""
+def remote_checkpoint_dir(of: Trial | Experiment) -> str | None:
+    """Return where the files are, if that is not a folder of this machine."""
+    return None if of.folder.is_local else of.folder.uri
 
 
-def true(of: object) -> bool:
-    """Return True."""
+def uses_placement_groups(trial: Trial) -> bool:
+    """Return True: each trial has bundles."""
     return True
 
 
-def false(of: object) -> bool:
+def is_restoring(trial: Trial) -> bool:
     """Return False: a trial that runs has been restored."""
     return False
 
