@@ -157,7 +157,7 @@ test-gpu: setup-torch  ## run the tests that need a GPU of NVIDIA, and print fig
 test-fast: setup  ## run the tests that need no cluster
 	$(RUN) pytest tests/unit tests/compat
 
-lint: setup  ## check style, types, layers, spelling and what docstrings tell
+lint: setup  ## check style, types, layers, spelling and docstrings
 	$(RUN) ruff format --check .
 	$(RUN) ruff check .
 	$(RUN) mypy

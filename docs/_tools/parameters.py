@@ -1,6 +1,6 @@
-"""Say which parameters of Ray's names their docstrings do not tell.
+"""Say which parameters of Ray's names their docstrings do not describe.
 
-A parameter is told under "Parameters" (of a class also under "Attributes"), or by a sentence with its
+A parameter is described under "Parameters" (of a class also under "Attributes"), or by a sentence with its
 name in backquotes: "Return the first `limit` rows." A docstring may leave the rest to another one:
 "Parameters as in `run`." What begins with an underscore is private.
 """
@@ -25,7 +25,7 @@ from raycompat._protocol.id_types import Id
 
 _SECTIONS = ("Parameters", "Other Parameters", "Attributes")
 _IN_A_SENTENCE = re.compile(r"(?<!`)`\**(\w+)`(?!`)")
-_TOLD_BY_ANOTHER = re.compile(r"(?:[Aa]s in|[Tt]hose of|[Ss]ee)\s+`~?([\w.]+)`")
+_DESCRIBED_BY_ANOTHER = re.compile(r"(?:[Aa]s in|[Tt]hose of|[Ss]ee)\s+`~?([\w.]+)`")
 _OPTIONS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 #: Classes that programs do not call: they are raised, given a value, or returned by a function.
 _NOT_CALLED = (BaseException, Id, enum.Enum, str)
@@ -64,31 +64,31 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
             yield place, code
 
 
-def told(code: Callable[..., object], place: str, *, follow: bool = True) -> set[str]:
-    """Return the names of the parameters that a docstring tells, or one that it refers to."""
+def described(code: Callable[..., object], place: str, *, follow: bool = True) -> set[str]:
+    """Return the names of the parameters that a docstring, or one that it refers to, describes."""
     text = inspect.getdoc(code) or ""
     sections = NumpyDocString(text)
     listed = (entry.name for section in _SECTIONS for entry in sections[section])
     names = {name.strip().lstrip("\\*") for line in listed for name in line.split(",")}
-    for other in _TOLD_BY_ANOTHER.findall(text) if follow else ():
+    for other in _DESCRIBED_BY_ANOTHER.findall(text) if follow else ():
         # A method of the same class, a name where Ray has this one, of its module, or a full one.
         owner, module = place.rpartition(".")[0], code.__module__
         places = (f"{owner}.{other}", f"{module}.{other}", other)
         known = next(filter(None, map(find, places)), None)
         if known is not None:
-            names |= told(known, place, follow=False)
+            names |= described(known, place, follow=False)
     return names | set(_IN_A_SENTENCE.findall(text))
 
 
-def untold(code: Callable[..., object], place: str) -> list[str]:
-    """Return the parameters that no docstring tells."""
+def undescribed(code: Callable[..., object], place: str) -> list[str]:
+    """Return the parameters that no docstring describes."""
     taken = [
         each
         for each in inspect.signature(code).parameters.values()
         if each.name not in ("self", "cls")
     ]
-    names = told(code, place)
-    # Options are told by their own names.
+    names = described(code, place)
+    # Options are described by their names.
     others = names - {each.name for each in taken}
     return [
         each.name
@@ -101,9 +101,9 @@ def untold(code: Callable[..., object], place: str) -> list[str]:
 
 def main() -> int:
     """Print what is missing; return the exit status."""
-    missing = {place: names for place, code in public() if (names := untold(code, place))}
+    missing = {place: names for place, code in public() if (names := undescribed(code, place))}
     for place, names in missing.items():
-        print(f"{place}: the docstring does not tell {', '.join(names)}")
+        print(f"{place}: the docstring does not describe {', '.join(names)}")
     return bool(missing)
 
 

@@ -131,7 +131,7 @@ class OldForms:
         return other
 
     def to_air_checkpoint(self) -> Self:
-        """Return the checkpoint itself; Ray Tune had a class of its own for those of a trial.
+        """Return the checkpoint itself; Ray Tune had its own class for those of a trial.
 
         Examples
         --------

@@ -51,7 +51,7 @@ _REFUSED = (
 
 
 class PolicyClass:
-    """The policy of an algorithm; a subclass of a program may have a loss of its own.
+    """The policy of an algorithm; a subclass of a program may have its own loss.
 
     Its methods see what functions of `build_policy_class` see as ``policy``: no object of the class.
     """

@@ -256,7 +256,7 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def get_rank(group_name: str = "default") -> int:
-    """Return the rank of this process in the group `group_name`; -1 if it is not (yet) a member.
+    """Return this process's rank in the group `group_name`; -1 if it is not (yet) a member.
 
     Examples
     --------
