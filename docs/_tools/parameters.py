@@ -1,7 +1,7 @@
 """Say which parameters of Ray's names their docstrings do not describe.
 
-A parameter is described under "Parameters" (of a class also under "Attributes"), or by a sentence with its
-name in backquotes: "Return the first `limit` rows." A docstring may leave the rest to another one:
+A parameter is described under "Parameters" (of a class also under "Attributes"), or by a sentence with
+its name in backquotes: "Return the first `limit` rows." A docstring may leave the rest to another one:
 "Parameters as in `run`." What begins with an underscore is private.
 """
 
