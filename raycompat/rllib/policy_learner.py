@@ -305,7 +305,8 @@ def forward_of_module(
 
     Parameters
     ----------
-    network : KerasNetwork
+    network : callable
+        A `KerasNetwork`, or its method ``drawn``.
     encode : ObservationEncoder
     memory : Memory, optional
         Of the network.
@@ -504,11 +505,14 @@ class KerasLearner(PolicyLearner):
     def __init__(self, setup: PolicySetup, network: NetworkSpec, seed: int) -> None:
         super().__init__(setup, network, seed)
         self.learner = Learner(network, seed, self.config.grad_clip, **self._adam())
-        memory = network.memory
-        forward = partial(
-            forward_of_module, self.learner.network, setup.encode, memory, self.layout
-        )
-        for name in ("forward_inference", "forward_exploration", "forward_train"):
+        memory, keras_network = network.memory, self.learner.network
+        outputs_of: dict[str, Callable[[Array], dict[str, Tensor]]] = {
+            "forward_inference": keras_network,
+            "forward_exploration": keras_network.drawn,
+            "forward_train": keras_network.drawn,
+        }
+        for name, outputs in outputs_of.items():
+            forward = partial(forward_of_module, outputs, setup.encode, memory, self.layout)
             setattr(self.model, name, forward)
         if memory is not None:
             self.model.get_initial_state = lambda: states_by_name(memory, memory.initial)

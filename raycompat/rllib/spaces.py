@@ -141,6 +141,39 @@ class ActionDecoder:
             begin += width
         return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
 
+    def split(self, actions: Array) -> list[Action]:
+        """Return the numbers of a policy as actions with the dicts and tuples of the space.
+
+        Choices are counted from 0, and numbers are not stretched.
+
+        Parameters
+        ----------
+        actions : array
+            See `Layout`.
+        """
+        widths = [sum(part.width for part in leaf.parts) for leaf in self._leaves]
+        parts = np.split(actions.reshape(len(actions), -1), np.cumsum(widths)[:-1], axis=1)
+        columns = [leaf.numbers(part) for leaf, part in zip(self._leaves, parts, strict=True)]
+        return [_nested(self.space, iter(values)) for values in zip(*columns, strict=True)]
+
+    def joined(self, action: Action) -> NDArray[np.float32]:
+        """Return one action of `split` as the numbers of a policy.
+
+        Parameters
+        ----------
+        action : object
+
+        Raises
+        ------
+        ValueError
+            When a choice is not a whole number.
+        """
+        found = [np.ravel(each) for each in _values_of(self.space, action)]
+        for leaf, numbers in zip(self._leaves, found, strict=True):
+            if leaf.parts[0].is_discrete and np.any(numbers % 1):
+                raise ValueError(f"The choice {numbers!r}: expected whole numbers.")
+        return np.concatenate(found, dtype=np.float32)
+
     def learned(self, actions: Sequence[Action], is_normalized: bool = False) -> Array:
         """Return the environment's actions as networks learn them: the other way of a call.
 
@@ -190,6 +223,9 @@ class _Choice:
     def __call__(self, actions: Array) -> list[Action]:
         return [int(action) + self._start for action in actions.reshape(-1)]
 
+    def numbers(self, actions: Array) -> Array:
+        return actions.reshape(-1).astype(np.int64)
+
     def encoded(self, action: Action) -> NDArray[np.floating]:
         found: NDArray[np.floating] = np.eye(self.parts[0].size)[int(action) - self._start]
         return found
@@ -207,6 +243,9 @@ class _Choices:
     def __call__(self, actions: Array) -> list[Action]:
         shaped = actions.reshape(len(actions), *(self._space.shape or ()))
         return list((shaped.astype(np.int64) + self._starts).astype(self._space.dtype))
+
+    def numbers(self, actions: Array) -> Array:
+        return actions.astype(np.int64)
 
     def encoded(self, action: ArrayLike) -> NDArray[np.floating]:
         chosen = (np.asarray(action) - self._starts).reshape(-1).astype(np.int64)
@@ -231,6 +270,9 @@ class _Numbers:
         if self._clips:
             shaped = np.clip(shaped, space.low, space.high)
         return list(shaped.astype(space.dtype))
+
+    def numbers(self, actions: Array) -> Array:
+        return actions.astype(np.float32)
 
     def encoded(self, action: ArrayLike) -> NDArray[np.floating]:
         space, numbers = self._space, np.asarray(action, np.float32)

@@ -20,6 +20,7 @@ from raycompat.rllib.connectors.learner.frame_stacking import FrameStackingLearn
 from raycompat.exceptions import UnsupportedRayFeatureError
 from raycompat.rllib.acting import PolicyPlan
 from raycompat.rllib.algorithms import BCConfig, PPOConfig
+from raycompat.rllib.algorithms.es import EvolutionRunner
 from raycompat.rllib.connectors.actions import ActionConnectors
 from raycompat.rllib.connectors.connected import connected
 from raycompat.rllib.connectors.connector_v2 import ConnectorV2
@@ -32,12 +33,12 @@ from raycompat.rllib.connectors.learned import LearnerConnectors
 from raycompat.rllib.env.env_context import EnvContext
 from raycompat.rllib.env.env_runner import EnvRunner
 from raycompat.rllib.env.multi_agent_env import MultiAgentEnv
-from raycompat.rllib.env.runner import EnvRunnerSpec
+from raycompat.rllib.env.runner import EnvRunnerSpec, RunnerState
 from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
 from raycompat.rllib.filters import FilterOfUser, make_filter
 from raycompat.rllib.filters import MeanStdFilter as Filter
 from raycompat.rllib.fixed_policies import RLModuleSpec
-from raycompat.rllib.networks import Head, NetworkSpec
+from raycompat.rllib.networks import Head, NetworkSpec, initial_weights
 from raycompat.rllib.policies import StochasticPolicy
 
 
@@ -568,13 +569,15 @@ class Zeros(StochasticPolicy):
         return np.zeros(count, np.int64), {"log_probabilities": np.zeros(count, np.float32)}
 
 
-def runner_through(*connectors, env_class=First, **options):
+def runner_through(
+    *connectors, env_class=First, create=None, policy_class=Zeros, runner_class=EnvRunner, **options
+):
     env = env_class()
     network = NetworkSpec((1,), (Head("policy", 2),))
-    plan = PolicyPlan(Zeros, network, env.observation_space, env.action_space, **options)
+    plan = PolicyPlan(policy_class, network, env.observation_space, env.action_space, **options)
     make = partial(ActionConnectors, lambda env, spaces: list(connectors))
     spec = EnvRunnerSpec(
-        lambda config: env_class(),
+        create or (lambda config: env_class()),
         "First",
         {},
         2,
@@ -583,7 +586,7 @@ def runner_through(*connectors, env_class=First, **options):
         1,
         make_action_connectors=make,
     )
-    return EnvRunner(spec)
+    return runner_class(spec)
 
 
 def test_connectors_change_actions_that_are_played_and_learned():
@@ -592,6 +595,22 @@ def test_connectors_change_actions_that_are_played_and_learned():
     assert columns["actions"].tolist() == [[0, 0], [1, 1], [0, 0], [1, 1]]
     assert columns["actions"].dtype == np.int64
     assert [each.taken for each in runner.env.envs] == [[0, 1, 0, 1]] * 2
+
+
+def test_connectors_change_the_actions_of_evolution_strategies():
+    taken = []
+
+    class Twice(Count):
+        def step(self, action):
+            taken.append(int(action))
+            found = super().step(action)
+            return *found[:2], self.count == 3, *found[3:]
+
+    weights = initial_weights(NetworkSpec((1,), (Head("policy", 2),)), 0)
+    make = partial(EvolutionRunner, np.zeros(8, np.float32))
+    runner = runner_through(Opposite(), env_class=Twice, runner_class=make)
+    runner.try_pairs(RunnerState({"default_policy": weights}), 1, stdev=0.1, eval_prob=0.0)
+    assert taken == [0, 0, 1, 1] * 2  # of two environments, in two episodes
 
 
 def test_connectors_give_environments_other_actions_where_nothing_stretches_them():
@@ -615,8 +634,106 @@ def test_connectors_of_actions_add_no_other_column():
 
     with pytest.raises(UnsupportedRayFeatureError, match="'mine', which Adds adds"):
         runner_through(Adds()).sample(1)
-    with pytest.raises(UnsupportedRayFeatureError, match="module_to_env_connector: 3"):
+    with pytest.raises(
+        UnsupportedRayFeatureError, match="module_to_env_connector: 3.*It is not a ConnectorV2"
+    ):
         runner_through(3)
+
+
+def test_connectors_of_actions_read_what_those_of_observations_have_shared():
+    class Notes(ConnectorV2):
+        def __call__(self, *, batch, episodes, shared_data, **kwargs):
+            shared_data.setdefault("seen", []).append(len(episodes[0]))
+            return batch
+
+    class Logs(ConnectorV2):
+        def __call__(self, *, batch, shared_data, metrics, rl_module, **kwargs):
+            metrics.log_value("seen", len(shared_data["seen"]), reduce="max")
+            assert rl_module is None  # a rule acts
+            return batch
+
+    runner = runner_through(Logs(), create=connected(lambda config: First(), lambda env: Notes()))
+    runner.sample(2)
+    assert all(each.shared_data is runner.env.envs[0].shared_data for each in runner.env.envs)
+    assert runner.env.envs[0].shared_data["seen"] == [0, 0, 1, 1, 2, 2]
+    (logged,) = runner.sample(1).left.logged
+    assert logged.path == ("seen",)
+
+
+def test_choices_within_an_action_are_whole_numbers():
+    class Half(ConnectorV2):
+        def __call__(self, *, batch, **kwargs):
+            assert all(item[0].dtype == np.int64 for item in batch["actions"].values())
+            return {**batch, "actions": {key: [[0.5, 1]] for key in batch["actions"]}}
+
+    class Pair(Count):
+        action_space = spaces.MultiDiscrete([2, 2])
+
+    class Both(Zeros):
+        def act(self, observations, rng, explore):
+            actions, extras = super().act(observations, rng, explore)
+            return np.stack([actions, actions], 1).astype(np.float32), extras
+
+    with pytest.raises(ValueError, match=r"has set actions to \[\[0.5, 1\], \[0.5, 1\]\]"):
+        runner_through(Half(), env_class=Pair, policy_class=Both).sample(1)
+
+
+def test_connectors_see_actions_as_the_space_has_them():
+    class Second(ConnectorV2):
+        def __call__(self, *, batch, **kwargs):
+            for key, (action,) in batch["actions"].items():
+                assert action["a"] == 0
+                assert action["b"].tolist() == [0.5, 0.5]
+                batch["actions"][key] = [{**action, "a": 1}]
+            return batch
+
+    class Played(gymnasium.Env):
+        observation_space = spaces.Box(-1, 1, (1,))
+        action_space = spaces.Dict(a=spaces.Discrete(2), b=spaces.Box(-2, 2, (2,)))
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            assert action["a"] == 1
+            assert action["b"].tolist() == [1.0, 1.0]
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    class Halves(Zeros):
+        def act(self, observations, rng, explore):
+            _, extras = super().act(observations, rng, explore)
+            return np.array([[0, 0.5, 0.5]] * len(observations), np.float32), extras
+
+    runner = runner_through(Second(), env_class=Played, policy_class=Halves)
+    assert runner.sample(1).columns["actions"].tolist() == [[[1, 0.5, 0.5]] * 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda batch: None, "Changes of module_to_env_connector returned None: expected a dict"),
+        (
+            lambda batch: {"actions": batch["actions"]},
+            "returned None as the column 'action_logp'",
+        ),
+        (lambda batch: {**batch, "actions": {}}, "returned {} as the column 'actions'"),
+        (
+            lambda batch: {**batch, "actions": {key: [1.7] for key in batch["actions"]}},
+            r"has set actions to \[1.7, 1.7\]: expected an item of int64 and shape \(\)",
+        ),
+        (
+            lambda batch: {**batch, "actions": {key: [[1, 1]] for key in batch["actions"]}},
+            r"has set actions to \[\[1, 1\], \[1, 1\]\]",
+        ),
+    ],
+)
+def test_a_batch_of_actions_that_is_wrong_is_told(change, message):
+    class Changes(ConnectorV2):
+        def __call__(self, *, batch, **kwargs):
+            return change(batch)
+
+    with pytest.raises(ValueError, match=message):
+        runner_through(Changes()).sample(1)
 
 
 def test_connectors_of_the_actions_of_several_agents_are_refused():

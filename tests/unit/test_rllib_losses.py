@@ -164,6 +164,8 @@ def test_a_noisy_network_explores_by_its_noise_and_learns_how_large_it_is():
     assert {int(policy.act(seen, rng, explore=False)[0][0]) for _ in range(20)} == {best}
     assert {int(policy.act(seen, rng, explore=True)[0][0]) for _ in range(20)} == {0, 1}
     assert learner.model.forward_inference({"obs": seen})["actions"].tolist() == [best]
+    explored = [learner.model.forward_exploration({"obs": seen})["actions"] for _ in range(20)]
+    assert {int(each[0]) for each in explored} == {0, 1}
     steps = {
         "observations": seen,
         "actions": np.array([0], np.int32),
@@ -195,10 +197,11 @@ def test_noise_that_is_drawn_is_the_product_of_roots():
     assert [each.tolist() for each in drawn_weights(spec, weights, None)] == [[[1, 1]], [0, 0]]
 
 
-def test_sigma0_is_larger_than_zero():
-    config = DQNConfig().training(noisy=True, sigma0=0)
-    with pytest.raises(ValueError, match=r"sigma0=0: expected a number larger than 0"):
-        config.validate()
+@pytest.mark.parametrize("wrong", [0, True, "a", None, float("nan")])
+def test_sigma0_is_larger_than_zero(wrong):
+    DQNConfig().training(noisy=True, sigma0=np.float32(0.5)).validate()
+    with pytest.raises(ValueError, match="sigma0=.*: expected a finite number larger than 0"):
+        DQNConfig().training(sigma0=wrong).validate()
 
 
 @pytest.mark.parametrize("cls", [Categorical, DiagonalGaussian])

@@ -16,6 +16,7 @@ of returns (Bellemare et al., arXiv 1707.06887); with ``noisy``, heads whose wei
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -112,8 +113,10 @@ class DQNConfig(AlgorithmConfig):
         count = self.num_atoms
         if isinstance(count, bool) or not isinstance(count, numbers.Integral) or int(count) < 1:
             raise ValueError(f"num_atoms={count!r}: expected a whole number of 1 or more.")
-        if self.noisy and not (isinstance(self.sigma0, int | float) and self.sigma0 > 0):
-            raise ValueError(f"sigma0={self.sigma0!r}: expected a number larger than 0.")
+        noise = self.sigma0
+        is_number = isinstance(noise, numbers.Real) and not isinstance(noise, bool)
+        if not (is_number and 0 < noise < math.inf):
+            raise ValueError(f"sigma0={noise!r}: expected a finite number larger than 0.")
         ends = self.v_min, self.v_max
         if int(count) > 1 and not (
             all(isinstance(n, numbers.Real) for n in ends) and ends[0] < ends[1]

@@ -150,8 +150,8 @@ class EvolutionRunner(EnvRunner):
         ended: dict[int, EndedEpisode] = {}
         while not ended:
             observations = self._acting.observe(self._raw)
-            actions, _ = self._acting.act(observations, self._rng, explore=False)
-            self._step(self._acting.decode(actions), [], ended)
+            _, _, for_env = self._act(observations, explore=False)
+            self._step(for_env, [], ended)
         return ended[0]
 
 

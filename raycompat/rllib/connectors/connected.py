@@ -81,11 +81,14 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     connectors : list of ConnectorV2
     observation_filter : MeanStdFilter or None
         The connector that is a filter.
+    shared_data : dict
+        What connectors leave for each other, see `share`.
     """
 
     def __init__(self, env: Env, connectors: list[ConnectorV2]) -> None:
         super().__init__(env)
         self.connectors = connectors
+        self.shared_data: dict[str, object] = {}
         self.observation_filter = filter_of(connectors)
         space = env.observation_space
         for each in connectors:
@@ -95,6 +98,7 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _new_past(self) -> Past:
         past = Past(self.env.action_space, {}, Episode(), _most_past(self.connectors))
+        past.shared = self.shared_data
         if _change_batches(self.connectors):
             past.steps = SingleAgentEpisode(
                 past.episode.id_,
@@ -102,6 +106,18 @@ class ConnectedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 action_space=self.env.action_space,
             )
         return past
+
+    def share(self, shared_data: dict[str, object]) -> None:
+        """Let connectors read and write another dict from now on; it gets what they have written.
+
+        Parameters
+        ----------
+        shared_data : dict
+            Of all environments of a runner.
+        """
+        if shared_data is not self.shared_data:
+            shared_data.update(self.shared_data)
+            self.shared_data = self._past.shared = shared_data
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begin an episode."""

@@ -364,8 +364,8 @@ def connectors_of(found: Any, option: str = "env_to_module_connector") -> list[C
         if not isinstance(each, ConnectorV2):
             raise UnsupportedRayFeatureError(
                 f"{option}: {each!r}",
-                "Connectors are functions of observations",
-                "derive from ConnectorV2, or wrap the environment",
+                "It is not a ConnectorV2",
+                "return an object of a class that derives from ConnectorV2, or a list of them",
             )
     return given
 

@@ -140,7 +140,9 @@ class EnvRunner(Runner):
         assert self._watch is not None, "connectors see episodes"
         kept = {name: extras.pop(name) for name in ("memories",) if name in extras}
         episodes = self._watch.single_agent_episodes()
-        columns, for_env = self._connect({"actions": actions, **extras}, episodes, explore)
+        given = {"actions": actions, **extras}
+        logger = self._watch.metrics_logger
+        columns, for_env = self._connect(given, episodes, explore, self.module, logger)
         actions = columns.pop("actions")
         plan = self.spec.policies[self._policy_id]
         if (

@@ -152,6 +152,11 @@ class EpisodeWatch:
         return [each for each in episodes if isinstance(each, SingleAgentEpisode)]
 
     @property
+    def metrics_logger(self) -> MetricsLogger:
+        """What programs log into; its values travel with `take`."""
+        return self._logger
+
+    @property
     def sees_batches(self) -> bool:
         """Whether a callback sees the steps of agents as batches."""
         return self._sees_batches

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from raycompat.rllib.callbacks.callbacks import RLlibCallback
     from raycompat.rllib.env.multi_agent_episode import WatchedEpisode
     from raycompat.rllib.env.single_agent_episode import SingleAgentEpisode
+    from raycompat.rllib.metrics_logger import MetricsLogger
 
 _T = TypeVar("_T")
 
@@ -51,7 +52,12 @@ class ConnectsActions(Protocol):
     """What lies between the actions of a network and environments; see `ActionConnectors`."""
 
     def __call__(
-        self, columns: Mapping[str, Array], episodes: list[SingleAgentEpisode], explore: bool
+        self,
+        columns: Mapping[str, Array],
+        episodes: list[SingleAgentEpisode],
+        explore: bool,
+        rl_module: object = None,
+        metrics: MetricsLogger | None = None,
     ) -> tuple[dict[str, Array], list[Action] | None]:
         """Return the columns as they are after it, and what environments take instead of actions."""
 
