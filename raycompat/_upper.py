@@ -30,6 +30,7 @@ Upper: TypeAlias = Literal[
     # The former names of errors.
     "_surface.modules",
     # What only programs of older Rays come to.
+    "_old.air.dataset_config",
     "_old.checkpoints",
     "_old.data.keys",
     "_old.data.pipeline",

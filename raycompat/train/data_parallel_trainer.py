@@ -129,7 +129,7 @@ class DataParallelTrainer:
         self.scaling_config = options.scaling_config(scaling_config) or ScalingConfig()
         self.run_config = options.of_air(run_config) or RunConfig()
         self.datasets = _data_config.checked(datasets)
-        self.data_config = dataset_config or DataConfig(options.default_split(scaling_config))
+        self.data_config = options.data_config(dataset_config, scaling_config, self.datasets)
         self.resume_from_checkpoint = resume_from_checkpoint
         self.validation_config = validation_config
         self._check_types()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from raycompat._surface import era, forms
@@ -30,6 +31,15 @@ def default_split(scaling: object) -> str | list[str]:
     ``scaling_config`` is of such a Ray.
     """
     return ["train"] if isinstance(scaling, dict) or era.is_within("2.6") else "all"
+
+
+def data_config(given: Any, scaling: object, datasets: Iterable[str]) -> Any:
+    """Return a `DataConfig`, also of a dict with a ``DatasetConfig`` for each name, as in 2022."""
+    if isinstance(given, dict):
+        forms.used("ray.train.DataConfig as a dict", refusal=ValueError)
+        names = upper("_old.air.dataset_config").to_split(given, datasets)
+        return upper("train").DataConfig(names)
+    return given or upper("train").DataConfig(default_split(scaling))
 
 
 #: The configurations that Train and Tune had in common.
