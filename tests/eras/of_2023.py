@@ -5,7 +5,13 @@ import os
 import ray
 from ray import air, tune
 from ray.air import Checkpoint, session
-from ray.air.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.air.config import (
+    CheckpointConfig,
+    DatasetConfig,
+    FailureConfig,
+    RunConfig,
+    ScalingConfig,
+)
 from ray.train.base_trainer import TrainingFailedError
 from ray.train.batch_predictor import BatchPredictor
 from ray.train.data_parallel_trainer import DataParallelTrainer
@@ -104,6 +110,18 @@ def trainer():
         train_loop_config={"factor": 3},
         scaling_config=ray.train.ScalingConfig(num_workers=2, _max_cpu_fraction_per_node=0.8),
         datasets={"train": air.train_test_split(ray.data.range(6), 2)[0]},
+        dataset_config={
+            "train": DatasetConfig(
+                split=True,
+                transform=True,
+                global_shuffle=False,
+                randomize_block_order=False,
+                per_epoch_preprocessor=None,
+                use_stream_api=False,
+                stream_window_size=None,
+                max_object_store_memory_fraction=0.2,
+            )
+        },
         run_config=RunConfig(local_dir=RESULTS, stop={"epoch": 2}, callbacks=[Count()]),
     ).fit()
     print("Stopped at:", result.metrics["epoch"], "Results:", Count.results)
