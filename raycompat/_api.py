@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
-from typing import Any, Protocol, overload
+from typing import Any, Protocol, Unpack, overload
 
 from raycompat._caller import put as puts
 from raycompat._caller import resolve, send, tensors, trace_events
@@ -18,6 +18,7 @@ from raycompat._caller.remote_types import P, R, T
 from raycompat._messages.nodes import ClusterState, Resources
 from raycompat._messages.watching import Timeline
 from raycompat._protocol.option_rules import checked_transport
+from raycompat._protocol.option_types import RemoteKeywords, TaskKeywords
 from raycompat._protocol.options import actor_options, task_options
 from raycompat._surface import forms
 from raycompat._surface.forms import NOT_GIVEN
@@ -70,9 +71,11 @@ def remote(  # type: ignore[overload-overlap]
 @overload
 def remote(decorated: Callable[P, R], /) -> RemoteFunction[P, ObjectRef[R]]: ...
 @overload
-def remote(*, num_returns: int | str, **options: Any) -> RemoteDecoratorOfResults: ...
+def remote(
+    *, num_returns: int | str, **options: Unpack[TaskKeywords]
+) -> RemoteDecoratorOfResults: ...
 @overload
-def remote(**options: Any) -> RemoteDecorator: ...
+def remote(**options: Unpack[RemoteKeywords]) -> RemoteDecorator: ...
 def remote(*args: Any, **options: Any) -> Any:
     """Make a function or class remote: use it as a decorator, with or without options, or call it.
 

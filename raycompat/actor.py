@@ -23,6 +23,7 @@ from typing import (
     TypeAlias,
     TypeVar,
     Union,
+    Unpack,
     overload,
 )
 
@@ -48,6 +49,7 @@ from raycompat._protocol.actor_about import (
     signature_without_self,
 )
 from raycompat._protocol.call_spec import ActorSpec
+from raycompat._protocol.option_types import ActorKeywords, MethodKeywords
 from raycompat._protocol.options import (
     ActorOptions,
     MethodOptions,
@@ -90,7 +92,7 @@ def method(
 @overload
 def method(function: Callable[Concatenate[Any, P], R], /) -> RemoteMethod[P, ObjectRef[R]]: ...
 @overload
-def method(**options: Any) -> MethodDecorator: ...
+def method(**options: Unpack[MethodKeywords]) -> MethodDecorator: ...
 def method(*args: Any, **options: Any) -> Any:
     """Set the options of a method of an actor class, such as `num_returns`.
 
@@ -251,7 +253,7 @@ class ActorClass(Kept, Generic[T]):
     def _call_as_given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ActorProxy[T]:
         return self._create(args, kwargs, self._options)
 
-    def options(self, **options: Any) -> _BoundActorClass[T]:
+    def options(self, **options: Unpack[ActorKeywords]) -> _BoundActorClass[T]:
         """Return the class with other `options`. They apply to the actors that the result creates.
 
         Examples
@@ -499,7 +501,7 @@ class ActorMethod:
         node = ClassMethodNode(self._handle, self, args, kwargs, {})
         return outputs(node, self._options.num_returns)
 
-    def options(self, **options: Any) -> ActorMethod:
+    def options(self, **options: Unpack[MethodKeywords]) -> ActorMethod:
         """Return the method with other `options`.
 
         Examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from raycompat._caller import environment_variables, placement, send, tracing
 from raycompat._caller import session as sessions
@@ -17,6 +17,7 @@ from raycompat._caller.session import Session
 from raycompat._caller.shown_parameters import show_parameters, without_remote
 from raycompat._protocol import ids
 from raycompat._protocol.actor_about import Decorator, check_arguments
+from raycompat._protocol.option_types import TaskKeywords
 from raycompat._protocol.options import (
     TaskOptions,
     limit_of_items,
@@ -112,9 +113,11 @@ class RemoteFunction(Kept, Generic[P, Returned_co]):
         return self._submit(args, kwargs, self._options)
 
     @overload
-    def options(self, *, num_returns: int | str, **options: Any) -> _BoundFunction[P, Any]: ...
+    def options(
+        self, *, num_returns: int | str, **options: Unpack[TaskKeywords]
+    ) -> _BoundFunction[P, Any]: ...
     @overload
-    def options(self, **options: Any) -> _BoundFunction[P, Returned_co]: ...
+    def options(self, **options: Unpack[TaskKeywords]) -> _BoundFunction[P, Returned_co]: ...
     def options(self, **options: Any) -> _BoundFunction[P, Any]:
         """Return the function with other `options`. They apply to the calls of the result.
 

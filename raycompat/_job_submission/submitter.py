@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+from typing import Any
 
 from distributed import Client, Security
 
@@ -22,7 +23,7 @@ from raycompat.util._internal_actors import internal_actor
 from raycompat.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 
-def _options(job: Row, head: str | None) -> dict[str, object]:
+def _options(job: Row, head: str | None) -> dict[str, Any]:
     """Return the options of a job's actor. Without resources it is on the head node, if any."""
     given = {
         "num_cpus": job.get("entrypoint_num_cpus", 0),
@@ -31,7 +32,7 @@ def _options(job: Row, head: str | None) -> dict[str, object]:
         "resources": job.get("entrypoint_resources") or None,
         "label_selector": job.get("entrypoint_label_selector") or None,
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     environment = {
         name: value for name, value in job["runtime_env"].items() if name != runtime_env.SETUP_HOOK
     }

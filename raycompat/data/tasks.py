@@ -37,7 +37,7 @@ class _DataFunction:
     """A remote function of data sets; see `share_cpus`."""
 
     def __init__(
-        self, function: RemoteFunction[..., Any], options: Mapping[str, object] | None = None
+        self, function: RemoteFunction[..., Any], options: Mapping[str, Any] | None = None
     ) -> None:
         self._function, self._options = function, dict(options or {})
 
@@ -47,7 +47,7 @@ class _DataFunction:
 
     def remote(self, *args: object) -> Any:
         """Call it in a task."""
-        options = {**unless_named(), **self._options}
+        options: dict[str, Any] = {**unless_named(), **self._options}
         return (self._function.options(**options) if options else self._function).remote(*args)
 
 

@@ -189,7 +189,7 @@ class ValidationConfig:
         self,
         fn: ValidationFn | Callable[..., Metrics],
         task_config: ValidationTaskConfig | None = None,
-        ray_remote_kwargs: dict[str, object] | None = None,
+        ray_remote_kwargs: dict[str, Any] | None = None,
     ) -> None:
         self.fn = fn
         self.task_config = task_config or ValidationTaskConfig()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raycompat._protocol import option_rules
+from raycompat._protocol import option_rules, option_types
 from raycompat._protocol.options import (
     FIELDS,
     ActorOptions,
@@ -466,3 +466,15 @@ def test_the_limit_of_waiting_items():
     assert actor_options({"_actor_generator_backpressure_num_objects": 2}).max_items == 2
     for options, limit in [((None, 2), 2), ((3, 2), 3), ((-1, 2), None), ((None, None), None)]:
         assert limit_of_items(*options) == limit
+
+
+@pytest.mark.parametrize(
+    ("keywords", "rules"),
+    [
+        (option_types.TaskKeywords, option_rules.TASK.rules.keys() - {"num_returns"}),
+        (option_types.ActorKeywords, option_rules.ACTOR.rules.keys()),
+        (option_types.MethodKeywords, option_rules.METHOD.rules.keys()),
+    ],
+)
+def test_type_checkers_know_each_option(keywords, rules):
+    assert keywords.__annotations__.keys() == rules

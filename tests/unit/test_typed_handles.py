@@ -97,6 +97,10 @@ def check_functions() -> None:
     joined.remote("a", 2)  # type: ignore[call-overload]
     joined.remote("a", "b", with_="-")  # type: ignore[call-overload]
     square.options(num_cpus=2).remote("2")  # type: ignore[call-overload]
+    square.options(num_cpu=2)  # type: ignore[call-overload]
+    square.options(num_cpus="2")  # type: ignore[call-overload]
+    RemoteGreeter.options(lifetime="long")  # type: ignore[arg-type]
+    ray.remote(max_restart=1)  # type: ignore[call-overload]
     del number
 
 

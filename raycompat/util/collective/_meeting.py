@@ -156,8 +156,7 @@ def declare(group_name: str, declared: Declared) -> tuple[Any, ObjectRef[None]]:
     ValueError
         When the group already has a meeting.
     """
-    options = {"name": name_of(group_name), "num_cpus": 0}
-    meeting: Any = _meetings.options(**options).remote(declared)
+    meeting: Any = _meetings.options(name=name_of(group_name), num_cpus=0).remote(declared)
     _api.get(meeting.get_declared.remote())
     return meeting, meeting.wait_for_end.remote()
 
@@ -212,9 +211,10 @@ class Membership:
             raise
 
     def _join(self, stage: str, row: Any) -> Roster:
+        name = name_of(self._group_name)
         while True:
-            options = {"name": name_of(self._group_name), "get_if_exists": True, "num_cpus": 0}
-            self._meeting = _meetings.options(**options).remote(maker=self._id)
+            options = _meetings.options(name=name, get_if_exists=True, num_cpus=0)
+            self._meeting = options.remote(maker=self._id)
             answer = self._meeting.join.remote(stage, self._world_size, self._rank, row)
             try:
                 roster: Roster = _api.get(answer, timeout=self.remaining_s())
